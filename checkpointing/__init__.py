@@ -1,0 +1,1 @@
+"""The job manager for PySpark jobs: coordinator, high availability, storage, drivers. Knows nothing of Django."""

@@ -1,0 +1,46 @@
+"""The one source of time. Decisions take a Clock; tests pass a ManualClock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock time, epoch milliseconds: for showing and storing, never for measuring a wait."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never jumps: for every wait, lease and time-out."""
+        ...
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves only when told; both hands move together unless `jump` moves the wall alone."""
+
+    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic = 1_000.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now_ms += round(seconds * 1000)
+        self._monotonic += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock only, as a time server's correction does."""
+        self._now_ms += round(seconds * 1000)

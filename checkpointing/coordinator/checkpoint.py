@@ -1,0 +1,99 @@
+"""A completed checkpoint and its properties: plain values that the stores, the storage and the REST API share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+
+
+class RetentionPolicy(Enum):
+    """Flink's `execution.checkpointing.externalized-checkpoint-retention`."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+
+
+_DISCARDED_ON: dict[RetentionPolicy, frozenset[JobStatus]] = {
+    RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS: frozenset(
+        {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED}
+    ),
+    RetentionPolicy.DELETE_ON_CANCELLATION: frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.SUSPENDED}),
+    RetentionPolicy.RETAIN_ON_CANCELLATION: frozenset({JobStatus.FINISHED}),
+}
+
+
+@dataclass(frozen=True)
+class CheckpointProperties:
+    """What may happen to a checkpoint's files (flink.md, 4.1). `unclaimed`: restored without being ours to delete."""
+
+    kind: CheckpointKind
+    retention: RetentionPolicy
+    unclaimed: bool = False
+    forced: bool = False
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self.kind.is_savepoint
+
+    @property
+    def is_synchronous(self) -> bool:
+        return self.kind is CheckpointKind.SYNC_SAVEPOINT
+
+    @property
+    def owned_by_user(self) -> bool:
+        return self.is_savepoint or self.unclaimed
+
+    @property
+    def discard_on_subsumed(self) -> bool:
+        return not self.owned_by_user
+
+    def discard_on(self, status: JobStatus) -> bool:
+        return not self.owned_by_user and status in _DISCARDED_ON[self.retention]
+
+
+@dataclass(frozen=True)
+class SubtaskState:
+    index: int
+    metrics: SubtaskMetrics
+    files: tuple[StateFile, ...]
+    acknowledged_ms: int
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    vertex_id: str
+    name: str
+    kind: VertexKind
+    query: str
+    parallelism: int
+    subtasks: tuple[SubtaskState, ...]
+
+
+@dataclass(frozen=True)
+class CompletedCheckpoint:
+    """`location` is the checkpoint's own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`);
+    `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's."""
+
+    job_id: str
+    job_name: str
+    entry_class: str
+    checkpoint_id: int
+    properties: CheckpointProperties
+    trigger_timestamp: int
+    completion_timestamp: int
+    operators: tuple[OperatorState, ...]
+    batches: dict[str, int]
+    location: str
+    shared_location: str | None
+
+    @property
+    def state_size(self) -> int:
+        return sum(s.metrics.state_size for o in self.operators for s in o.subtasks)
+
+    @property
+    def files(self) -> tuple[StateFile, ...]:
+        return tuple(f for o in self.operators for s in o.subtasks for f in s.files)

@@ -1,0 +1,58 @@
+"""What the job manager tells a new driver process: one JSON file, the driver's only argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from checkpointing.messages import from_plain, to_plain
+
+
+@dataclass(frozen=True)
+class RestoreSpec:
+    """The snapshot to start from: an absolute directory that holds `_metadata`, verified by the job manager before."""
+
+    directory: str
+    checkpoint_id: int
+    is_savepoint: bool
+    allow_non_restored_state: bool = False
+
+
+@dataclass(frozen=True)
+class HighAvailabilitySpec:
+    """How the driver finds the leader and claims its attempt; `hosts` as in ZOOKEEPER_HOSTS."""
+
+    hosts: str
+    root: str
+    session_timeout_s: float
+
+
+@dataclass(frozen=True)
+class DriverSpec:
+    """One attempt of one job. `work_directory` is fresh and belongs to this attempt alone.
+
+    `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it.
+    """
+
+    job_id: str
+    job_name: str
+    attempt: int
+    program_path: str
+    entry_class: str
+    program_args: tuple[str, ...]
+    parallelism: int | None
+    configuration: dict[str, str]
+    work_directory: str
+    timeline: str
+    job_manager_address: str
+    lease_s: float
+    restore: RestoreSpec | None = None
+    high_availability: HighAvailabilitySpec | None = None
+    token_file: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        return dict(to_plain(self))
+
+    @classmethod
+    def from_json(cls, data: dict[str, object]) -> DriverSpec:
+        return from_plain(cls, data)

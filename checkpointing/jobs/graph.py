@@ -1,0 +1,36 @@
+"""What a job is before it runs: its program and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    """A submitted job. Everything that a job manager needs to start it again, and nothing that changes while it runs.
+
+    `jar_id` names the uploaded program file (`<uuid>_<name>`), `entry_class` is `module:function` as in Flink's
+    `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, as text.
+    """
+
+    job_id: str
+    name: str
+    jar_id: str
+    entry_class: str
+    program_args: tuple[str, ...] = ()
+    parallelism: int | None = None
+    savepoint_path: str | None = None
+    allow_non_restored_state: bool = False
+    claim_mode: str = "NO_CLAIM"
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    submitted_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "program_args": list(self.program_args), "configuration": dict(self.configuration)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobGraph:
+        """The graph that `to_json` wrote; KeyError or TypeError on anything else."""
+        return cls(**{**data, "program_args": tuple(data["program_args"])})

@@ -1,0 +1,326 @@
+"""The messages between a driver and the job manager: JSON objects over a WebSocket that the driver opens.
+
+Every message carries `type`. A driver's messages carry `job_id` and `attempt`, and `session_id` once it is registered;
+the job manager refuses one whose session or attempt is not the current one. Times are epoch milliseconds, durations
+milliseconds, sizes bytes.
+
+    driver → job manager            job manager → driver
+    Register                        Registered | Refused
+    Heartbeat                       TriggerCheckpoint
+    AcknowledgeCheckpoint           NotifyComplete · NotifyAborted
+    DeclineCheckpoint               StopWithSavepoint … (a TriggerCheckpoint of kind SYNC_SAVEPOINT), then Stop
+    StatusUpdate                    Cancel
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, TypeVar
+
+
+T = TypeVar("T")
+
+
+class MalformedMessage(ValueError):
+    """Not a message of this protocol; the text names the field."""
+
+
+class VertexKind(Enum):
+    SOURCE = "source"
+    STATEFUL = "stateful"
+    SINK = "sink"
+
+
+class CheckpointKind(Enum):
+    """Flink's `checkpoint_type`."""
+
+    CHECKPOINT = "CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self is not CheckpointKind.CHECKPOINT
+
+
+class DriverState(Enum):
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """An operator of the job. A stateful operator has one subtask per state partition; a source and a sink have one each."""
+
+    id: str
+    name: str
+    kind: VertexKind
+    parallelism: int
+    query: str
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """One file of a snapshot.
+
+    `path` is relative to the query's checkpointLocation, or, for a file sink's log, starts with `sink:`.
+    `location` is where the bytes lie, relative to the job's checkpoint directory (`chk-7/…`, `shared/<sha256>`) or,
+    for a savepoint, to the savepoint's own directory.
+    """
+
+    path: str
+    location: str
+    size: int
+    sha256: str
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class SubtaskMetrics:
+    """Measured figures of one subtask at one checkpoint, as in Flink's SubtaskCheckpointStatistics."""
+
+    start_delay: int = 0
+    alignment_duration: int = 0
+    sync_duration: int = 0
+    async_duration: int = 0
+    checkpointed_size: int = 0
+    state_size: int = 0
+    processed_data: int = 0
+    persisted_data: int = 0
+    processed_records: int = 0
+
+
+@dataclass(frozen=True)
+class ExceptionInfo:
+    """A failure as `/jobs/:id/exceptions` shows it; `recoverable` False: never restart."""
+
+    name: str
+    message: str
+    stacktrace: str
+    timestamp: int
+    task_name: str | None = None
+    recoverable: bool = True
+
+
+@dataclass(frozen=True)
+class Register:
+    type: ClassVar[str] = "register"
+    job_id: str
+    attempt: int
+    pid: int
+    state: DriverState
+    vertices: tuple[Vertex, ...]
+    last_batches: dict[str, int]
+    restored_checkpoint_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Registered:
+    type: ClassVar[str] = "registered"
+    session_id: str
+    pending_checkpoints: tuple[int, ...]
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The driver is not wanted (an old attempt, an unknown job): it stops itself."""
+
+    type: ClassVar[str] = "refused"
+    reason: str
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    batch_id: int
+    input_rows: int
+    batch_duration_ms: int
+    watermark: str | None = None
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    type: ClassVar[str] = "heartbeat"
+    session_id: str
+    job_id: str
+    attempt: int
+    queries: dict[str, QueryProgress]
+
+
+@dataclass(frozen=True)
+class TriggerCheckpoint:
+    """Take checkpoint `checkpoint_id` at the next batch boundary.
+
+    `directory` is the checkpoint's own directory (it exists and is empty); `shared_directory` is the job's shared pool, None for
+    a savepoint, which holds all its files itself. `deadline_ms` bounds the attempt; past it the job manager has aborted.
+    """
+
+    type: ClassVar[str] = "trigger"
+    session_id: str
+    checkpoint_id: int
+    kind: CheckpointKind
+    trigger_timestamp: int
+    timeout_ms: int
+    directory: str
+    shared_directory: str | None
+    full: bool = False
+    drain: bool = False
+
+
+@dataclass(frozen=True)
+class AcknowledgeCheckpoint:
+    type: ClassVar[str] = "acknowledge"
+    session_id: str
+    job_id: str
+    attempt: int
+    checkpoint_id: int
+    vertex_id: str
+    subtask: int
+    metrics: SubtaskMetrics
+    files: tuple[StateFile, ...]
+    batches: dict[str, int]
+
+
+@dataclass(frozen=True)
+class DeclineCheckpoint:
+    """`reason` is a CheckpointFailureReason name, `cause` one sentence for people."""
+
+    type: ClassVar[str] = "decline"
+    session_id: str
+    job_id: str
+    attempt: int
+    checkpoint_id: int
+    reason: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class StatusUpdate:
+    type: ClassVar[str] = "status"
+    session_id: str
+    job_id: str
+    attempt: int
+    state: DriverState
+    vertices: tuple[Vertex, ...] = ()
+    exception: ExceptionInfo | None = None
+
+
+@dataclass(frozen=True)
+class NotifyComplete:
+    type: ClassVar[str] = "complete"
+    session_id: str
+    checkpoint_id: int
+    last_subsumed: int | None
+
+
+@dataclass(frozen=True)
+class NotifyAborted:
+    type: ClassVar[str] = "abort"
+    session_id: str
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the queries and report FINISHED: the synchronous savepoint is complete."""
+
+    type: ClassVar[str] = "stop"
+    session_id: str
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """End the queries without a snapshot and report CANCELED."""
+
+    type: ClassVar[str] = "cancel"
+    session_id: str
+
+
+DriverMessage = Register | Heartbeat | AcknowledgeCheckpoint | DeclineCheckpoint | StatusUpdate
+JobManagerMessage = Registered | Refused | TriggerCheckpoint | NotifyComplete | NotifyAborted | Stop | Cancel
+Message = DriverMessage | JobManagerMessage
+
+_BY_TYPE: dict[str, type[Any]] = {cls.type: cls for cls in typing.get_args(Message)}
+
+
+def encode(message: Message) -> str:
+    return json.dumps({"type": message.type, **_plain(dataclasses.asdict(message))}, separators=(",", ":"))
+
+
+def decode(text: str | bytes) -> Message:
+    """The message in `text`; MalformedMessage on anything else."""
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise MalformedMessage(f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise MalformedMessage("a message is a JSON object")
+    kind = fields.pop("type", None)
+    if kind not in _BY_TYPE:
+        raise MalformedMessage(f"type: {kind!r} is not a message of this protocol")
+    return typing.cast("Message", from_plain(_BY_TYPE[kind], fields))
+
+
+def to_plain(value: Any) -> Any:
+    """A dataclass of this module as JSON values."""
+    return _plain(dataclasses.asdict(value))
+
+
+def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
+    """The dataclass `cls` out of JSON values; unknown fields are ignored, so that a newer peer may add some."""
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if field.name in fields:
+            values[field.name] = _typed(hints[field.name], fields[field.name], f"{cls.__name__}.{field.name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise MalformedMessage(f"{cls.__name__}.{field.name} is missing")
+    return cls(**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _typed(next(arg for arg in args if arg is not type(None)), value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise MalformedMessage(f"{where}: a list is expected, not {value!r}")
+        return tuple(_typed(args[0], item, where) for item in value)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise MalformedMessage(f"{where}: an object is expected, not {value!r}")
+        return {key: _typed(args[1], item, f"{where}.{key}") for key, item in value.items()}
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise MalformedMessage(f"{where}: an object is expected, not {value!r}")
+        return from_plain(typing.cast("type[Any]", hint), value)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            raise MalformedMessage(f"{where}: {value!r} is not one of {[item.value for item in hint]}") from None
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise MalformedMessage(f"{where}: {hint.__name__} is expected, not {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""Flink's REST API over the dispatcher."""

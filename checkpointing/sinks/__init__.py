@@ -1,0 +1,1 @@
+"""Sinks that can be rewound and fenced: exactly-once end to end."""

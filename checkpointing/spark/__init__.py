@@ -1,0 +1,1 @@
+"""The task side, in the driver process: agent, snapshots, restore, measured figures."""

@@ -1,0 +1,1 @@
+"""Where snapshots lie: layout, manifest (`_metadata`), shared state, verification, disposal."""

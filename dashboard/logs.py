@@ -1,0 +1,20 @@
+"""Structured log lines: `key=value` for people by default, JSON with WAYMARK_LOG_FORMAT=json."""
+
+from __future__ import annotations
+
+import os
+
+import structlog
+
+pre_chain: list[structlog.typing.Processor] = [
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+
+renderer: structlog.typing.Processor = (
+    structlog.processors.JSONRenderer()
+    if os.environ.get("WAYMARK_LOG_FORMAT") == "json"
+    else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "logger", "event"])
+)

@@ -1,0 +1,181 @@
+"""Every setting, from the environment, typed, in one place. README and docs/configure.md list the variables.
+
+A variable may also come from a file: `NAME_FILE` holds the path (for secrets).
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from environs import Env
+
+env = Env(eager=False)
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR_DIR = Path(env.str("WAYMARK_VAR", str(BASE_DIR / "var"))).absolute()
+
+
+def _text(name: str, default: str) -> str:
+    """The variable `name`, or what the file named by `name`_FILE holds, or `default`."""
+    file = os.environ.get(f"{name}_FILE")
+    if file:
+        return Path(file).read_text().strip()
+    return str(env.str(name, default))
+
+
+DEBUG = env.bool("WAYMARK_DEBUG", False)
+# Commands that serve nobody (help, doctor, tests) run without a secret; serving processes get one from `up` or the operator.
+SECRET_KEY = _text("WAYMARK_SECRET_KEY", "") or "not-a-secret-no-page-is-served-with-this-key"
+ALLOWED_HOSTS = env.list("WAYMARK_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("WAYMARK_TRUSTED_ORIGINS", [])
+PUBLIC_URL = env.str("WAYMARK_PUBLIC_URL", "http://127.0.0.1:8000")
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.postgres",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "monitoring",
+    "dashboard",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "dashboard.urls"
+WSGI_APPLICATION = "dashboard.wsgi.application"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "fleet"
+LOGOUT_REDIRECT_URL = "login"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        **env.dj_db_url("DATABASE_URL", "postgresql://waymark@127.0.0.1:5432/waymark"),
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = env.str("WAYMARK_TIME_ZONE", "UTC")
+USE_I18N = True
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR_DIR / "static"
+# Served straight from the packages and dashboard/static: no build and no collectstatic needed to run.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+_email = env.dj_email_url("EMAIL_URL", "smtp://127.0.0.1:8025")
+EMAIL_HOST = _email["EMAIL_HOST"]
+EMAIL_PORT = _email["EMAIL_PORT"]
+EMAIL_HOST_USER = _email["EMAIL_HOST_USER"]
+EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_PASSWORD"]
+EMAIL_USE_TLS = _email["EMAIL_USE_TLS"]
+EMAIL_USE_SSL = _email["EMAIL_USE_SSL"]
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("WAYMARK_MAIL_FROM", "Waymark <waymark@localhost>")
+# Where the embedded mail sink keeps mail; None: mail goes to a real server and there is nothing to show.
+MAILBOX_DIR = None if os.environ.get("EMAIL_URL") and not os.environ.get("WAYMARK_MAILBOX") else VAR_DIR / "mail"
+
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+CELERY_BROKER_URL = _text("REDIS_URL", "redis://127.0.0.1:6379/0")
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_TIME_LIMIT = 300
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600}
+CELERY_TASK_SERIALIZER = "json"
+CELERY_TIMEZONE = "UTC"
+
+
+def _every(task: str, seconds: float) -> dict[str, object]:
+    # A tick that waited longer than its period is dropped: the next one does its work.
+    return {"task": task, "schedule": timedelta(seconds=seconds), "options": {"expires": seconds}}
+
+
+CELERY_BEAT_SCHEDULE = {
+    "poll": _every("monitoring.tasks.poll_clusters", 1.0),
+    "rules": _every("monitoring.tasks.evaluate_rules", 5.0),
+    "notify": _every("monitoring.tasks.deliver_notifications", 3.0),
+    "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
+    "recovery": _every("monitoring.tasks.advance_recovery", 2.0),
+}
+
+# The job manager that `up` started; registered as a cluster of its own.
+EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "structured": {
+            "()": "structlog.stdlib.ProcessorFormatter",
+            "processor": "ext://dashboard.logs.renderer",
+            "foreign_pre_chain": "ext://dashboard.logs.pre_chain",
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+    "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "httpx2": {"level": "WARNING"},
+        "kazoo": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+    },
+}
+
+env.seal()

@@ -1,0 +1,18 @@
+#!/usr/bin/env python
+"""One door for every command: up, status, doctor, jobmanager, submit, and Django's own."""
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+    try:
+        from django.core.management import execute_from_command_line
+    except ImportError as error:
+        sys.exit(f"{error}. Waymark is not installed here: run `make run`, or pip install -r requirements.txt first.")
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Watch, remember, alert, save, restart."""

@@ -1,0 +1,61 @@
+"""What Waymark remembers. Status columns change only together with the row or field that says when and why."""
+
+from monitoring.models.alerts import (
+    AlertRule,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryState,
+    Incident,
+    IncidentEvent,
+    IncidentEventKind,
+    IncidentState,
+    RuleKind,
+    Severity,
+)
+from monitoring.models.audit import AuditEntry
+from monitoring.models.checkpoints import (
+    Checkpoint,
+    CheckpointGap,
+    CheckpointStatus,
+    CheckpointType,
+    OperatorCheckpoint,
+)
+from monitoring.models.jobs import Cluster, Engine, Job, RestoreFrom, Run, RunState, RunStateChange
+from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
+from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
+
+__all__ = [
+    "AlertRule",
+    "AttemptState",
+    "AuditEntry",
+    "Channel",
+    "ChannelKind",
+    "Checkpoint",
+    "CheckpointGap",
+    "CheckpointStatus",
+    "CheckpointType",
+    "Cluster",
+    "Delivery",
+    "DeliveryState",
+    "Engine",
+    "Incident",
+    "IncidentEvent",
+    "IncidentEventKind",
+    "IncidentState",
+    "Job",
+    "OperatorCheckpoint",
+    "RestartAttempt",
+    "RestartStep",
+    "RestartTrigger",
+    "RestoreFrom",
+    "RuleKind",
+    "Run",
+    "RunState",
+    "RunStateChange",
+    "Savepoint",
+    "SavepointOrigin",
+    "SavepointState",
+    "Severity",
+    "StepState",
+]

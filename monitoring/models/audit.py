@@ -1,0 +1,23 @@
+"""Who changed what, and why."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class AuditEntry(models.Model):
+    """`actor` is a user's name, or `waymark` for the automation. `details` never holds a secret."""
+
+    at = models.DateTimeField(auto_now_add=True)
+    actor = models.CharField(max_length=150)
+    action = models.CharField(max_length=100)
+    target = models.CharField(max_length=600)
+    reason = models.TextField(blank=True, default="")
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("target", "-at")),)
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.action} {self.target}"

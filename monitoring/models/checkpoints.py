@@ -1,0 +1,122 @@
+"""The history: every checkpoint of every run, with its figures per operator and subtask.
+
+Durations are milliseconds, sizes bytes, as the engine reports them; None: the engine did not say.
+"""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from monitoring.models.jobs import Run
+
+
+class CheckpointStatus(models.TextChoices):
+    IN_PROGRESS = "IN_PROGRESS", "Pending"
+    COMPLETED = "COMPLETED", "Completed"
+    FAILED = "FAILED", "Failed"
+
+
+class CheckpointType(models.TextChoices):
+    CHECKPOINT = "CHECKPOINT", "checkpoint"
+    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT", "unaligned checkpoint"
+    SAVEPOINT = "SAVEPOINT", "savepoint"
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT", "savepoint on stop"
+
+
+class Checkpoint(models.Model):
+    """One checkpoint or savepoint of one run, keyed by (run, checkpoint_id): reading it again changes nothing."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
+    checkpoint_id = models.BigIntegerField()
+    status = models.CharField(max_length=12, choices=CheckpointStatus.choices)
+    is_savepoint = models.BooleanField(default=False)
+    checkpoint_type = models.CharField(max_length=24, choices=CheckpointType.choices, default=CheckpointType.CHECKPOINT)
+    savepoint_format = models.CharField(max_length=12, blank=True, default="")
+    triggered_at = models.DateTimeField()
+    latest_ack_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    failure_message = models.TextField(blank=True, default="")
+    end_to_end_duration = models.BigIntegerField(null=True)
+    checkpointed_size = models.BigIntegerField(null=True)
+    state_size = models.BigIntegerField(null=True)
+    processed_data = models.BigIntegerField(null=True)
+    persisted_data = models.BigIntegerField(null=True)
+    num_subtasks = models.PositiveIntegerField(default=0)
+    num_acknowledged_subtasks = models.PositiveIntegerField(default=0)
+    external_path = models.TextField(blank=True, default="")
+    discarded = models.BooleanField(default=False)
+    # The slowest subtask's figures, from the per-subtask reads: what a chart over many checkpoints needs without a join.
+    alignment_max = models.BigIntegerField(null=True)
+    start_delay_max = models.BigIntegerField(null=True)
+    sync_max = models.BigIntegerField(null=True)
+    async_max = models.BigIntegerField(null=True)
+    # True once status is final and the per-subtask figures are stored (or the engine forgot them): never read again.
+    final = models.BooleanField(default=False)
+    first_seen_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("-triggered_at", "-checkpoint_id")
+        constraints = (models.UniqueConstraint(fields=("run", "checkpoint_id"), name="checkpoint_id_is_unique_per_run"),)
+        indexes = (
+            models.Index(fields=("run", "-triggered_at")),
+            models.Index(fields=("run", "status", "-triggered_at")),
+            models.Index(fields=("run",), condition=models.Q(final=False), name="checkpoints_to_read_again"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.run} {'savepoint' if self.is_savepoint else 'checkpoint'} {self.checkpoint_id}"
+
+
+class OperatorCheckpoint(models.Model):
+    """One operator's share of one checkpoint; arrays are indexed by subtask, None where it did not acknowledge."""
+
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="operators")
+    vertex_id = models.CharField(max_length=32)
+    name = models.TextField()
+    position = models.PositiveSmallIntegerField(default=0)  # order of the job's vertices
+    num_subtasks = models.PositiveIntegerField()
+    num_acknowledged_subtasks = models.PositiveIntegerField()
+    latest_ack_at = models.DateTimeField(null=True)
+    end_to_end_duration = models.BigIntegerField(null=True)
+    checkpointed_size = models.BigIntegerField(null=True)
+    state_size = models.BigIntegerField(null=True)
+    processed_data = models.BigIntegerField(null=True)
+    persisted_data = models.BigIntegerField(null=True)
+    subtask_ack_at = ArrayField(models.DateTimeField(null=True), default=list)
+    subtask_end_to_end = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_checkpointed_size = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_state_size = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_sync = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_async = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_alignment = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_start_delay = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_processed = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_persisted = ArrayField(models.BigIntegerField(null=True), default=list)
+    subtask_unaligned = ArrayField(models.BooleanField(null=True), default=list)
+    subtask_aborted = ArrayField(models.BooleanField(null=True), default=list)
+
+    class Meta:
+        ordering = ("position",)
+        constraints = (
+            models.UniqueConstraint(fields=("checkpoint", "vertex_id"), name="one_row_per_checkpoint_and_operator"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.checkpoint}: {self.name}"
+
+
+class CheckpointGap(models.Model):
+    """Ids that the engine's short history dropped while nobody could look (an outage): shown, never hidden."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="gaps")
+    first_id = models.BigIntegerField()
+    last_id = models.BigIntegerField()
+    noticed_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("-first_id",)
+        constraints = (models.UniqueConstraint(fields=("run", "first_id"), name="gap_is_noticed_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.first_id}–{self.last_id} not seen"

@@ -1,0 +1,163 @@
+"""Clusters, jobs and their runs.
+
+A *job* is the logical thing a person cares about; a *run* is one life of it on an engine (one engine job id). History, rules
+and savepoints belong to the job and so survive restarts.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Engine(models.TextChoices):
+    UNKNOWN = "unknown", "not known yet"
+    FLINK = "flink", "Apache Flink"
+    SPARK = "spark", "PySpark"
+
+
+class Cluster(models.Model):
+    """A server that speaks Flink's REST API: a Flink cluster or our job manager."""
+
+    name = models.CharField(max_length=100, unique=True)
+    rest_url = models.URLField(max_length=500)
+    token = models.CharField(max_length=500, blank=True, default="")
+    engine = models.CharField(max_length=10, choices=Engine.choices, default=Engine.UNKNOWN)
+    version = models.CharField(max_length=50, blank=True, default="")
+    enabled = models.BooleanField(default=True)
+    poll_interval_s = models.FloatField(default=3.0)
+    # Polling state. `poll_claimed_until` is the lease of the one flight that may be under way.
+    next_poll_at = models.DateTimeField(db_index=True, null=True)
+    poll_claimed_until = models.DateTimeField(null=True)
+    last_answer_at = models.DateTimeField(null=True)
+    unreachable_since = models.DateTimeField(null=True)
+    consecutive_failures = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def reachable(self) -> bool:
+        return self.unreachable_since is None
+
+
+class RestoreFrom(models.TextChoices):
+    NEWEST = "newest", "the newest trusted state of any kind"
+    SAVEPOINT = "savepoint", "the newest savepoint only"
+
+
+class Job(models.Model):
+    """A job for good, matched to its runs by name and cluster or by a launch record.
+
+    `epoch` counts the restarts ever decided; a restart attempt is claimed by a compare-and-set on it.
+    `launch` is how to start the job again, e.g. {"kind": "waymark", "jar_id", "entry_class", "program_args",
+    "parallelism", "configuration"}; None: unknown, so the job can only be watched.
+    """
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="jobs")
+    name = models.CharField(max_length=500)
+    labels = models.JSONField(default=dict, blank=True)
+    launch = models.JSONField(null=True, blank=True)
+    current_run = models.ForeignKey("Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    epoch = models.PositiveIntegerField(default=0)
+    # Automation
+    auto_restart = models.BooleanField(default=False)
+    restore_from = models.CharField(max_length=10, choices=RestoreFrom.choices, default=RestoreFrom.NEWEST)
+    max_restarts_per_hour = models.PositiveIntegerField(default=6)
+    savepoint_interval_s = models.PositiveIntegerField(null=True, blank=True)
+    next_savepoint_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    automation_paused = models.BooleanField(default=False)
+    automation_note = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_job_per_name_and_cluster"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RunState(models.TextChoices):
+    """Flink's JobStatus. What Waymark itself concludes (unknown, lost) is never stored here: see Run.known_state."""
+
+    INITIALIZING = "INITIALIZING"
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    FAILING = "FAILING"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"
+    RESTARTING = "RESTARTING"
+    SUSPENDED = "SUSPENDED"
+    RECONCILING = "RECONCILING"
+    # The engine answers and does not know the job any more (after the hold-down).
+    LOST = "LOST"
+
+    @property
+    def terminal(self) -> bool:
+        return self in (RunState.FAILED, RunState.CANCELED, RunState.FINISHED, RunState.LOST)
+
+
+class Run(models.Model):
+    """One engine job id. `state` is the engine's last word, `observed_at` when it said so."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
+    number = models.PositiveIntegerField()
+    engine_job_id = models.CharField(max_length=32)
+    state = models.CharField(max_length=20, choices=RunState.choices)
+    observed_at = models.DateTimeField()
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    # The engine answered without this job since then (hold-down before LOST); None while it is known.
+    missing_since = models.DateTimeField(null=True)
+    missing_polls = models.PositiveIntegerField(default=0)
+    vertices = models.JSONField(default=list)  # [{"id", "name", "parallelism"}]
+    checkpoint_config = models.JSONField(default=dict)  # /checkpoints/config as the engine gave it
+    counts = models.JSONField(default=dict)  # /checkpoints "counts"
+    summary = models.JSONField(default=dict)  # /checkpoints "summary"
+    restored_path = models.TextField(blank=True, default="")
+    restored_checkpoint_id = models.BigIntegerField(null=True)
+    restored_is_savepoint = models.BooleanField(null=True)
+    restored_at = models.DateTimeField(null=True)
+    exception = models.TextField(blank=True, default="")  # newest root cause, one line
+    exceptions = models.JSONField(default=list)  # newest first: [{"name", "message", "stacktrace", "at", "task"}]
+    # Follow-up reads that are still due: details of a terminal run are read once more.
+    final_read_done = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ("-number",)
+        constraints = (
+            models.UniqueConstraint(fields=("job", "number"), name="run_number_is_unique_per_job"),
+            models.UniqueConstraint(fields=("job", "engine_job_id"), name="engine_job_id_is_unique_per_job"),
+        )
+        indexes = (models.Index(fields=("engine_job_id",)),)
+
+    def __str__(self) -> str:
+        return f"{self.job} run {self.number}"
+
+    @property
+    def live(self) -> bool:
+        return not RunState(self.state).terminal
+
+
+class RunStateChange(models.Model):
+    """Every move of a run as we saw it: from, to, when, why."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="state_changes")
+    at = models.DateTimeField()
+    source = models.CharField(max_length=20, blank=True, default="")
+    target = models.CharField(max_length=20)
+    why = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("run", "-at")),)
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.source} → {self.target}"

@@ -1,0 +1,92 @@
+"""Restart attempts: the row, not the Celery task, is the guard that a job is started once."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from monitoring.models.jobs import Job, Run
+from monitoring.models.savepoints import Savepoint
+
+
+class RestartTrigger(models.TextChoices):
+    AUTOMATIC = "automatic", "automatic"
+    MANUAL = "manual", "by hand"
+
+
+class AttemptState(models.TextChoices):
+    DECIDED = "decided", "Decided"
+    VALIDATING = "validating", "Checking the state"
+    STOPPING = "stopping", "Stopping the job"
+    LAUNCHING = "launching", "Starting the job"
+    WAITING = "waiting", "Waiting until it runs"
+    SUCCEEDED = "succeeded", "Running again"
+    FAILED = "failed", "Failed"
+    CANCELED = "canceled", "Canceled"
+
+    @property
+    def open(self) -> bool:
+        return self not in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
+
+
+class RestartAttempt(models.Model):
+    """Unique per (job, epoch). `engine_job_id` is chosen before the launch, so that after a crash the run is looked up,
+    never launched twice."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="restart_attempts")
+    epoch = models.PositiveIntegerField()
+    trigger = models.CharField(max_length=10, choices=RestartTrigger.choices)
+    state = models.CharField(max_length=12, choices=AttemptState.choices, default=AttemptState.DECIDED)
+    reason = models.TextField()  # why, with the evidence, in a sentence
+    requested_by = models.CharField(max_length=150, blank=True, default="")
+    old_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
+    new_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
+    engine_job_id = models.CharField(max_length=32)
+    restore_path = models.TextField(blank=True, default="")
+    restore_is_savepoint = models.BooleanField(null=True)
+    restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed
+    savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
+    stop_first = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    deadline_at = models.DateTimeField()
+    next_step_at = models.DateTimeField(null=True, db_index=True)
+    claimed_until = models.DateTimeField(null=True)
+    error = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=("job", "epoch"), name="one_attempt_per_job_and_epoch"),
+            models.UniqueConstraint(
+                fields=("job",),
+                condition=~models.Q(state__in=("succeeded", "failed", "canceled")),
+                name="one_open_attempt_per_job",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.job} restart {self.epoch} ({self.state})"
+
+
+class StepState(models.TextChoices):
+    RUNNING = "running", "Under way"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+    SKIPPED = "skipped", "Not needed"
+
+
+class RestartStep(models.Model):
+    """One step of an attempt as the page shows it."""
+
+    attempt = models.ForeignKey(RestartAttempt, on_delete=models.CASCADE, related_name="steps")
+    name = models.CharField(max_length=100)
+    state = models.CharField(max_length=10, choices=StepState.choices)
+    text = models.TextField(blank=True, default="")
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("started_at", "id")
+
+    def __str__(self) -> str:
+        return f"{self.attempt}: {self.name}"

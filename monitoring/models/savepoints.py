@@ -1,0 +1,70 @@
+"""Savepoints: asked for, under way, done, failed; also those found that others took."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+from monitoring.models.checkpoints import Checkpoint
+from monitoring.models.jobs import Job, Run
+
+
+class SavepointState(models.TextChoices):
+    DEFERRED = "deferred", "Deferred"  # due, but the preflight said not now; `failure` says why
+    REQUESTED = "requested", "Requested"  # the row exists, the engine may or may not know of it yet
+    IN_PROGRESS = "in_progress", "In progress"
+    COMPLETED = "completed", "Completed"
+    FAILED = "failed", "Failed"
+
+    @property
+    def open(self) -> bool:
+        return self in (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
+
+
+class SavepointOrigin(models.TextChoices):
+    SCHEDULED = "scheduled", "schedule"
+    MANUAL = "manual", "by hand"
+    RESTART = "restart", "before a restart"
+    ADOPTED = "adopted", "taken elsewhere"
+
+
+def new_trigger_id() -> str:
+    return uuid.uuid4().hex
+
+
+class Savepoint(models.Model):
+    """`trigger_id` is ours and written before the request, so that a retried request cannot start a second savepoint."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="savepoints")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="savepoints")
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.SET_NULL, null=True, related_name="+")
+    trigger_id = models.CharField(max_length=32, unique=True, default=new_trigger_id)
+    origin = models.CharField(max_length=10, choices=SavepointOrigin.choices)
+    state = models.CharField(max_length=12, choices=SavepointState.choices, default=SavepointState.REQUESTED)
+    stops_job = models.BooleanField(default=False)
+    path = models.TextField(blank=True, default="")
+    size = models.BigIntegerField(null=True)
+    requested_by = models.CharField(max_length=150, blank=True, default="")
+    requested_at = models.DateTimeField()
+    completed_at = models.DateTimeField(null=True)
+    deadline_at = models.DateTimeField(null=True)
+    next_check_at = models.DateTimeField(null=True, db_index=True)
+    failure = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ("-requested_at", "-id")
+        indexes = (models.Index(fields=("job", "-requested_at")),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("job",),
+                condition=models.Q(state__in=("requested", "in_progress")),
+                name="one_savepoint_in_flight_per_job",
+            ),
+            models.UniqueConstraint(
+                fields=("job", "path"), condition=~models.Q(path=""), name="a_savepoint_path_is_recorded_once"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.job} savepoint {self.trigger_id[:8]} ({self.state})"

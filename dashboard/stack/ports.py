@@ -1,0 +1,71 @@
+"""Ports on loopback: the usual one when it is free, another otherwise, and the same one again after a restart."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+
+
+def is_free(port: int, host: str = LOOPBACK) -> bool:
+    with socket.socket() as probe:
+        # As servers do: a port in TIME_WAIT counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def any_free() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def accepts(port: int, host: str = LOOPBACK, limit_s: float = 0.5) -> bool:
+    """Something listens there."""
+    try:
+        socket.create_connection((host, port), timeout=limit_s).close()
+    except OSError:
+        return False
+    return True
+
+
+class PortBook:
+    """Which part has which port, kept in one file, so that addresses (and open browser tabs) survive a restart."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ports = self._read()
+
+    def choose(self, name: str, preferred: int) -> int:
+        """The port `name` had before, else `preferred`, else any; the first of these that is free."""
+        taken = {port for other, port in self._ports.items() if other != name}
+        wanted = [self._ports[name]] if name in self._ports else []
+        candidates = [port for port in (*wanted, preferred) if port not in taken and is_free(port)]
+        self._ports[name] = candidates[0] if candidates else _any_but(taken)
+        self._write()
+        return self._ports[name]
+
+    def _read(self) -> dict[str, int]:
+        try:
+            known = json.loads(self._path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return {str(name): port for name, port in known.items() if isinstance(port, int) and 0 < port < 65536}
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_suffix(".new")
+        temporary.write_text(json.dumps(self._ports, indent=1) + "\n")
+        temporary.replace(self._path)
+
+
+def _any_but(taken: set[int]) -> int:
+    while (port := any_free()) in taken:
+        pass
+    return port

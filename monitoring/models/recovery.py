@@ -45,7 +45,12 @@ class RestartAttempt(models.Model):
     restore_is_savepoint = models.BooleanField(null=True)
     restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed
     savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
+    rejected = models.JSONField(default=list)  # [{"path", "why"}]: candidates that could not be restored
+    # A live job is stopped first: with a savepoint (kept as stop_savepoint), or by cancelling it.
     stop_first = models.BooleanField(default=False)
+    stop_savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
+    # Written before the launch leaves: from then on the job may run, so it is looked up before anything else.
+    launch_sent_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()

@@ -47,6 +47,9 @@ class Savepoint(models.Model):
     size = models.BigIntegerField(null=True)
     requested_by = models.CharField(max_length=150, blank=True, default="")
     requested_at = models.DateTimeField()
+    # Written before the request leaves: from then on the engine may know of it, so it is asked before it is told again.
+    posted_at = models.DateTimeField(null=True)
+    forgotten_at = models.DateTimeField(null=True)  # the engine no longer knew the trigger id
     completed_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField(null=True)
     next_check_at = models.DateTimeField(null=True, db_index=True)
@@ -60,6 +63,11 @@ class Savepoint(models.Model):
                 fields=("job",),
                 condition=models.Q(state__in=("requested", "in_progress")),
                 name="one_savepoint_in_flight_per_job",
+            ),
+            models.UniqueConstraint(
+                fields=("job",),
+                condition=models.Q(state="deferred"),
+                name="one_deferred_savepoint_per_job",
             ),
             models.UniqueConstraint(
                 fields=("job", "path"), condition=~models.Q(path=""), name="a_savepoint_path_is_recorded_once"

@@ -1,0 +1,42 @@
+"""The sentence for people inside an engine's error text, which is a class name, a message and a Java stack trace."""
+
+from __future__ import annotations
+
+import re
+
+# "org.apache.flink.util.FlinkException: human text", possibly several of them in front of each other.
+_CLASS_NAME = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+[A-Za-z_$][\w$]*: ")
+_CLASS_ALONE = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+([A-Za-z_$][\w$]*):?$")
+_CAUSED_BY = "Caused by: "
+_LIMIT = 1000
+
+
+def human(text: str) -> str:
+    """The first line without its class names: at most 1,000 characters."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = line.removeprefix("<Exception on server side:").strip()
+    while match := _CLASS_NAME.match(line):
+        line = line[match.end() :]
+    if alone := _CLASS_ALONE.match(line):
+        line = alone.group(1)
+    return line if len(line) <= _LIMIT else line[: _LIMIT - 1] + "…"
+
+
+def root_cause(stacktrace: str) -> str:
+    """The innermost cause of a Java stack trace, which is what went wrong; what wraps it says only where."""
+    causes = [line for line in stacktrace.splitlines() if line.lstrip().startswith(_CAUSED_BY)]
+    return human(causes[-1].lstrip().removeprefix(_CAUSED_BY)) if causes else human(stacktrace)
+
+
+def from_errors(errors: object) -> str:
+    """The sentence of an error body's `errors` list; "" when it holds none.
+
+    A 500 has "Internal server error." first and what happened second.
+    """
+    if not isinstance(errors, list):
+        return ""
+    texts = [text for text in errors if isinstance(text, str) and text.strip()]
+    if len(texts) > 1 and texts[0].startswith("Internal server error"):
+        server_side = texts[1].removeprefix("<Exception on server side:\n")
+        return root_cause(server_side) or human(texts[0])
+    return human(texts[0]) if texts else ""

@@ -1,0 +1,304 @@
+"""The one door to an engine: Flink's REST API, typed, with every foreign failure mapped to one of ours.
+
+    EngineError
+    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short. A command may have been carried out
+    ├── NotReady      it answers, but has no leader or is still starting: says nothing about any job
+    ├── NotFound      404: no such job, checkpoint, operation or endpoint
+    ├── Refused       any other error answer, with its status
+    └── Malformed     an answer that is not what the API promises; names the field
+
+A client lives in one event loop, as an asynchronous context manager, and keeps its connections open:
+
+    async with client_for(cluster) as engine:
+        jobs = await engine.jobs_overview()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx2
+
+from monitoring.engine import causes
+from monitoring.engine.answers import (
+    CheckpointConfig,
+    Checkpoints,
+    CheckpointStats,
+    JarFile,
+    JobConfig,
+    JobDetail,
+    JobException,
+    JobOverview,
+    OperatorSubtasks,
+    Overview,
+    SavepointDone,
+    SavepointFailed,
+    SavepointForgotten,
+    SavepointInProgress,
+    SavepointStatus,
+    SavepointValidation,
+)
+from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.fields import Fields, decode
+from monitoring.models import Cluster
+
+READ_LIMIT_S = 10.0
+# Starting a program may take an engine long before it answers.
+COMMAND_LIMIT_S = 60.0
+BODY_LIMIT = 16 * 1024 * 1024
+
+_STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobMaster is not initialized")
+    "UnavailableDispatcherOperationException",
+    "leader election",
+    "JobMaster is not initialized",
+    "initializing",
+)
+# FLINK-33522: the savepoint is good although the job failed while it stopped.
+_SAVED_BEFORE_FAILING = re.compile(r"StopWithSavepointStoppingException: A savepoint has been created at: (\S+?),")
+
+
+class FlinkClient:
+    """Job, trigger and vertex ids are 32 hexadecimal digits."""
+
+    def __init__(
+        self,
+        base_url: str,
+        token: str = "",
+        *,
+        read_limit_s: float = READ_LIMIT_S,
+        command_limit_s: float = COMMAND_LIMIT_S,
+        body_limit: int = BODY_LIMIT,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._read_limit_s = read_limit_s
+        self._command_limit_s = command_limit_s
+        self._body_limit = body_limit
+        self._http = httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {token}"} if token else None,
+            verify=_trust(),
+            follow_redirects=False,
+            # A proxy named in the worker's environment is for the internet, not for the clusters it watches.
+            trust_env=False,
+            timeout=httpx2.Timeout(None, connect=min(3.0, read_limit_s)),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    # --- reads
+
+    async def overview(self) -> Overview:
+        return Overview.parse(await self._get("/overview"))
+
+    async def jobs_overview(self) -> tuple[JobOverview, ...]:
+        answer = await self._get("/jobs/overview")
+        return tuple(JobOverview.parse(job) for job in answer.children("jobs"))
+
+    async def job(self, job_id: str) -> JobDetail:
+        return JobDetail.parse(await self._get(f"/jobs/{_part(job_id)}"))
+
+    async def checkpoints(self, job_id: str) -> Checkpoints:
+        """NotFound also when checkpointing is not enabled for the job."""
+        return Checkpoints.parse(await self._get(f"/jobs/{_part(job_id)}/checkpoints"))
+
+    async def checkpoint_config(self, job_id: str) -> CheckpointConfig:
+        return CheckpointConfig.parse(await self._get(f"/jobs/{_part(job_id)}/checkpoints/config"))
+
+    async def checkpoint_details(self, job_id: str, checkpoint_id: int) -> CheckpointStats:
+        path = f"/jobs/{_part(job_id)}/checkpoints/details/{checkpoint_id}"
+        return CheckpointStats.parse(await self._get(path))
+
+    async def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> OperatorSubtasks:
+        path = f"/jobs/{_part(job_id)}/checkpoints/details/{checkpoint_id}/subtasks/{_part(vertex_id)}"
+        return OperatorSubtasks.parse(await self._get(path))
+
+    async def exceptions(self, job_id: str) -> tuple[JobException, ...]:
+        """Newest first."""
+        answer = await self._get(f"/jobs/{_part(job_id)}/exceptions")
+        history = answer.optional_child("exceptionHistory")
+        return () if history is None else tuple(JobException.parse(entry) for entry in history.children("entries"))
+
+    async def job_config(self, job_id: str) -> JobConfig:
+        return JobConfig.parse(await self._get(f"/jobs/{_part(job_id)}/config"))
+
+    async def launch_record(self, job_id: str) -> dict[str, Any] | None:
+        """How the job was started (jar_id, entry_class, program_args, parallelism, configuration), from an engine that
+        says so; None from one that does not."""
+        launch = (await self.job_config(job_id)).launch
+        return None if launch is None else dict(launch)
+
+    async def jars(self) -> tuple[JarFile, ...]:
+        return tuple(JarFile.parse(jar) for jar in (await self._get("/jars")).children("files"))
+
+    # --- commands
+
+    async def trigger_savepoint(self, job_id: str, trigger_id: str, target_directory: str | None = None) -> str:
+        """Idempotent by `trigger_id`: the same one never starts a second savepoint. Returns the request id."""
+        body: dict[str, object] = {"triggerId": trigger_id, "cancel-job": False}
+        if target_directory:
+            body["target-directory"] = target_directory
+        return (await self._command("POST", f"/jobs/{_part(job_id)}/savepoints", body)).text("request-id")
+
+    async def stop_with_savepoint(
+        self, job_id: str, trigger_id: str, drain: bool = False, target_directory: str | None = None
+    ) -> str:
+        """Idempotent by `trigger_id`; ask `savepoint_status` how it went."""
+        body: dict[str, object] = {"triggerId": trigger_id, "drain": drain}
+        if target_directory:
+            body["targetDirectory"] = target_directory  # spelled differently from the savepoint's by Flink
+        return (await self._command("POST", f"/jobs/{_part(job_id)}/stop", body)).text("request-id")
+
+    async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointStatus:
+        try:
+            answer = await self._get(f"/jobs/{_part(job_id)}/savepoints/{_part(trigger_id)}")
+        except NotFound:
+            return SavepointForgotten()
+        operation = answer.optional_child("operation")
+        if answer.child("status").text("id") != "COMPLETED":
+            return SavepointInProgress()
+        if operation is None:
+            raise Malformed("The savepoint is COMPLETED without an operation.")
+        # COMPLETED only says that the operation ended.
+        failure = operation.optional_child("failure-cause")
+        if failure is None:
+            return SavepointDone(operation.text("location"))
+        trace = failure.optional_text("stack-trace")
+        saved = _SAVED_BEFORE_FAILING.search(trace)
+        reason = causes.root_cause(trace) or causes.human(failure.optional_text("class"))
+        return SavepointFailed(reason, saved.group(1) if saved else None)
+
+    async def trigger_checkpoint(self, job_id: str, trigger_id: str | None = None) -> str:
+        """Flink 1.17 and newer; NotFound from older ones. Returns the request id."""
+        body: dict[str, object] = {"triggerId": trigger_id} if trigger_id else {}
+        return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
+
+    async def cancel(self, job_id: str) -> None:
+        """Without a savepoint. Asynchronous: the job is gone only when its state says so. Repeatable."""
+        await self._command("PATCH", f"/jobs/{_part(job_id)}?mode=cancel", None)
+
+    async def run_jar(
+        self,
+        jar_id: str,
+        *,
+        job_id: str,
+        entry_class: str | None = None,
+        program_args: Sequence[str] = (),
+        parallelism: int | None = None,
+        savepoint_path: str | None = None,
+        allow_non_restored_state: bool = False,
+        configuration: Mapping[str, str] | None = None,
+        job_name: str | None = None,
+    ) -> str:
+        """Start a program under an id that the caller chose, so that a launch whose answer was lost is looked up by it
+        and never repeated. Returns the engine's job id."""
+        settings = dict(configuration or {})
+        if job_name:
+            settings["pipeline.name"] = job_name
+        wanted: dict[str, object | None] = {
+            "jobId": job_id,
+            "entryClass": entry_class,
+            "programArgsList": list(program_args) or None,
+            "parallelism": parallelism,
+            "savepointPath": savepoint_path,
+            "allowNonRestoredState": allow_non_restored_state or None,
+            "flinkConfiguration": settings or None,
+        }
+        body = {name: value for name, value in wanted.items() if value is not None}
+        return (await self._command("POST", f"/jars/{_part(jar_id)}/run", body)).identifier("jobid")
+
+    async def validate_savepoint(self, path: str, entry_class: str | None = None) -> SavepointValidation | None:
+        """None: this engine cannot check a savepoint before it is used (only our job manager can)."""
+        body: dict[str, object] = {"path": path}
+        if entry_class:
+            body["entryClass"] = entry_class
+        try:
+            return SavepointValidation.parse(await self._command("POST", "/savepoints/validate", body))
+        except NotFound:
+            return None
+        except Refused as error:
+            if error.status == 405:
+                return None
+            raise
+
+    # --- transport
+
+    async def _get(self, path: str) -> Fields:
+        return await self._call("GET", path, None, self._read_limit_s)
+
+    async def _command(self, method: str, path: str, body: Mapping[str, object] | None) -> Fields:
+        return await self._call(method, path, body, self._command_limit_s)
+
+    async def _call(self, method: str, path: str, body: Mapping[str, object] | None, limit_s: float) -> Fields:
+        status, content = await self._exchange(method, path, body, limit_s)
+        if 200 <= status < 300:
+            return Fields(decode(content), path)
+        raise _error(status, content, path)
+
+    async def _exchange(
+        self, method: str, path: str, body: Mapping[str, object] | None, limit_s: float
+    ) -> tuple[int, bytes]:
+        """One request within `limit_s` in all, however slowly the bytes drip."""
+        try:
+            async with (
+                asyncio.timeout(limit_s),
+                self._http.stream(method, self._base_url + path, json=body) as response,
+            ):
+                return response.status_code, await self._content(response, path)
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise Unreachable(f"{self._base_url} did not answer {path} within {limit_s:g} s.") from error
+        except (httpx2.RequestError, httpx2.InvalidURL, OSError) as error:
+            raise Unreachable(f"{self._base_url} cannot be reached: {error or type(error).__name__}") from error
+
+    async def _content(self, response: httpx2.Response, path: str) -> bytes:
+        content = bytearray()
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > self._body_limit:
+                raise Malformed(f"The answer to {path} is larger than {self._body_limit} bytes.")
+        return bytes(content)
+
+
+def client_for(cluster: Cluster) -> FlinkClient:
+    return FlinkClient(cluster.rest_url, cluster.token)
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    # Reading the certificates takes longer than a poll: once per process.
+    return ssl.create_default_context()
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _error(status: int, content: bytes, path: str) -> EngineError:
+    text = content.decode(errors="replace")
+    message = _message(content) or f"HTTP {status} to {path}"
+    if status == 404:
+        return NotFound(message)
+    if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):
+        return NotReady(message)
+    if 300 <= status < 400:
+        return Refused(status, f"HTTP {status}: the address redirects elsewhere; enter the one it leads to.")
+    return Refused(status, message)
+
+
+def _message(content: bytes) -> str:
+    try:
+        body = decode(content)
+    except Malformed:
+        return ""
+    return causes.from_errors(body.get("errors")) if isinstance(body, dict) else ""

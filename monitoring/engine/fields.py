@@ -1,0 +1,149 @@
+"""Strict reading of JSON answers: the right type, in range, or Malformed with the field's name.
+
+Unknown fields are ignored. Flink's own spellings of "nothing" (-1, the string "NaN", 2^63-1) become None on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from monitoring.engine.errors import Malformed
+
+LONG_MAX = 2**63 - 1
+_YEAR_9999 = 253_402_300_799_000
+
+
+class Fields:
+    """One JSON object of an answer; `where` is its place, for the error text."""
+
+    def __init__(self, value: object, where: str) -> None:
+        if not isinstance(value, dict):
+            raise Malformed(f"{where} is {_kind(value)}, not an object.")
+        self.raw: dict[str, Any] = value
+        self._where = where
+
+    def _fail(self, name: str, expected: str) -> Malformed:
+        if name not in self.raw:
+            return Malformed(f"{self._where} has no field {name!r}.")
+        return Malformed(f"{self._where}.{name} is {_kind(self.raw[name])}, not {expected}.")
+
+    def whole(self, name: str) -> int:
+        value = self.raw.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._fail(name, "a whole number")
+        if not -LONG_MAX <= value <= LONG_MAX:
+            raise Malformed(f"{self._where}.{name} is out of range.")
+        return value
+
+    def amount(self, name: str) -> int | None:
+        """A size, a duration or a count; None when the engine does not know it: absent, null or negative."""
+        if self.raw.get(name) is None:
+            return None
+        value = self.whole(name)
+        return value if value >= 0 else None
+
+    def small(self, name: str) -> int:
+        """A count of subtasks: what a database integer holds."""
+        value = self.whole(name)
+        if not 0 <= value < 2**31:
+            raise Malformed(f"{self._where}.{name} is out of range.")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.raw.get(name)
+        if not isinstance(value, str):
+            raise self._fail(name, "a text")
+        return value
+
+    def optional_text(self, name: str) -> str:
+        return "" if self.raw.get(name) is None else self.text(name)
+
+    def identifier(self, name: str, limit: int = 32) -> str:
+        """An identifier that becomes part of a path."""
+        value = self.text(name)
+        if not value or len(value) > limit or not value.isascii() or not value.isalnum():
+            raise Malformed(f"{self._where}.{name} is not an identifier.")
+        return value
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        value = self.raw.get(name, default)
+        if not isinstance(value, bool):
+            raise self._fail(name, "true or false")
+        return value
+
+    def moment(self, name: str) -> datetime:
+        value = self.optional_moment(name)
+        if value is None:
+            raise self._fail(name, "a time")
+        return value
+
+    def optional_moment(self, name: str) -> datetime | None:
+        """Epoch milliseconds; None when absent or not positive."""
+        value = self.amount(name)
+        if not value:
+            return None
+        if value > _YEAR_9999:
+            raise Malformed(f"{self._where}.{name} is out of range.")
+        return datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
+
+    def child(self, name: str) -> Fields:
+        if name not in self.raw:
+            raise self._fail(name, "an object")
+        return Fields(self.raw[name], f"{self._where}.{name}")
+
+    def optional_child(self, name: str) -> Fields | None:
+        return None if self.raw.get(name) is None else self.child(name)
+
+    def children(self, name: str) -> list[Fields]:
+        value = self.raw.get(name)
+        if not isinstance(value, list):
+            raise self._fail(name, "a list")
+        return [Fields(item, f"{self._where}.{name}[{index}]") for index, item in enumerate(value)]
+
+    def named(self, name: str) -> dict[str, Fields]:
+        """An object whose keys are names."""
+        return {key: Fields(value, f"{self._where}.{name}.{key}") for key, value in self.child(name).raw.items()}
+
+
+def decode(body: bytes) -> object:
+    """The JSON of an answer. Characters that no database text can hold become U+FFFD."""
+    try:
+        value = json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"The answer is not JSON: {error}") from error
+    # Only an escape can bring such a character in, so most answers need no walk.
+    return _storable(value) if b"\\u0000" in body or b"\\ud" in body.lower() else value
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _storable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.replace("\x00", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        case list():
+            return [_storable(item) for item in value]
+        case dict():
+            return {_storable(key): _storable(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

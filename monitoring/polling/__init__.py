@@ -1,0 +1,1 @@
+"""Asking the clusters and turning their answers into rows, exactly once."""

@@ -15,8 +15,10 @@ from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import LONG_MAX, Fields
 
 JOB_STATES = frozenset(
-    ("INITIALIZING", "CREATED", "RUNNING", "FAILING", "FAILED", "CANCELLING", "CANCELED", "FINISHED")
-    + ("RESTARTING", "SUSPENDED", "RECONCILING")
+    {
+        *("INITIALIZING", "CREATED", "RUNNING", "FAILING", "FAILED", "CANCELLING", "CANCELED", "FINISHED"),
+        *("RESTARTING", "SUSPENDED", "RECONCILING"),
+    }
 )
 TERMINAL_STATES = frozenset(("FAILED", "CANCELED", "FINISHED"))
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"

@@ -55,11 +55,6 @@ COMMAND_LIMIT_S = 60.0
 BODY_LIMIT = 16 * 1024 * 1024
 
 _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobMaster is not initialized")
-    "UnavailableDispatcherOperationException",
-    "leader election",
-    "JobMaster is not initialized",
-    "initializing",
-)
 # FLINK-33522: the savepoint is good although the job failed while it stopped.
 _SAVED_BEFORE_FAILING = re.compile(r"StopWithSavepointStoppingException: A savepoint has been created at: (\S+?),")
 

@@ -1,0 +1,241 @@
+"""One attempt of a job at a time: what a driver holds while it lives.
+
+With ZooKeeper it is `jobs/<job-id>/attempt`, an ephemeral node of the driver's own session. A job manager starts the
+next attempt only once it is gone; the driver knows that it lost it before that can happen, and stops itself. Standalone
+there is nobody to ask: the lease between driver and job manager (the heartbeat time-out, at both ends) alone rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from checkpointing.clock import Clock
+from checkpointing.ha.errors import (
+    AttemptTaken,
+    ConnectionUnavailable,
+    HighAvailabilityError,
+    NodeExists,
+    NodeMissing,
+    NodeNotEmpty,
+)
+from checkpointing.ha.zookeeper import ConnectionState, Create, Node, Watch, ZooKeeperConnection
+
+_CERTAIN_PART = 0.75
+"""Of the session time-out, from the start of the last answered request: then the attempt counts as lost.
+
+The rest of the time-out is what the driver has to stop itself before its node can go.
+"""
+_RENEWALS_PER_TIMEOUT = 6
+_LONGEST_WAIT_S = 1.0
+
+
+class HeldAttempt(Protocol):
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def lost(self) -> bool:
+        """True as soon as another attempt may start before long: this one must stop."""
+        ...
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the attempt is lost, at once if it is; on another thread. Not after `release`."""
+        ...
+
+    def release(self) -> None:
+        """The attempt has ended; the next one may start. May be called twice."""
+        ...
+
+
+class AttemptRegistry(Protocol):
+    """Blocking; ConnectionUnavailable when the server does not answer."""
+
+    def hold(self, job_id: str, attempt: int) -> HeldAttempt:
+        """In the driver, before it does anything: AttemptTaken when an attempt of the job lives, whichever."""
+        ...
+
+    def holder(self, job_id: str) -> int | None:
+        """In the job manager: the attempt that lives."""
+        ...
+
+    def wait_until_free(self, job_id: str, timeout_s: float) -> bool: ...
+
+
+class StandaloneHeldAttempt:
+    lost = False
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Never: the driver's lease ends it."""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class StandaloneAttemptRegistry:
+    """Knows of nobody: the lease alone rules."""
+
+    def hold(self, job_id: str, attempt: int) -> HeldAttempt:
+        return StandaloneHeldAttempt(attempt)
+
+    def holder(self, job_id: str) -> int | None:
+        return None
+
+    def wait_until_free(self, job_id: str, timeout_s: float) -> bool:
+        return True
+
+
+class ZooKeeperAttemptRegistry:
+    def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._changed = threading.Event()
+
+    def hold(self, job_id: str, attempt: int) -> HeldAttempt:
+        path = _path(job_id)
+
+        def create() -> float:
+            asked_at = self._clock.monotonic()
+            self._connection.ensure(path.rpartition("/")[0])
+            try:
+                self._connection.commit([Create(path, json.dumps({"attempt": attempt}).encode(), ephemeral=True)])
+            except NodeExists:
+                self._check_is_ours(job_id, attempt)
+            return asked_at
+
+        held = ZooKeeperHeldAttempt(self._connection, self._clock, path, attempt, self._connection.retrying(create))
+        held.watch_over()
+        return held
+
+    def holder(self, job_id: str) -> int | None:
+        node = self._connection.retrying(lambda: self._find(job_id, None))
+        return None if node is None else _attempt_of(node)
+
+    def wait_until_free(self, job_id: str, timeout_s: float) -> bool:
+        deadline = self._clock.monotonic() + timeout_s
+        while True:
+            self._changed.clear()
+            if self._connection.retrying(lambda: self._find(job_id, self._on_watch)) is None:
+                return True
+            remaining = deadline - self._clock.monotonic()
+            if remaining <= 0:
+                return False
+            self._changed.wait(min(remaining, _LONGEST_WAIT_S))
+
+    def _find(self, job_id: str, watch: Watch | None) -> Node | None:
+        self._connection.sync(_path(job_id))
+        return self._connection.find(_path(job_id), watch)
+
+    def _check_is_ours(self, job_id: str, attempt: int) -> None:
+        """An earlier try of this very request may have made the node."""
+        node = self._find(job_id, None)
+        if node is None:
+            raise ConnectionUnavailable(f"{_path(job_id)} came and went")  # try again
+        if (node.owner_session, _attempt_of(node)) != (self._connection.session_id, attempt):
+            raise AttemptTaken(job_id, _attempt_of(node))
+
+    def _on_watch(self, _event: object) -> None:
+        self._changed.set()
+
+
+class ZooKeeperHeldAttempt:
+    """Watched over by a thread of its own."""
+
+    def __init__(
+        self, connection: ZooKeeperConnection, clock: Clock, path: str, attempt: int, confirmed_at: float
+    ) -> None:
+        self.attempt = attempt
+        self._connection = connection
+        self._clock = clock
+        self._path = path
+        self._session = connection.session_id
+        self._certain_until = confirmed_at + connection.session_timeout_s * _CERTAIN_PART
+        self._lost = False
+        self._released = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"attempt-{attempt}", daemon=True)
+
+    def watch_over(self) -> None:
+        self._connection.add_listener(self._on_connection)
+        self._thread.start()
+
+    @property
+    def lost(self) -> bool:
+        return self._lost or (not self._released and self._clock.monotonic() >= self._certain_until)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if self._released:
+                return
+            self._callbacks.append(callback)
+        if self._lost:
+            self._call_back()
+
+    def release(self) -> None:
+        with self._lock:
+            if self._released:
+                return
+            self._released = True
+            self._callbacks.clear()
+        self._end_thread()
+        if self._lost:
+            return
+        with contextlib.suppress(NodeMissing):
+            self._connection.retrying(lambda: self._connection.delete(self._path))
+        # Of a job that was cleaned up while its driver was still ending, this node was the last.
+        with contextlib.suppress(NodeMissing, NodeNotEmpty):
+            self._connection.retrying(lambda: self._connection.delete(self._path.rpartition("/")[0]))
+
+    def _end_thread(self) -> None:
+        self._connection.remove_listener(self._on_connection)
+        self._wake.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _on_connection(self, _state: ConnectionState) -> None:
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._released:
+            self._wake.clear()
+            if not self._still_held():
+                self._lost = True
+                self._call_back()
+                return
+            remaining = self._certain_until - self._clock.monotonic()
+            self._wake.wait(min(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT, max(0.0, remaining)))
+
+    def _still_held(self) -> bool:
+        if self._connection.state is ConnectionState.CONNECTED:
+            asked_at = self._clock.monotonic()
+            try:
+                node = self._connection.find(self._path)
+            except HighAvailabilityError:
+                node = None
+            else:
+                if node is None or node.owner_session != self._session:
+                    return False
+                self._certain_until = asked_at + self._connection.session_timeout_s * _CERTAIN_PART
+        return self._clock.monotonic() < self._certain_until
+
+    def _call_back(self) -> None:
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+def _path(job_id: str) -> str:
+    return f"jobs/{job_id}/attempt"
+
+
+def _attempt_of(node: Node) -> int:
+    return int(json.loads(node.data)["attempt"])

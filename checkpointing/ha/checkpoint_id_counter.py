@@ -1,0 +1,121 @@
+"""Ascending checkpoint ids (Flink's StandaloneCheckpointIDCounter and ZooKeeperCheckpointIDCounter)."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+
+from checkpointing.ha.errors import (
+    ConnectionUnavailable,
+    CounterOverflow,
+    CounterUnavailable,
+    LeadershipLost,
+    NodeChanged,
+    NodeExists,
+    NodeMissing,
+)
+from checkpointing.ha.zookeeper import (
+    ConnectionState,
+    Create,
+    Delete,
+    Fence,
+    Node,
+    SetData,
+    ZooKeeperConnection,
+    unfenced,
+)
+from checkpointing.jobs.status import JobStatus
+
+INITIAL_ID = 1
+MAX_ID = 2**31 - 1
+
+_INT = struct.Struct(">i")
+
+
+class StandaloneCheckpointIDCounter:
+    """1, 2, …: ends with its process."""
+
+    def __init__(self) -> None:
+        self._next = INITIAL_ID
+        self._lock = threading.Lock()
+
+    def get_and_increment(self) -> int:
+        with self._lock:
+            self._next += 1
+            return self._next - 1
+
+    def get(self) -> int:
+        return self._next
+
+    def set_count(self, value: int) -> None:
+        with self._lock:
+            self._next = value
+
+    def shutdown(self, status: JobStatus) -> None:
+        """Nothing outlives the process."""
+
+
+class ZooKeeperCheckpointIDCounter:
+    """The node holds the *next* id, four bytes, big-endian, as Curator's SharedCount writes it.
+
+    Every change is a compare-and-set on the node's version, so that no id is given twice, whoever asks; ids may be
+    skipped. CounterUnavailable while the connection is suspended or lost, and when a change's outcome is not known.
+    """
+
+    def __init__(self, connection: ZooKeeperConnection, path: str, fence: Fence = unfenced) -> None:
+        self._connection = connection
+        self._path = path
+        self._fence = fence
+
+    def get_and_increment(self) -> int:
+        while True:
+            current, version = self._read()
+            if current >= MAX_ID:
+                raise CounterOverflow(f"the checkpoint counter has reached {MAX_ID}, the largest id it can keep")
+            if self._changed(current + 1, version):
+                return current
+
+    def get(self) -> int:
+        return self._read()[0]
+
+    def set_count(self, value: int) -> None:
+        if not 0 <= value <= MAX_ID:
+            raise ValueError(f"a checkpoint id lies between 0 and {MAX_ID}, not {value}")
+        while not self._changed(value, self._read()[1]):
+            pass
+
+    def shutdown(self, status: JobStatus) -> None:
+        """Globally terminal: remove the node, a missing one is fine; after an error try again. Else keep it."""
+        if status.globally_terminal:
+            with contextlib.suppress(NodeMissing):
+                self._connection.retrying(lambda: self._connection.commit([Delete(self._path)], self._fence()))
+
+    def _read(self) -> tuple[int, int]:
+        if self._connection.state is not ConnectionState.CONNECTED:
+            raise CounterUnavailable(f"no checkpoint id: the connection is {self._connection.state.value}")
+        try:
+            node = self._node()
+        except (ConnectionUnavailable, LeadershipLost) as error:
+            raise CounterUnavailable(f"no checkpoint id: {error}") from error
+        return _INT.unpack(node.data)[0], node.version
+
+    def _node(self) -> Node:
+        self._connection.sync(self._path)
+        try:
+            return self._connection.get(self._path)
+        except NodeMissing:
+            self._connection.ensure(self._path.rpartition("/")[0])
+            with contextlib.suppress(NodeExists):
+                self._connection.commit([Create(self._path, _INT.pack(INITIAL_ID))], self._fence())
+            return self._connection.get(self._path)
+
+    def _changed(self, value: int, version: int) -> bool:
+        """False: somebody else was faster."""
+        try:
+            self._connection.commit([SetData(self._path, _INT.pack(value), version)], self._fence())
+        except (NodeChanged, NodeMissing):
+            return False
+        except (ConnectionUnavailable, LeadershipLost) as error:
+            raise CounterUnavailable(f"no checkpoint id: {error}") from error
+        return True

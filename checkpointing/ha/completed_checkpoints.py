@@ -1,0 +1,186 @@
+"""The retained checkpoints of one job (Flink's DefaultCompletedCheckpointStore, StandaloneCompletedCheckpointStore)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError
+from checkpointing.ha.state_handles import StateHandleStore
+from checkpointing.ha.subsume import subsumed
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import CheckpointKind
+
+HANDLE_VERSION = 1
+
+LoadCheckpoint = Callable[[str], CompletedCheckpoint]
+"""Reads the `_metadata` in a checkpoint's directory; OSError or ValueError when it is missing or damaged."""
+
+log = logging.getLogger(__name__)
+
+
+class StoreShutDown(RuntimeError):
+    """The store was used after its shutdown."""
+
+
+@dataclass(frozen=True)
+class CheckpointHandle:
+    """What the handle store keeps of a checkpoint: where it lies, never the state itself."""
+
+    checkpoint_id: int
+    location: str
+    kind: CheckpointKind
+
+    def encode(self) -> bytes:
+        fields = {
+            "version": HANDLE_VERSION,
+            "checkpoint_id": self.checkpoint_id,
+            "location": self.location,
+            "kind": self.kind.value,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> CheckpointHandle:
+        """ValueError on anything that `encode` did not write."""
+        try:
+            fields = json.loads(data)
+            if fields["version"] != HANDLE_VERSION:
+                raise ValueError(f"version {fields['version']!r} of a checkpoint handle is not known")
+            return cls(int(fields["checkpoint_id"]), str(fields["location"]), CheckpointKind(fields["kind"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a checkpoint handle: {data[:80]!r}") from error
+
+
+@dataclass(frozen=True)
+class UnreadableCheckpoint:
+    """A handle whose checkpoint could not be read in two reads in a row. It is kept, for a person to look at."""
+
+    name: str
+    reason: str
+
+
+class HandleCompletedCheckpointStore:
+    """The store over any StateHandleStore. Blocking; used by one thread at a time.
+
+    Recovery differs from Flink's on purpose: there one unreadable checkpoint fails it. Here it is read again, and when
+    two reads in a row agree that it is unreadable, the others are used and it is reported in `unreadable`.
+    """
+
+    def __init__(self, handles: StateHandleStore, num_retained: int, load_checkpoint: LoadCheckpoint) -> None:
+        if num_retained < 1:
+            raise ValueError(f"at least one checkpoint must be retained, not {num_retained}")
+        self._handles = handles
+        self._num_retained = num_retained
+        self._load = load_checkpoint
+        self._checkpoints: list[CompletedCheckpoint] = []
+        self._unreadable: tuple[UnreadableCheckpoint, ...] = ()
+        self._shut_down = False
+
+    @property
+    def checkpoints(self) -> Sequence[CompletedCheckpoint]:
+        return tuple(self._checkpoints)
+
+    @property
+    def latest(self) -> CompletedCheckpoint | None:
+        return self._checkpoints[-1] if self._checkpoints else None
+
+    @property
+    def latest_id(self) -> int:
+        """0 when the store is empty."""
+        return self._checkpoints[-1].checkpoint_id if self._checkpoints else 0
+
+    @property
+    def unreadable(self) -> Sequence[UnreadableCheckpoint]:
+        """What the last recovery had to leave out."""
+        return self._unreadable
+
+    def add_checkpoint(self, checkpoint: CompletedCheckpoint) -> Sequence[CompletedCheckpoint]:
+        """Keep `checkpoint`; return the subsumed ones that are now nobody's, oldest first, savepoints among them.
+
+        When storing fails nothing has changed here. PossibleInconsistentState: the checkpoint's files must stay.
+        A subsumed one that cannot be removed, or that another job manager uses, is not returned: its files stay.
+        """
+        self._check_open()
+        handle = CheckpointHandle(checkpoint.checkpoint_id, checkpoint.location, checkpoint.properties.kind)
+        self._handles.add_and_lock(handle_name(checkpoint.checkpoint_id), handle.encode())
+        self._checkpoints.append(checkpoint)
+        dropped = subsumed(self._checkpoints, self._num_retained)
+        self._checkpoints = [kept for kept in self._checkpoints if kept not in dropped]
+        return [old for old in dropped if self._removed(old)]
+
+    def recover(self) -> None:
+        """Read what an earlier job manager stored. Nothing is subsumed: the next `add_checkpoint` does.
+
+        CheckpointsUnreadable when there are handles and no checkpoint can be read.
+        """
+        self._check_open()
+        found, unreadable = self._read_all()
+        while unreadable:
+            before = (_ids(found), [entry.name for entry in unreadable])
+            found, unreadable = self._read_all()
+            if (_ids(found), [entry.name for entry in unreadable]) == before:
+                break
+        for entry in unreadable:
+            log.error("checkpoint handle %s cannot be read: %s", entry.name, entry.reason)
+        if unreadable and not found:
+            reasons = "; ".join(f"{int(entry.name)}: {entry.reason}" for entry in unreadable)
+            raise CheckpointsUnreadable(f"none of {len(unreadable)} stored checkpoints can be read: {reasons}")
+        self._checkpoints, self._unreadable = found, tuple(unreadable)
+
+    def shutdown(self, status: JobStatus) -> Sequence[CompletedCheckpoint]:
+        """Globally terminal: forget all, return those that are now nobody's (discard them as their properties say).
+
+        Else everything stays for the next job manager, only our locks go; but where nothing outlives this process there
+        is no next one, and all are returned as well.
+        """
+        if self._shut_down:
+            return ()
+        self._shut_down = True
+        mine, self._checkpoints = self._checkpoints, []
+        if status.globally_terminal or not self._handles.durable:
+            removed = [checkpoint for checkpoint in mine if self._removed(checkpoint)]
+            self._clear()
+            return removed
+        self._handles.release_all()
+        return ()
+
+    def _read_all(self) -> tuple[list[CompletedCheckpoint], list[UnreadableCheckpoint]]:
+        found: list[CompletedCheckpoint] = []
+        unreadable: list[UnreadableCheckpoint] = []
+        for name, data in self._handles.get_all_and_lock():
+            try:
+                found.append(self._load(CheckpointHandle.decode(data).location))
+            except (OSError, ValueError) as error:
+                unreadable.append(UnreadableCheckpoint(name, f"{type(error).__name__}: {error}"))
+        return found, unreadable
+
+    def _removed(self, checkpoint: CompletedCheckpoint) -> bool:
+        try:
+            return self._handles.release_and_try_remove(handle_name(checkpoint.checkpoint_id))
+        except HighAvailabilityError:
+            log.exception("the handle of checkpoint %d could not be removed; its files stay", checkpoint.checkpoint_id)
+            return False
+
+    def _clear(self) -> None:
+        # The caller needs the list of what to discard; what is left here goes with HighAvailabilityServices.clean_up.
+        try:
+            self._handles.clear_entries()
+        except HighAvailabilityError:
+            log.exception("checkpoint handles could not be cleared")
+
+    def _check_open(self) -> None:
+        if self._shut_down:
+            raise StoreShutDown("the checkpoint store was shut down")
+
+
+def handle_name(checkpoint_id: int) -> str:
+    """19 digits, so that names sort as numbers."""
+    return f"{checkpoint_id:019d}"
+
+
+def _ids(checkpoints: Sequence[CompletedCheckpoint]) -> list[int]:
+    return [checkpoint.checkpoint_id for checkpoint in checkpoints]

@@ -1,0 +1,51 @@
+"""The driver's side: it finds the leader and holds its attempt, both over one session of its own."""
+
+from __future__ import annotations
+
+from checkpointing.clock import Clock, SystemClock
+from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
+from checkpointing.ha.leadership import LeaderRetrieval
+from checkpointing.ha.zookeeper import ZooKeeperConnection
+from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
+from checkpointing.jobs.driver_spec import HighAvailabilitySpec
+
+_OPERATIONS_PER_TIMEOUT = 6
+
+
+class DriverServices:
+    """`close` ends the session: a held attempt that was not released goes with it, at once."""
+
+    def __init__(self, specification: HighAvailabilitySpec, clock: Clock) -> None:
+        self._connection = ZooKeeperConnection(
+            specification.hosts,
+            specification.root,
+            session_timeout_s=specification.session_timeout_s,
+            operation_timeout_s=specification.session_timeout_s / _OPERATIONS_PER_TIMEOUT,
+        )
+        self._connection.start()
+        self.leader_retrieval = ZooKeeperLeaderRetrieval(self._connection, clock)
+        self.attempts = ZooKeeperAttemptRegistry(self._connection, clock)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class OwningLeaderRetrieval(ZooKeeperLeaderRetrieval):
+    """Closes its connection with itself."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def driver_services(specification: HighAvailabilitySpec, clock: Clock | None = None) -> DriverServices:
+    """ConnectionUnavailable when no server answers."""
+    return DriverServices(specification, clock or SystemClock())
+
+
+def leader_retrieval_for(specification: HighAvailabilitySpec, clock: Clock | None = None) -> LeaderRetrieval:
+    """For one that only looks for the leader. ConnectionUnavailable when no server answers."""
+    connection = ZooKeeperConnection(
+        specification.hosts, specification.root, session_timeout_s=specification.session_timeout_s
+    )
+    connection.start()
+    return OwningLeaderRetrieval(connection, clock or SystemClock())

@@ -1,0 +1,139 @@
+"""Submitted jobs, so that the next leader can start them again (Flink's JobGraphStore, since 2.0 ExecutionPlanStore)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from checkpointing.coordinator.ports import PossibleInconsistentState
+from checkpointing.ha.durable_file import write_durably
+from checkpointing.ha.errors import HighAvailabilityError, JobGraphUnreadable, NodeExists, NodeMissing
+from checkpointing.ha.state_handles import StateHandleStore
+from checkpointing.jobs.graph import JobGraph
+
+log = logging.getLogger(__name__)
+
+_VERSION = 1
+
+
+class JobGraphStore(Protocol):
+    """Blocking; used by the leader only."""
+
+    def put(self, graph: JobGraph) -> None:
+        """Keep `graph`, in place of one with its id. PossibleInconsistentState: it may or may not have been taken."""
+        ...
+
+    def recover(self, job_id: str) -> JobGraph | None:
+        """None when there is no such job; JobGraphUnreadable when there is one that cannot be read."""
+        ...
+
+    def job_ids(self) -> Sequence[str]: ...
+
+    def remove(self, job_id: str) -> None:
+        """The job is over for all. May be repeated."""
+        ...
+
+    def release(self, job_id: str) -> None:
+        """This job manager is done with the job; it stays for the next one."""
+        ...
+
+
+class StandaloneJobGraphStore:
+    """Jobs live as long as their job manager, as in Flink's mode NONE."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[str, JobGraph] = {}
+
+    def put(self, graph: JobGraph) -> None:
+        self._graphs[graph.job_id] = graph
+
+    def recover(self, job_id: str) -> JobGraph | None:
+        return self._graphs.get(job_id)
+
+    def job_ids(self) -> Sequence[str]:
+        return sorted(self._graphs)
+
+    def remove(self, job_id: str) -> None:
+        self._graphs.pop(job_id, None)
+
+    def release(self, job_id: str) -> None:
+        """Nothing is locked."""
+
+
+class HandleJobGraphStore:
+    """The graph is a file in `directory`, which all job managers share; the handle store keeps where it lies.
+
+    A file is written before its handle and removed after it, so that a handle always has its file.
+    """
+
+    def __init__(self, handles: StateHandleStore, directory: Path) -> None:
+        self._handles = handles
+        self._directory = directory
+
+    def put(self, graph: JobGraph) -> None:
+        old = self._stored_file(graph.job_id)
+        file = self._directory / f"{graph.job_id}-{uuid.uuid4().hex}.json"
+        write_durably(file, json.dumps({"version": _VERSION, "graph": graph.to_json()}))
+        try:
+            self._store_handle(graph.job_id, file, exists=old is not None)
+        except PossibleInconsistentState:
+            raise
+        except HighAvailabilityError:
+            file.unlink(missing_ok=True)
+            raise
+        if old is not None:
+            _remove_file(old)
+
+    def recover(self, job_id: str) -> JobGraph | None:
+        file = self._stored_file(job_id)
+        if file is None:
+            return None
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            return JobGraph.from_json(content["graph"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._handles.release(job_id)
+            raise JobGraphUnreadable(f"the graph of job {job_id} in {file} cannot be read: {error}") from error
+
+    def job_ids(self) -> Sequence[str]:
+        return [name for name in self._handles.names() if self._handles.exists(name)]
+
+    def remove(self, job_id: str) -> None:
+        file = self._stored_file(job_id)
+        if self._handles.release_and_try_remove(job_id) and file is not None:
+            _remove_file(file)
+
+    def release(self, job_id: str) -> None:
+        self._handles.release(job_id)
+
+    def _store_handle(self, job_id: str, file: Path, *, exists: bool) -> None:
+        handle = json.dumps({"version": _VERSION, "location": str(file)}).encode()
+        if exists:
+            self._handles.replace(job_id, handle)
+            return
+        try:
+            self._handles.add_and_lock(job_id, handle)
+        except NodeExists:
+            self._handles.get_and_lock(job_id)
+            self._handles.replace(job_id, handle)
+
+    def _stored_file(self, job_id: str) -> Path | None:
+        with contextlib.suppress(NodeMissing):
+            handle = self._handles.get_and_lock(job_id)
+            try:
+                return Path(json.loads(handle)["location"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise JobGraphUnreadable(f"the handle of job {job_id} is damaged: {handle[:80]!r}") from error
+        return None
+
+
+def _remove_file(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:
+        log.warning("the job graph %s is no longer used and could not be deleted", file, exc_info=True)

@@ -1,0 +1,117 @@
+"""How jobs ended, so that no job manager recovers a job that is over (Flink's FileSystemJobResultStore).
+
+A result is *dirty* from the job's end until its data are cleaned up, then *clean*:
+`<job-id>_DIRTY.json` → `<job-id>.json`. A new leader does not run a job that has a result; it finishes the clean-up of
+dirty ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from checkpointing.ha.durable_file import sync_directory, write_durably
+from checkpointing.jobs.status import JobStatus
+
+_VERSION = 1
+_JOB_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """`status` is globally terminal; times are epoch milliseconds."""
+
+    job_id: str
+    job_name: str
+    status: JobStatus
+    started_ms: int
+    ended_ms: int
+    failure_cause: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.status.globally_terminal:
+            raise ValueError(f"{self.status.value} is no result: the job may still be recovered")
+        if _JOB_ID.fullmatch(self.job_id) is None:
+            raise ValueError(f"{self.job_id!r} is not a job id")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "status": self.status.value}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> JobResult:
+        return cls(**{**fields, "status": JobStatus(fields["status"])})
+
+
+class JobResultExists(RuntimeError):
+    """The job already has a result."""
+
+
+class JobResultMissing(LookupError):
+    """The job has no result."""
+
+
+class JobResultStore(Protocol):
+    """Blocking; OSError when the storage fails."""
+
+    def create_dirty_result(self, result: JobResult) -> None:
+        """JobResultExists when the job has one, dirty or clean."""
+        ...
+
+    def mark_as_clean(self, job_id: str) -> None:
+        """May be repeated; JobResultMissing when the job has no result."""
+        ...
+
+    def has_result(self, job_id: str) -> bool:
+        """Whether the job is over, cleaned up or not."""
+        ...
+
+    def has_clean_result(self, job_id: str) -> bool: ...
+
+    def dirty_results(self) -> Sequence[JobResult]: ...
+
+
+class FileJobResultStore:
+    """Results as files. Clean ones are kept: they are what makes a job id that was used once refused for good."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def create_dirty_result(self, result: JobResult) -> None:
+        if self.has_result(result.job_id):
+            raise JobResultExists(f"job {result.job_id} already has a result")
+        write_durably(self._dirty(result.job_id), json.dumps({"version": _VERSION, "result": result.to_json()}))
+
+    def mark_as_clean(self, job_id: str) -> None:
+        try:
+            self._dirty(job_id).replace(self._clean(job_id))
+        except FileNotFoundError:
+            if not self.has_clean_result(job_id):
+                raise JobResultMissing(f"job {job_id} has no result") from None
+        else:
+            sync_directory(self._directory)
+
+    def has_result(self, job_id: str) -> bool:
+        return self._dirty(job_id).exists() or self.has_clean_result(job_id)
+
+    def has_clean_result(self, job_id: str) -> bool:
+        return self._clean(job_id).exists()
+
+    def dirty_results(self) -> Sequence[JobResult]:
+        """Sorted by job id. ValueError, naming the file, when one is damaged."""
+        return [self._read(file) for file in sorted(self._directory.glob("*_DIRTY.json"))]
+
+    def _read(self, file: Path) -> JobResult:
+        try:
+            return JobResult.from_json(json.loads(file.read_text(encoding="utf-8"))["result"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"the job result {file} is damaged: {error}") from error
+
+    def _dirty(self, job_id: str) -> Path:
+        return self._directory / f"{job_id}_DIRTY.json"
+
+    def _clean(self, job_id: str) -> Path:
+        return self._directory / f"{job_id}.json"

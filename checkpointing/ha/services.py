@@ -1,0 +1,235 @@
+"""What outlives a job manager, behind one door with two makers: `standalone_services` and `zookeeper_services`.
+
+    leader_election, leader_retrieval   who leads
+    job_graphs                          which jobs run
+    job_results                         which jobs are over
+    recovery_factory                    a job's completed checkpoints and its checkpoint ids
+    attempts                            which driver of a job lives
+
+Everything here blocks (round trips to ZooKeeper, files) and is called from worker threads, not from an event loop.
+`close` ends this process's session and with it its leadership; nothing that is stored is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from checkpointing.clock import Clock, SystemClock
+from checkpointing.coordinator.ports import CheckpointIDCounter
+from checkpointing.ha.attempts import AttemptRegistry, StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
+from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter, ZooKeeperCheckpointIDCounter
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore, LoadCheckpoint
+from checkpointing.ha.errors import NodeMissing, NodeNotEmpty
+from checkpointing.ha.job_graphs import HandleJobGraphStore, JobGraphStore, StandaloneJobGraphStore
+from checkpointing.ha.job_results import FileJobResultStore, JobResultStore
+from checkpointing.ha.leadership import (
+    LeaderElection,
+    LeaderRetrieval,
+    StandaloneLeaderElection,
+    StandaloneLeaderRetrieval,
+)
+from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.ha.zookeeper import Fence, ZooKeeperConnection
+from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
+from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
+from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
+from checkpointing.jobs.driver_spec import HighAvailabilitySpec
+
+DEFAULT_ROOT = "/waymark"
+DEFAULT_CLUSTER_ID = "default"
+DEFAULT_SESSION_TIMEOUT_S = 10.0
+
+
+class HighAvailabilityMode(Enum):
+    NONE = "NONE"
+    ZOOKEEPER = "ZOOKEEPER"
+
+
+@dataclass(frozen=True)
+class HighAvailabilitySettings:
+    """`storage_directory` is shared by all job managers; `hosts` is `host:port,host:port[/chroot]`."""
+
+    storage_directory: Path
+    mode: HighAvailabilityMode = HighAvailabilityMode.NONE
+    hosts: str = ""
+    root: str = DEFAULT_ROOT
+    cluster_id: str = DEFAULT_CLUSTER_ID
+    session_timeout_s: float = DEFAULT_SESSION_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if self.mode is HighAvailabilityMode.ZOOKEEPER and not self.hosts:
+            raise ValueError("mode ZOOKEEPER needs hosts")
+        if not self.cluster_id.strip("/"):
+            raise ValueError("cluster_id must not be empty")
+
+
+@dataclass(frozen=True)
+class CheckpointRecovery:
+    """The checkpoints and ids of one job, for one term of one leader. Call `store.recover()` before use."""
+
+    store: HandleCompletedCheckpointStore
+    counter: CheckpointIDCounter
+
+
+class CheckpointRecoveryFactory(Protocol):
+    def create(self, job_id: str, num_retained: int) -> CheckpointRecovery:
+        """LeadershipLost when an election is under way and this job manager does not lead."""
+        ...
+
+
+class HighAvailabilityServices(Protocol):
+    @property
+    def leader_election(self) -> LeaderElection: ...
+
+    @property
+    def leader_retrieval(self) -> LeaderRetrieval: ...
+
+    @property
+    def job_graphs(self) -> JobGraphStore: ...
+
+    @property
+    def job_results(self) -> JobResultStore: ...
+
+    @property
+    def attempts(self) -> AttemptRegistry: ...
+
+    @property
+    def recovery_factory(self) -> CheckpointRecoveryFactory: ...
+
+    @property
+    def driver_specification(self) -> HighAvailabilitySpec | None:
+        """What a driver needs to find the leader and to hold its attempt; None standalone."""
+        ...
+
+    def clean_up(self, job_id: str) -> None:
+        """The job is over for all: remove its checkpoint handles and its counter. May be repeated.
+
+        The job graph and the result have their own stores.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class StandaloneServices:
+    def __init__(self, state_directory: Path, load_checkpoint: LoadCheckpoint) -> None:
+        self.leader_election = StandaloneLeaderElection()
+        self.leader_retrieval: LeaderRetrieval = StandaloneLeaderRetrieval(self.leader_election)
+        self.job_graphs: JobGraphStore = StandaloneJobGraphStore()
+        self.job_results: JobResultStore = FileJobResultStore(state_directory / "job-result-store")
+        self.attempts: AttemptRegistry = StandaloneAttemptRegistry()
+        self.recovery_factory: CheckpointRecoveryFactory = StandaloneRecoveryFactory(load_checkpoint)
+        self.driver_specification: HighAvailabilitySpec | None = None
+
+    def clean_up(self, job_id: str) -> None:
+        """Nothing outlives the process."""
+
+    def close(self) -> None:
+        self.leader_election.close()
+
+
+class StandaloneRecoveryFactory:
+    def __init__(self, load_checkpoint: LoadCheckpoint) -> None:
+        self._load_checkpoint = load_checkpoint
+
+    def create(self, job_id: str, num_retained: int) -> CheckpointRecovery:
+        store = HandleCompletedCheckpointStore(InMemoryStateHandleStore(), num_retained, self._load_checkpoint)
+        return CheckpointRecovery(store, StandaloneCheckpointIDCounter())
+
+
+class ZooKeeperServices:
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        storage_directory: Path,
+        load_checkpoint: LoadCheckpoint,
+        driver_specification: HighAvailabilitySpec,
+        clock: Clock,
+    ) -> None:
+        self._connection = connection
+        self.driver_specification: HighAvailabilitySpec | None = driver_specification
+        self.leader_election = ZooKeeperLeaderElection(connection, clock)
+        self.leader_retrieval: LeaderRetrieval = ZooKeeperLeaderRetrieval(connection, clock)
+        self.attempts: AttemptRegistry = ZooKeeperAttemptRegistry(connection, clock)
+        graphs = ZooKeeperStateHandleStore(connection, "execution-plans", self._fence)
+        self.job_graphs: JobGraphStore = HandleJobGraphStore(graphs, storage_directory / "execution-plans")
+        self.job_results: JobResultStore = FileJobResultStore(storage_directory / "job-result-store")
+        self.recovery_factory: CheckpointRecoveryFactory = ZooKeeperRecoveryFactory(
+            connection, self._fence, load_checkpoint
+        )
+
+    def clean_up(self, job_id: str) -> None:
+        def remove() -> None:
+            job = f"jobs/{job_id}"
+            self._connection.delete_tree(f"{job}/checkpoints")
+            self._connection.delete_tree(f"{job}/checkpoint_id_counter")
+            with contextlib.suppress(NodeMissing, NodeNotEmpty):  # a driver that still ends removes it with its attempt
+                self._connection.delete(job)
+
+        self._connection.retrying(remove)
+
+    def close(self) -> None:
+        self.leader_election.close()
+        self._connection.close()
+
+    def _fence(self) -> str | None:
+        return self.leader_election.fence
+
+
+class ZooKeeperRecoveryFactory:
+    """What it creates is fenced with the term in which it was created."""
+
+    def __init__(self, connection: ZooKeeperConnection, fence: Fence, load_checkpoint: LoadCheckpoint) -> None:
+        self._connection = connection
+        self._fence = fence
+        self._load_checkpoint = load_checkpoint
+
+    def create(self, job_id: str, num_retained: int) -> CheckpointRecovery:
+        term = self._fence()
+        job = f"jobs/{job_id}"
+        handles = ZooKeeperStateHandleStore(self._connection, f"{job}/checkpoints", lambda: term)
+        return CheckpointRecovery(
+            HandleCompletedCheckpointStore(handles, num_retained, self._load_checkpoint),
+            ZooKeeperCheckpointIDCounter(self._connection, f"{job}/checkpoint_id_counter", lambda: term),
+        )
+
+
+def standalone_services(state_directory: Path, load_checkpoint: LoadCheckpoint) -> HighAvailabilityServices:
+    return StandaloneServices(state_directory.absolute(), load_checkpoint)
+
+
+def zookeeper_services(
+    hosts: str,
+    root: str,
+    cluster_id: str,
+    storage_directory: Path,
+    load_checkpoint: LoadCheckpoint,
+    session_timeout_s: float = DEFAULT_SESSION_TIMEOUT_S,
+    *,
+    clock: Clock | None = None,
+) -> HighAvailabilityServices:
+    """Connects; ConnectionUnavailable when no server answers. `clock` measures leases and waits."""
+    path = f"{root.rstrip('/')}/{cluster_id.strip('/')}"
+    connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s)
+    connection.start()
+    specification = HighAvailabilitySpec(hosts, path, session_timeout_s)
+    return ZooKeeperServices(
+        connection, storage_directory.absolute(), load_checkpoint, specification, clock or SystemClock()
+    )
+
+
+def make_services(settings: HighAvailabilitySettings, load_checkpoint: LoadCheckpoint) -> HighAvailabilityServices:
+    if settings.mode is HighAvailabilityMode.NONE:
+        return standalone_services(settings.storage_directory, load_checkpoint)
+    return zookeeper_services(
+        settings.hosts,
+        settings.root,
+        settings.cluster_id,
+        settings.storage_directory,
+        load_checkpoint,
+        settings.session_timeout_s,
+    )

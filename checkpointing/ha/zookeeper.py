@@ -1,0 +1,325 @@
+"""The one door to ZooKeeper: nothing else in this package imports kazoo.
+
+Paths are relative to the root that the connection was made with. Every operation is tried once, waits at most the
+operation time-out, and fails as `errors` says; `retrying` repeats one that may safely be repeated.
+
+Threads: all methods may be called from any thread but kazoo's own. Listeners run on kazoo's connection thread and
+watches on its callback thread: both must return at once and must not call back into the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from checkpointing.clock import Clock, SystemClock
+from checkpointing.ha.errors import (
+    ConnectionUnavailable,
+    HighAvailabilityError,
+    LeadershipLost,
+    NodeChanged,
+    NodeExists,
+    NodeMissing,
+    NodeNotEmpty,
+    ZooKeeperRefusal,
+)
+
+T = TypeVar("T")
+
+ANY_VERSION = -1
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionState(Enum):
+    CONNECTED = "CONNECTED"
+    SUSPENDED = "SUSPENDED"
+    """No connection; the session, and with it our ephemeral nodes, may still live."""
+    LOST = "LOST"
+    """The session is over: our ephemeral nodes are gone."""
+
+
+@dataclass(frozen=True)
+class Node:
+    data: bytes
+    version: int
+    owner_session: int
+    """The session of an ephemeral node, 0 for a persistent one."""
+    children: int
+
+
+@dataclass(frozen=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Create | SetData | Delete
+Fence = Callable[[], str | None]
+"""Names the node without which a write must not happen."""
+StateListener = Callable[[ConnectionState], None]
+Watch = Callable[[object], None]
+"""Fires once. Give the same bound method every time: a watch that is set again before it fired is still one."""
+
+# Errors after which the server has certainly changed nothing, as Flink's ZooKeeperStateHandleStore lists them.
+_REFUSALS: dict[type[Exception], type[ZooKeeperRefusal]] = {
+    kazoo_errors.NoNodeError: NodeMissing,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: NodeChanged,
+    kazoo_errors.NotEmptyError: NodeNotEmpty,
+    kazoo_errors.BadArgumentsError: ZooKeeperRefusal,
+    kazoo_errors.NoAuthError: ZooKeeperRefusal,
+    kazoo_errors.AuthFailedError: ZooKeeperRefusal,
+    kazoo_errors.InvalidACLError: ZooKeeperRefusal,
+    kazoo_errors.SessionMovedError: ZooKeeperRefusal,
+    kazoo_errors.NotReadOnlyCallError: ZooKeeperRefusal,
+}
+
+
+def unfenced() -> None:
+    """The Fence of writes that any session may make."""
+
+
+def translated(error: Exception, what: str) -> HighAvailabilityError:
+    """kazoo's error in our terms; one that does not prove that nothing happened is ConnectionUnavailable."""
+    kind: type[HighAvailabilityError] = _REFUSALS.get(type(error), ConnectionUnavailable)
+    return kind(f"{what}: {type(error).__name__} {error}".rstrip())
+
+
+@contextlib.contextmanager
+def _errors_of(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (kazoo_errors.KazooException, KazooTimeoutError) as error:
+        raise translated(error, what) from error
+
+
+class ZooKeeperConnection:
+    """One session. After it expired, the next one is opened by itself; listeners see LOST, then CONNECTED."""
+
+    def __init__(
+        self,
+        hosts: str,
+        root: str,
+        *,
+        session_timeout_s: float,
+        operation_timeout_s: float | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        servers, _, chroot = hosts.partition("/")
+        self._root = "/" + "/".join(part for part in (chroot + "/" + root).split("/") if part)
+        self._clock = clock or SystemClock()
+        self._operation_timeout_s = operation_timeout_s or session_timeout_s
+        self._session_timeout_s = session_timeout_s
+        self._changed = threading.Condition()
+        self._state = ConnectionState.LOST
+        self._listeners: list[StateListener] = []
+        self._closed = False
+        self._client = KazooClient(
+            hosts=servers,
+            timeout=session_timeout_s,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0),
+        )
+        self._client.add_listener(self._on_state)
+        self._remember_negotiated_timeout()
+
+    def start(self, timeout_s: float = 15.0) -> None:
+        """Connect; ConnectionUnavailable when no server answered in time."""
+        try:
+            self._client.start(timeout=timeout_s)
+            self.ensure("")
+        except KazooTimeoutError as error:
+            self._closed = True
+            raise ConnectionUnavailable(
+                f"no ZooKeeper server of {self._client.hosts} answered in {timeout_s:g} s"
+            ) from error
+        except HighAvailabilityError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go at once. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._client.stop()
+        self._client.close()
+
+    @property
+    def state(self) -> ConnectionState:
+        return self._state
+
+    @property
+    def session_id(self) -> int | None:
+        """The live session, None while not connected."""
+        identity = self._client.client_id
+        return identity[0] if identity else None
+
+    @property
+    def session_timeout_s(self) -> float:
+        """What the server granted, which need not be what was asked for."""
+        return self._session_timeout_s
+
+    @property
+    def operation_timeout_s(self) -> float:
+        return self._operation_timeout_s
+
+    def add_listener(self, listener: StateListener) -> None:
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: StateListener) -> None:
+        self._listeners.remove(listener)
+
+    def wait_until_connected(self, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._state is ConnectionState.CONNECTED or self._closed, max(0.0, timeout_s)
+            ) and not (self._closed or timeout_s <= 0)
+
+    def retrying(self, work: Callable[[], T]) -> T:
+        """`work`, repeated while the connection fails, for at most the operation time-out. It must be repeatable."""
+        deadline = self._clock.monotonic() + self._operation_timeout_s
+        while True:
+            try:
+                return work()
+            except ConnectionUnavailable:
+                self._pause()
+                if not self.wait_until_connected(deadline - self._clock.monotonic()):
+                    raise
+
+    # Reading
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        """NodeMissing sets no watch; use `find` for a node that may come later."""
+        with _errors_of(f"get {path}"):
+            data, stat = self._await(self._client.get_async(self._full(path), watch))
+        return Node(data, stat.version, stat.ephemeralOwner, stat.numChildren)
+
+    def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        """The node, or None; `watch` fires once when it comes, changes, goes, or the connection breaks."""
+        with _errors_of(f"find {path}"):
+            stat = self._await(self._client.exists_async(self._full(path), watch))
+        if stat is None:
+            return None
+        try:
+            return self.get(path)
+        except NodeMissing:
+            return None
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Sorted names; a missing node has none."""
+        try:
+            with _errors_of(f"children of {path}"):
+                return sorted(self._await(self._client.get_children_async(self._full(path), watch)))
+        except NodeMissing:
+            return []
+
+    def sync(self, path: str) -> None:
+        """Let reads that follow see everything that was committed before."""
+        with _errors_of(f"sync {path}"):
+            self._await(self._client.sync_async(self._full(path)))
+
+    # Writing
+
+    def ensure(self, path: str) -> None:
+        with _errors_of(f"ensure {path}"):
+            self._await(self._client.ensure_path_async(self._full(path)))
+
+    def create_sequential(self, path: str, data: bytes = b"") -> str:
+        """An ephemeral node whose name ends in ten ascending digits; returns that name."""
+        with _errors_of(f"create {path}"):
+            made = self._await(self._client.create_async(self._full(path), data, ephemeral=True, sequence=True))
+        return str(made).rpartition("/")[2]
+
+    def delete(self, path: str) -> None:
+        with _errors_of(f"delete {path}"):
+            self._await(self._client.delete_async(self._full(path)))
+
+    def commit(self, operations: Sequence[Operation], fence: str | None = None) -> None:
+        """All of `operations` or none, and only while the node `fence` exists, else LeadershipLost."""
+        transaction = self._client.transaction()
+        if fence is not None:
+            transaction.check(self._full(fence), ANY_VERSION)
+        for operation in operations:
+            match operation:
+                case Create(path, data, ephemeral):
+                    transaction.create(self._full(path), data, ephemeral=ephemeral)
+                case SetData(path, data, version):
+                    transaction.set_data(self._full(path), data, version)
+                case Delete(path, version):
+                    transaction.delete(self._full(path), version)
+        what = f"transaction on {operations[0].path}"
+        with _errors_of(what):
+            results = self._await(transaction.commit_async())
+        if fence is not None and isinstance(results[0], kazoo_errors.NoNodeError):
+            raise LeadershipLost(f"{what}: {fence} is gone, another leader may rule")
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(
+                result, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency
+            ):
+                raise translated(result, what) from result
+
+    def delete_tree(self, path: str) -> None:
+        """Remove `path` with all below it; missing nodes are fine."""
+        for child in self.children(path):
+            self.delete_tree(f"{path}/{child}")
+        with contextlib.suppress(NodeMissing):
+            self.delete(path)
+
+    def _pause(self) -> None:
+        # A broken connection fails its requests a moment before its state says so: do not spin in between.
+        with self._changed:
+            self._changed.wait(0.05)
+
+    def _full(self, path: str) -> str:
+        return (f"{self._root}/{path}" if path else self._root).replace("//", "/")
+
+    def _await(self, pending: Any) -> Any:
+        return pending.get(block=True, timeout=self._operation_timeout_s)
+
+    def _on_state(self, state: str) -> None:
+        with self._changed:
+            self._state = {
+                KazooState.CONNECTED: ConnectionState.CONNECTED,
+                KazooState.SUSPENDED: ConnectionState.SUSPENDED,
+            }.get(state, ConnectionState.LOST)
+            self._changed.notify_all()
+        for listener in list(self._listeners):
+            listener(self._state)
+
+    def _remember_negotiated_timeout(self) -> None:
+        # kazoo keeps what the server granted to itself, but leases that are longer than the session are no leases.
+        handler = self._client._connection  # noqa: SLF001
+        connect = handler._connect  # noqa: SLF001
+
+        def connect_and_remember(*arguments: Any) -> Any:
+            read_timeout_ms, connect_timeout_ms = connect(*arguments)
+            self._session_timeout_s = connect_timeout_ms * len(self._client.hosts) / 1000
+            return read_timeout_ms, connect_timeout_ms
+
+        handler._connect = connect_and_remember  # noqa: SLF001

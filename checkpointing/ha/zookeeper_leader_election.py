@@ -1,0 +1,267 @@
+"""Election on ephemeral sequential nodes: the lowest leads, each other one watches the one before it.
+
+    leader/latch/_c_<uuid>-latch-<10 digits>     one for each contender; a new one for every term
+    leader/rest_server/connection_info           ephemeral, published by the leader
+
+A term ends, and `has_leadership` turns false, at once when the connection is suspended, and on the monotonic clock when
+the server has not answered for a session time-out, counted from the *start* of the last request that it answered: before
+the server can give the leadership to another one. After a term the contender's node is removed and a new one made, so
+that a write fenced with the old node can never succeed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable
+
+from checkpointing.clock import Clock
+from checkpointing.ha.errors import (
+    ConnectionUnavailable,
+    HighAvailabilityError,
+    LeadershipLost,
+    NodeExists,
+    NodeMissing,
+)
+from checkpointing.ha.leadership import ElectionClosed, LeaderContender, LeaderInformation
+from checkpointing.ha.zookeeper import ConnectionState, Create, Delete, Operation, ZooKeeperConnection
+
+LATCH = "leader/latch"
+CONNECTION_INFO = "leader/rest_server/connection_info"
+
+_RENEWALS_PER_TIMEOUT = 4
+
+log = logging.getLogger(__name__)
+
+
+class ZooKeeperLeaderElection:
+    """Two threads of its own: one takes part in the election, one calls the contender."""
+
+    def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._id = str(uuid.uuid4())
+        self._lock = threading.Lock()  # held for the fields below only, never during I/O or a callback
+        self._latch: str | None = None
+        self._session_id: str | None = None
+        self._certain_until = 0.0
+        self._information: LeaderInformation | None = None
+        self._closed = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
+        self._notifier: _Notifier | None = None
+
+    def start(self, contender: LeaderContender) -> None:
+        with self._lock:
+            if self._notifier is not None or self._closed:
+                raise ElectionClosed("an election is started once")
+            self._notifier = _Notifier(contender, self.has_leadership)
+        self._connection.add_listener(self._on_connection)
+        self._thread.start()
+
+    def confirm_leadership(self, session_id: str, address: str) -> bool:
+        """When the server does not answer now, the information is published as soon as it does."""
+        with self._lock:
+            if not self._leads(session_id):
+                return False
+            self._information = LeaderInformation(address, session_id)
+        try:
+            self._publish()
+        except LeadershipLost:
+            return False
+        except ConnectionUnavailable:
+            self._wake.set()
+        return self.has_leadership(session_id)
+
+    def has_leadership(self, session_id: str) -> bool:
+        with self._lock:
+            return self._leads(session_id)
+
+    @property
+    def fence(self) -> str | None:
+        with self._lock:
+            if self._notifier is None:
+                return None
+            if self._session_id is None or not self._leads(self._session_id):
+                raise LeadershipLost("this job manager does not lead")
+            return f"{LATCH}/{self._latch}"
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            started = self._notifier is not None
+        if not started:
+            return
+        self._connection.remove_listener(self._on_connection)
+        self._end_term("the election was closed")
+        self._thread.join()
+        with contextlib.suppress(HighAvailabilityError):  # else the nodes end with the session
+            if self._connection.state is ConnectionState.CONNECTED:
+                self._withdraw()
+        if self._notifier is not None:
+            self._notifier.close()
+
+    def _leads(self, session_id: str) -> bool:
+        return session_id == self._session_id and self._clock.monotonic() < self._certain_until
+
+    def _on_connection(self, state: ConnectionState) -> None:
+        if state is not ConnectionState.CONNECTED:
+            self._end_term(f"the connection to ZooKeeper is {state.value}")
+        self._wake.set()
+
+    def _on_watch(self, _event: object) -> None:
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.clear()
+            try:
+                if self._connection.state is ConnectionState.CONNECTED:
+                    self._take_part()
+            except (ConnectionUnavailable, LeadershipLost) as error:
+                log.info("leader election: %s", error)
+            except HighAvailabilityError as error:
+                self._end_term(str(error))
+                self._report(error)
+            self._end_uncertain_term()
+            self._wake.wait(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT)
+
+    def _take_part(self) -> None:
+        with self._lock:
+            latch = self._latch
+        if latch is None:
+            latch = self._join()
+        asked_at = self._clock.monotonic()
+        latches = sorted(self._connection.children(LATCH), key=_sequence)
+        if latch not in latches:
+            self._end_term("its node in the election is gone")
+        elif latch == latches[0]:
+            self._lead(latch, asked_at)
+        elif self._connection.find(f"{LATCH}/{latches[latches.index(latch) - 1]}", self._on_watch) is None:
+            self._wake.set()
+
+    def _join(self) -> str:
+        self._withdraw()
+        self._connection.ensure(LATCH)
+        latch = self._connection.create_sequential(f"{LATCH}/_c_{self._id}-latch-")
+        with self._lock:
+            self._latch = latch
+        return latch
+
+    def _withdraw(self) -> None:
+        """Remove all that this contender left, also by a request whose answer was lost."""
+        published = self._connection.find(CONNECTION_INFO)
+        if published is not None and published.owner_session == self._connection.session_id:
+            with contextlib.suppress(NodeMissing):
+                self._connection.delete(CONNECTION_INFO)
+        for name in self._connection.children(LATCH):
+            if self._id in name:
+                with contextlib.suppress(NodeMissing):
+                    self._connection.delete(f"{LATCH}/{name}")
+
+    def _lead(self, latch: str, asked_at: float) -> None:
+        with self._lock:
+            if self._latch != latch or self._closed:  # the connection broke since the server was asked
+                return
+            self._certain_until = asked_at + self._connection.session_timeout_s
+            granted = self._session_id is None
+            if granted:
+                self._session_id = str(uuid.uuid4())
+                session_id = self._session_id
+        if granted:
+            log.info("leadership granted, session %s", session_id)
+            if self._notifier is not None:
+                self._notifier.grant(session_id)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Make the published information what this leader confirmed, whoever changed it."""
+        with self._lock:
+            information, latch = self._information, self._latch
+        if information is None or latch is None:
+            return
+        self._connection.ensure(CONNECTION_INFO.rpartition("/")[0])
+        published = self._connection.find(CONNECTION_INFO, self._on_watch)
+        wanted = information.encode()
+        if published is not None and (published.data, published.owner_session) == (wanted, self._connection.session_id):
+            return
+        operations: list[Operation] = [] if published is None else [Delete(CONNECTION_INFO)]
+        operations.append(Create(CONNECTION_INFO, wanted, ephemeral=True))
+        try:
+            self._connection.commit(operations, fence=f"{LATCH}/{latch}")
+        except (NodeExists, NodeMissing):  # changed since it was read
+            self._wake.set()
+
+    def _end_uncertain_term(self) -> None:
+        with self._lock:
+            uncertain = self._session_id is not None and not self._leads(self._session_id)
+        if uncertain:
+            self._end_term("ZooKeeper has not answered for a session time-out")
+
+    def _end_term(self, reason: str) -> None:
+        with self._lock:
+            ended, self._session_id = self._session_id, None
+            self._latch = None
+            self._information = None
+        if ended is not None:
+            log.warning("leadership revoked, session %s: %s", ended, reason)
+            if self._notifier is not None:
+                self._notifier.revoke()
+        self._wake.set()
+
+    def _report(self, error: HighAvailabilityError) -> None:
+        if self._notifier is not None:
+            self._notifier.put(lambda contender: contender.on_error(error))
+
+
+class _Notifier:
+    """Calls the contender, in order, on its own thread; a grant whose term is over is not delivered."""
+
+    def __init__(self, contender: LeaderContender, is_current: Callable[[str], bool]) -> None:
+        self._contender = contender
+        self._is_current = is_current
+        self._granted = False
+        self._calls: queue.SimpleQueue[Callable[[LeaderContender], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="leader-contender", daemon=True)
+        self._thread.start()
+
+    def grant(self, session_id: str) -> None:
+        self.put(lambda contender: self._grant(contender, session_id))
+
+    def revoke(self) -> None:
+        self.put(self._revoke)
+
+    def put(self, call: Callable[[LeaderContender], None]) -> None:
+        self._calls.put(call)
+
+    def close(self) -> None:
+        """Deliver what is due, then end; from the contender's own call, end after it."""
+        self._calls.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _grant(self, contender: LeaderContender, session_id: str) -> None:
+        if self._is_current(session_id):
+            self._granted = True
+            contender.grant_leadership(session_id)
+
+    def _revoke(self, contender: LeaderContender) -> None:
+        if self._granted:
+            self._granted = False
+            contender.revoke_leadership()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call(self._contender)
+            except Exception:
+                log.exception("a leader contender failed")
+
+
+def _sequence(latch: str) -> int:
+    return int(latch[-10:])

@@ -1,0 +1,52 @@
+"""Finding the leader that is published in ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+
+from checkpointing.clock import Clock
+from checkpointing.ha.errors import ConnectionUnavailable
+from checkpointing.ha.leadership import LeaderInformation
+from checkpointing.ha.zookeeper import ConnectionState, Watch, ZooKeeperConnection
+from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO
+
+_LONGEST_WAIT_S = 1.0
+
+
+class ZooKeeperLeaderRetrieval:
+    """Asks the server each time: while the connection is suspended there is no answer, so no leader is known."""
+
+    def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._changed = threading.Event()
+
+    def current(self) -> LeaderInformation | None:
+        return self._read(None)
+
+    def wait(self, timeout_s: float, *, other_than: str | None = None) -> LeaderInformation | None:
+        deadline = self._clock.monotonic() + timeout_s
+        while True:
+            self._changed.clear()
+            information = self._read(self._on_watch)
+            if information is not None and information.session_id != other_than:
+                return information
+            remaining = deadline - self._clock.monotonic()
+            if remaining <= 0:
+                return None
+            self._changed.wait(min(remaining, _LONGEST_WAIT_S))
+
+    def close(self) -> None:
+        """The connection is its maker's to close."""
+
+    def _read(self, watch: Watch | None) -> LeaderInformation | None:
+        if self._connection.state is not ConnectionState.CONNECTED:
+            return None
+        try:
+            node = self._connection.find(CONNECTION_INFO, watch)
+        except ConnectionUnavailable:
+            return None
+        return None if node is None else LeaderInformation.decode(node.data)
+
+    def _on_watch(self, _event: object) -> None:
+        self._changed.set()

@@ -118,7 +118,8 @@ class Run(models.Model):
     missing_since = models.DateTimeField(null=True)
     missing_polls = models.PositiveIntegerField(default=0)
     vertices = models.JSONField(default=list)  # [{"id", "name", "parallelism"}]
-    checkpoint_config = models.JSONField(default=dict)  # /checkpoints/config as the engine gave it
+    # /checkpoints/config as the engine gave it, but `interval` is null when there are no periodic checkpoints
+    checkpoint_config = models.JSONField(default=dict)
     counts = models.JSONField(default=dict)  # /checkpoints "counts"
     summary = models.JSONField(default=dict)  # /checkpoints "summary"
     restored_path = models.TextField(blank=True, default="")
@@ -127,14 +128,22 @@ class Run(models.Model):
     restored_at = models.DateTimeField(null=True)
     exception = models.TextField(blank=True, default="")  # newest root cause, one line
     exceptions = models.JSONField(default=list)  # newest first: [{"name", "message", "stacktrace", "at", "task"}]
+    # A live run is read again then: soon enough that the engine's short history cannot roll over unseen.
+    next_read_at = models.DateTimeField(null=True)
     # Follow-up reads that are still due: details of a terminal run are read once more.
     final_read_done = models.BooleanField(default=False)
+    # The engine began the same job id anew (its checkpoint ids started again): this life is over, the next run has the id.
+    superseded = models.BooleanField(default=False)
 
     class Meta:
         ordering = ("-number",)
         constraints = (
             models.UniqueConstraint(fields=("job", "number"), name="run_number_is_unique_per_job"),
-            models.UniqueConstraint(fields=("job", "engine_job_id"), name="engine_job_id_is_unique_per_job"),
+            models.UniqueConstraint(
+                fields=("job", "engine_job_id"),
+                condition=models.Q(superseded=False),
+                name="engine_job_id_is_unique_per_job",
+            ),
         )
         indexes = (models.Index(fields=("engine_job_id",)),)
 

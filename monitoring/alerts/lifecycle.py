@@ -1,0 +1,36 @@
+"""What a person does to an incident."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from monitoring import audit
+from monitoring.alerts.incidents import acknowledge_incident, resolve_incident
+from monitoring.models import AlertRule, Incident
+
+
+class IncidentMovedOn(Exception):  # noqa: N818 (it names what happened)
+    """Someone, or the recovery itself, was faster; the message says what the incident's state is."""
+
+    def __init__(self, incident: Incident) -> None:
+        incident.refresh_from_db(fields=["state"])
+        super().__init__(f"This incident is {incident.get_state_display().lower()} already.")
+
+
+@transaction.atomic
+def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
+    if not acknowledge_incident(incident, by, note.strip(), now):
+        raise IncidentMovedOn(incident)
+    audit.record(by, "incident.acknowledge", f"incident {incident.pk}: {incident.job}", note.strip())
+
+
+@transaction.atomic
+def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
+    """The failures that opened it count as dealt with: the rule opens anew only on what fails after `now`."""
+    if not resolve_incident(incident, reason.strip() or "closed by hand.", {}, now, by=by):
+        raise IncidentMovedOn(incident)
+    if incident.rule_id is not None:
+        AlertRule.objects.filter(pk=incident.rule_id).update(counts_since=now)
+    audit.record(by, "incident.resolve", f"incident {incident.pk}: {incident.job}", reason.strip())

@@ -1,0 +1,78 @@
+"""Mail, through the SMTP server of the settings. The Message-ID is the message's key, so a retry is the same mail."""
+
+from __future__ import annotations
+
+import smtplib
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from django.conf import settings as site
+from django.core.exceptions import ValidationError
+from django.core.mail import EmailMultiAlternatives, get_connection
+from django.core.validators import validate_email
+
+from monitoring.alerts.notify.mail.text import html_body, plain_body
+from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
+from monitoring.models import Channel
+
+TIMEOUT_S = 10
+SUBJECT_LENGTH = 180
+
+
+class MailTransport:
+    def check(self, settings: dict[str, object]) -> None:
+        _recipients(settings)
+
+    def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
+        try:
+            recipients = _recipients(channel.settings)
+            _mail(message, recipients).send()
+        except BadChannel as problem:
+            return Failed(str(problem), permanent=True)
+        except smtplib.SMTPRecipientsRefused as problem:
+            refused = [f"{to}: {code} {_text(reason)}" for to, (code, reason) in problem.recipients.items()]
+            permanent = all(code >= 500 for code, _ in problem.recipients.values())
+            return Failed(f"Every recipient was refused: {'; '.join(refused)}", permanent)
+        except smtplib.SMTPResponseException as problem:
+            permanent = 500 <= problem.smtp_code < 600
+            return Failed(f"The mail server answered {problem.smtp_code} {_text(problem.smtp_error)}", permanent)
+        except (OSError, smtplib.SMTPException) as problem:
+            return Failed(f"The mail server {site.EMAIL_HOST}:{site.EMAIL_PORT} did not take it: {problem}")
+        return Sent(f"Taken by the mail server for {', '.join(recipients)}")
+
+
+def _mail(message: Message, recipients: list[str]) -> EmailMultiAlternatives:
+    mail = EmailMultiAlternatives(
+        subject=" ".join(message.subject.split())[:SUBJECT_LENGTH],
+        body=plain_body(message),
+        to=recipients,
+        headers={
+            "Message-ID": f"<{message.key}@{_domain()}>",
+            # One thread per incident in the reader's mailbox.
+            "References": f"<incident-{message.incident_id}@{_domain()}>",
+            "Auto-Submitted": "auto-generated",
+        },
+        connection=get_connection(timeout=TIMEOUT_S),
+    )
+    mail.attach_alternative(html_body(message), "text/html")
+    return mail
+
+
+def _recipients(settings: dict[str, object]) -> list[str]:
+    to = settings.get("to")
+    if not isinstance(to, list) or not to:
+        raise BadChannel("to", to, "at least one mail address is needed")
+    for address in to:
+        try:
+            validate_email(address)
+        except ValidationError:
+            raise BadChannel("to", address, "a mail address like name@example.org is needed") from None
+    return [str(address) for address in to]
+
+
+def _domain() -> str:
+    return urlsplit(site.PUBLIC_URL).hostname or "waymark"
+
+
+def _text(raw: bytes | str) -> str:
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw

@@ -1,0 +1,18 @@
+"""The one door to the audit log."""
+
+from __future__ import annotations
+
+from monitoring.models import AuditEntry
+
+AUTOMATION = "waymark"
+
+
+def record(actor: str, action: str, target: str, reason: str = "", **details: object) -> AuditEntry:
+    """Write down that `actor` (a user's name, or AUTOMATION) did `action` to `target`.
+
+    `details` must be JSON values and must not hold secrets. Written in the caller's transaction: an act that is rolled
+    back leaves no entry.
+    """
+    return AuditEntry.objects.create(
+        actor=actor[:150], action=action[:100], target=target[:600], reason=reason, details=details
+    )

@@ -1,0 +1,275 @@
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from monitoring.alerts import lifecycle
+from monitoring.alerts.evaluation import ensure_default_rule, evaluate_due
+from monitoring.models import (
+    AlertRule,
+    AuditEntry,
+    Channel,
+    Delivery,
+    Incident,
+    IncidentEvent,
+    IncidentEventKind,
+    IncidentState,
+)
+
+
+def kinds(incident):
+    return [event.kind for event in incident.events.all()]
+
+
+@pytest.fixture
+def job(rows):
+    return rows.job(name="flights-by-route")
+
+
+@pytest.fixture
+def run(rows, job):
+    return rows.run(job)
+
+
+@pytest.fixture
+def rule(job):
+    return AlertRule.objects.create(job=job, threshold=3)
+
+
+def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now):
+    for number in (38, 40, 41):
+        rows.failed(run, number, rows.ago(500 - number))
+
+    assert evaluate_due(now) == "1 rule evaluated; incidents: 1 opened."
+
+    incident = Incident.objects.get()
+    assert incident.sentence == (
+        "3 checkpoints of flights-by-route failed within 15 min (threshold 3): the last, 41, expired before completing."
+    )
+    event = incident.events.get()
+    assert (event.kind, event.evidence["checkpoint_ids"]) == ("opened", [41, 40, 38])
+    rule.refresh_from_db()
+    assert (rule.last_value, rule.next_check_at) == (3, now + timedelta(seconds=300))
+
+
+@pytest.mark.parametrize(
+    ("age_s", "counted"),
+    [(900, False), (899.999999, True), (0, True), (-0.000001, False)],
+)
+def test_the_window_is_open_at_its_start_and_closed_at_now(rows, run, rule, now, age_s, counted):
+    rows.failed(run, 1, rows.ago(age_s))
+
+    evaluate_due(now)
+
+    rule.refresh_from_db()
+    assert rule.last_value == (1 if counted else 0)
+
+
+def test_equal_ids_of_two_runs_are_two_failures(rows, job, rule, now):
+    for run in (rows.run(job), rows.run(job), rows.run(job)):
+        rows.failed(run, 1, rows.ago(60))
+
+    evaluate_due(now)
+
+    assert Incident.objects.count() == 1
+
+
+def test_a_rule_is_not_evaluated_before_it_is_due(rows, run, rule, now):
+    evaluate_due(now)
+    for number in range(5):
+        rows.failed(run, number + 1, now)
+
+    assert evaluate_due(now + timedelta(seconds=299)) == "No rule was due."
+    assert evaluate_due(now + timedelta(seconds=300)) == "1 rule evaluated; incidents: 1 opened."
+
+
+def test_more_failures_change_the_open_incident_and_tell_nobody_again(rows, run, rule, now):
+    Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    rows.failed(run, 4, now + timedelta(seconds=100))
+
+    evaluate_due(now + timedelta(seconds=300))
+    evaluate_due(now + timedelta(seconds=600))
+
+    incident = Incident.objects.get()
+    assert kinds(incident) == ["opened", "changed"]
+    assert incident.sentence.startswith("4 checkpoints")
+    assert Delivery.objects.count() == 1
+
+
+def test_an_incident_resolves_when_the_failures_leave_the_window(rows, run, rule, now):
+    Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+
+    evaluate_due(now + timedelta(seconds=900))
+
+    incident = Incident.objects.get()
+    assert incident.state == IncidentState.RESOLVED
+    assert incident.events.last().text == (
+        "Resolved after 15 min: 0 checkpoints of flights-by-route failed within 15 min (threshold 3)."
+    )
+    assert list(Delivery.objects.order_by("id").values_list("event__kind", flat=True)) == ["opened", "resolved"]
+
+
+def test_a_second_bout_is_a_second_incident(rows, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    evaluate_due(now + timedelta(seconds=900))
+    for number in (4, 5, 6):
+        rows.failed(run, number, now + timedelta(seconds=1000))
+
+    evaluate_due(now + timedelta(seconds=1200))
+
+    assert Incident.objects.count() == 2
+
+
+def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, rule, job, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    job.cluster.unreachable_since = now
+    job.cluster.save()
+
+    later = now + timedelta(hours=1)
+    assert evaluate_due(later) == "0 rules evaluated; 1 frozen, their cluster does not answer; incidents: no change."
+
+    assert Incident.objects.get().state == IncidentState.OPEN
+    rule.refresh_from_db()
+    assert (rule.last_checked_at, rule.next_check_at) == (now, later + timedelta(seconds=300))
+
+
+def test_a_job_without_a_rule_gets_the_default_one(rows, job, now):
+    assert evaluate_due(now) == "1 rule evaluated; incidents: no change."
+    rule = AlertRule.objects.get(job=job)
+    assert (rule.window_s, rule.threshold, rule.check_every_s) == (900, 3, 300)
+
+
+def test_a_changed_default_rule_stays_as_it_is(job):
+    ensure_default_rule(job)
+    AlertRule.objects.update(threshold=9)
+    ensure_default_rule(job)
+    assert AlertRule.objects.get().threshold == 9
+
+
+@pytest.mark.parametrize("how", ["switched off", "removed"])
+def test_an_incident_ends_with_its_rule(rows, run, rule, now, how):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    if how == "removed":
+        rule.delete()
+    else:
+        AlertRule.objects.update(enabled=False)
+
+    evaluate_due(now + timedelta(seconds=5))
+
+    incident = Incident.objects.order_by("id").first()
+    assert incident.state == IncidentState.RESOLVED
+    assert incident.events.last().text == f"Resolved after 5 s: its rule was {how}."
+
+
+def test_failures_that_a_person_dealt_with_do_not_open_again(rows, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    lifecycle.resolve(Incident.objects.get(), "ada", "disk replaced", now + timedelta(seconds=10))
+
+    evaluate_due(now + timedelta(seconds=300))
+    assert Incident.objects.count() == 1
+
+    for number in (4, 5, 6):
+        rows.failed(run, number, now + timedelta(seconds=301))
+    evaluate_due(now + timedelta(seconds=600))
+    assert Incident.objects.count() == 2
+
+
+def test_acknowledging_is_on_the_timeline_and_in_the_audit_log(rows, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    incident = Incident.objects.get()
+
+    lifecycle.acknowledge(incident, "ada", "looking", now)
+
+    assert (incident.state, incident.acknowledged_by) == ("acknowledged", "ada")
+    assert incident.events.last().text == "Acknowledged by ada: looking"
+    assert AuditEntry.objects.get().action == "incident.acknowledge"
+
+
+def test_the_second_to_acknowledge_is_told(rows, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    stale = Incident.objects.get()
+    lifecycle.acknowledge(Incident.objects.get(), "ada", "", now)
+
+    with pytest.raises(lifecycle.IncidentMovedOn, match="acknowledged already"):
+        lifecycle.acknowledge(stale, "bob", "", now)
+    assert AuditEntry.objects.count() == 1
+
+
+def test_an_acknowledged_incident_still_resolves(rows, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    lifecycle.acknowledge(Incident.objects.get(), "ada", "", now)
+
+    evaluate_due(now + timedelta(hours=1))
+
+    assert kinds(Incident.objects.get()) == ["opened", "acknowledged", "resolved"]
+
+
+def test_evaluation_takes_as_many_queries_for_forty_rules_as_for_four(rows, now, django_assert_max_num_queries):
+    for _ in range(40):
+        run = rows.run(rows.job())
+        rows.failed(run, 1, now)
+    evaluate_due(now)
+
+    with django_assert_max_num_queries(16):
+        evaluate_due(now + timedelta(seconds=300))
+
+
+def test_a_crash_before_the_commit_leaves_the_rule_due(rows, run, rule, now, monkeypatch):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_args, **_kwargs):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("monitoring.alerts.incidents.outbox.write", die)
+        with pytest.raises(Killed):
+            evaluate_due(now)
+    assert not IncidentEvent.objects.exists()
+
+    evaluate_due(now)
+    assert IncidentEvent.objects.get().kind == IncidentEventKind.OPENED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_at_once_open_one_incident(rows, now):
+    for _ in range(20):
+        run = rows.run(rows.job())
+        for number in (1, 2, 3):
+            rows.failed(run, number, now)
+
+    def evaluate(_worker):
+        try:
+            return evaluate_due(now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(evaluate, range(4)))
+
+    assert Incident.objects.count() == 20
+    assert IncidentEvent.objects.count() == 20

@@ -1,0 +1,67 @@
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from monitoring.alerts.notify.mail.transport import MailTransport
+from monitoring.alerts.notify.message import BadChannel, Message
+from monitoring.models import Channel, ChannelKind
+
+AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MESSAGE = Message(
+    key="5" * 32,
+    event="opened",
+    severity="warning",
+    job='flights "<by>" & route',
+    cluster="embedded",
+    sentence="3 checkpoints failed.",
+    at=AT,
+    incident_id=7,
+    incident_url="http://waymark.test/incidents/7/",
+    job_url="http://waymark.test/jobs/3/",
+)
+CHANNEL = Channel(name="m", kind=ChannelKind.MAIL, settings={"to": ["ops@example.org", "ada@example.org"]})
+
+
+def part(mail, kind):
+    return next(p.get_payload(decode=True).decode() for p in mail.walk() if p.get_content_type() == kind)
+
+
+def test_the_mail_says_the_sentence_and_links_to_the_incident(mail_sink):
+    MailTransport().send(CHANNEL, MESSAGE, AT)
+    (mail,) = mail_sink.mails
+    assert mail["To"] == "ops@example.org, ada@example.org"
+    for kind in ("text/plain", "text/html"):
+        assert MESSAGE.sentence in part(mail, kind)
+        assert MESSAGE.incident_url in part(mail, kind)
+
+
+def test_a_jobs_name_cannot_write_html(mail_sink):
+    MailTransport().send(CHANNEL, MESSAGE, AT)
+    html = part(mail_sink.mails[0], "text/html")
+    assert "<by>" not in html
+    assert "&lt;by&gt;" in html
+
+
+def test_a_line_break_in_a_name_cannot_add_a_header(mail_sink):
+    MailTransport().send(CHANNEL, replace(MESSAGE, job="x\r\nBcc: eve@example.org"), AT)
+    (mail,) = mail_sink.mails
+    assert mail["Bcc"] is None
+
+
+def test_every_recipient_refused_for_good_is_permanent(mail_sink):
+    mail_sink.recipient_answer = "550 no such user"
+    answer = MailTransport().send(CHANNEL, MESSAGE, AT)
+    assert answer.permanent
+    assert "ops@example.org: 550 no such user" in answer.answer
+
+
+def test_every_recipient_refused_for_now_is_not(mail_sink):
+    mail_sink.recipient_answer = "450 greylisted"
+    assert not MailTransport().send(CHANNEL, MESSAGE, AT).permanent
+
+
+@pytest.mark.parametrize("to", [None, [], "ops@example.org", ["nobody"]])
+def test_recipients_must_be_mail_addresses(to):
+    with pytest.raises(BadChannel, match=r"^to is"):
+        MailTransport().check({"to": to})

@@ -1,0 +1,86 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+from werkzeug import Response
+
+from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
+from monitoring.alerts.notify.webhook.signature import sign, verify
+from monitoring.alerts.notify.webhook.transport import ANSWER_BYTES, WebhookTransport
+from monitoring.models import Channel, ChannelKind
+
+AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MESSAGE = Message(
+    key="5" * 32,
+    event="opened",
+    severity="warning",
+    job="flights",
+    cluster="embedded",
+    sentence="3 checkpoints failed.",
+    at=AT,
+    incident_id=7,
+    incident_url="http://waymark.test/incidents/7/",
+    job_url="http://waymark.test/jobs/3/",
+    evidence={"count": 3},
+)
+
+
+@pytest.fixture
+def send(httpserver):
+    def post(path="/hook", secret=""):
+        channel = Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": httpserver.url_for(path)}, secret=secret)
+        return WebhookTransport().send(channel, MESSAGE, AT)
+
+    return post
+
+
+def test_the_body_is_signed_with_the_channels_secret(httpserver, send):
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    assert send(secret="s3cret") == Sent("200 OK: ok")
+    ((request, _),) = httpserver.log
+    assert verify("s3cret", request.headers["X-Waymark-Signature"], request.data)
+    assert not verify("s3cret", request.headers["X-Waymark-Signature"], request.data + b" ")
+    assert not verify("other", request.headers["X-Waymark-Signature"], request.data)
+    assert json.loads(request.data)["incident"] == {"id": 7, "url": "http://waymark.test/incidents/7/"}
+
+
+def test_the_signature_is_of_the_timestamp_and_the_body():
+    digest = "7321475872b03ff21bdc2dfd86ea2d99ec29c479fbe4a77aa6acf4509505493f"  # by openssl's dgst -hmac
+    assert sign("key", 1_800_000_000, b"{}") == f"t=1800000000,v1={digest}"
+
+
+def test_without_a_secret_nothing_is_signed(httpserver, send):
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    send()
+    ((request, _),) = httpserver.log
+    assert "X-Waymark-Signature" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("120", 120.0), ("Sat, 21 Nov 2026 12:00:30 GMT", 30.0), ("soon", None), ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0)],
+)
+def test_too_many_requests_is_retried_when_the_receiver_says(httpserver, send, value, seconds):
+    httpserver.expect_request("/hook").respond_with_data("slow down", 429, headers={"Retry-After": value})
+    assert send() == Failed("429 TOO MANY REQUESTS: slow down", permanent=False, retry_after_s=seconds)
+
+
+def test_a_redirect_is_not_followed(httpserver, send):
+    httpserver.expect_request("/hook").respond_with_data("", 302, headers={"Location": httpserver.url_for("/other")})
+    assert send().permanent
+    assert [request.path for request, _ in httpserver.log] == ["/hook"]
+
+
+def test_only_the_start_of_a_long_answer_is_read(httpserver, send):
+    def endless():
+        while True:
+            yield b"x" * 1000
+
+    httpserver.expect_request("/hook").respond_with_handler(lambda _request: Response(endless(), 200))
+    assert send() == Sent(f"200 OK: {'x' * ANSWER_BYTES}")
+
+
+@pytest.mark.parametrize("url", [None, "", "example.org", "file:///etc/passwd", "http://", 7, "http://[::1"])
+def test_the_address_must_be_one(url):
+    with pytest.raises(BadChannel, match=r"^url is"):
+        WebhookTransport().check({"url": url})

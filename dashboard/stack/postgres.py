@@ -134,6 +134,7 @@ class PostgresServer:
             "timezone": "UTC",
             "log_timezone": "UTC",
             "log_line_prefix": "",
+            "log_checkpoints": "off",
         }
         options = [f"{key}={value}" for key, value in {**fixed, **self._settings}.items()]
         return Command(

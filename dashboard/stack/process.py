@@ -18,7 +18,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ServerFailed(RuntimeError):
-    """A server could not be prepared, ended while it started, or did not answer in time; the text says which and why."""
+    """A server could not be prepared, ended while it started, or did not answer in time; the text says which."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Command:
 class Server(Protocol):
     """A server that runs as one child process."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def address(self) -> str: ...

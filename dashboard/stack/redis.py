@@ -65,6 +65,7 @@ class RedisServer:
             'save ""',
             "appendonly yes",
             "daemonize no",
+            "loglevel warning",
         ]
         self._write_private("redis.conf", "\n".join(lines) + "\n")
 

@@ -15,6 +15,7 @@ _JARS = (
     "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*",
     "log4j-slf4j2-impl-*", "log4j-api-2*", "log4j-core-*",
 )  # fmt: skip
+_SERVING = "Zookeeper version:"
 _LOGGING = """rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = console
 appender.console.name = console
@@ -84,11 +85,10 @@ class ZooKeeperServer:
         )
 
     def answers(self) -> bool:
-        return self._ask("ruok") == "imok"
+        return self._ask("srvr").startswith(_SERVING)
 
     def version(self) -> str:
-        first = self._ask("srvr").splitlines()[:1]
-        return first[0].removeprefix("Zookeeper version: ").split("-")[0] if first else ""
+        return self._ask("srvr").partition("\n")[0].removeprefix(_SERVING).strip().split("-")[0]
 
     def _ask(self, word: str) -> str:
         """The answer to a four-letter word, "" when there is none."""

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from dashboard.stack.status import parts_now
+
+
+class Command(BaseCommand):
+    help = "List every part with its state, address, pid and version."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help='print {"parts": [{"name", "state", …}]}')
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        parts = parts_now(os.environ)
+        if options["json"]:
+            rows = [
+                {
+                    "name": part.name,
+                    "state": part.state,
+                    "address": part.address or None,
+                    "pid": part.pid,
+                    "version": part.version or None,
+                    "restarts": part.restarts,
+                }
+                for part in parts
+            ]
+            self.stdout.write(json.dumps({"parts": rows}, indent=2))
+            return
+        table = [("PART", "STATE", "PID", "VERSION", "ADDRESS")]
+        table += [
+            (part.name, part.state, str(part.pid or "–"), part.version or "–", part.address or "–") for part in parts
+        ]
+        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+        for row in table:
+            self.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

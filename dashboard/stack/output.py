@@ -1,0 +1,77 @@
+"""The log of all parts: one line each, prefixed with the part's name; kept in files, too."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+OURS = "waymark"
+_WIDTH = 12
+_COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
+_FILE_LIMIT = 5_000_000  # bytes; one older file is kept beside the current one
+
+
+class Output:
+    """Lines for people on `stream`, and each part's lines in `directory`/<part>.log."""
+
+    def __init__(self, directory: Path, stream: TextIO = sys.stdout) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._stream: TextIO | None = stream
+        self._colour = stream.isatty() and "NO_COLOR" not in os.environ
+        self._palette = itertools.cycle(_COLOURS)
+        self._colours: dict[str, int] = {}
+        self._files: dict[str, TextIO] = {}
+
+    def say(self, text: str) -> None:
+        """A line of the supervisor's own."""
+        self.line(OURS, text)
+
+    def line(self, name: str, text: str) -> None:
+        self._keep(name, text)
+        if self._stream is None:
+            return
+        prefix = f"{name:<{_WIDTH}}│ "
+        if self._colour:
+            prefix = f"\x1b[{self._colour_of(name)}m{prefix}\x1b[0m"
+        try:
+            print(prefix + text, file=self._stream, flush=True)
+        except OSError:  # the terminal is gone; the files go on
+            self._stream = None
+
+    def last_lines(self, name: str, count: int = 15) -> list[str]:
+        try:
+            return self._path(name).read_text(errors="replace").splitlines()[-count:]
+        except OSError:
+            return []
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _colour_of(self, name: str) -> int:
+        if name == OURS:
+            return 1
+        if name not in self._colours:
+            self._colours[name] = next(self._palette)
+        return self._colours[name]
+
+    def _path(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+    def _keep(self, name: str, text: str) -> None:
+        file = self._files.get(name) or self._open(name)
+        file.write(text + "\n")
+        file.flush()
+        if file.tell() > _FILE_LIMIT:
+            file.close()
+            self._path(name).replace(self._directory / f"{name}.log.1")
+            self._open(name)
+
+    def _open(self, name: str) -> TextIO:
+        self._files[name] = self._path(name).open("a")
+        return self._files[name]

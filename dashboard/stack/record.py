@@ -1,0 +1,164 @@
+"""What runs now, written by `up` and read by `status`, `doctor` and the next `up`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dashboard.stack.parts import PartState
+from dashboard.stack.process import ServerFailed, wait_until
+
+# In this order in every list.
+KNOWN_PARTS = ("postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web")
+
+
+class AlreadyRunning(RuntimeError):
+    """Another `up` works on this directory; the text names its pid."""
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """`pid_started` is the kernel's start time of that pid: pids are used again."""
+
+    name: str
+    state: str
+    address: str = ""
+    pid: int | None = None
+    version: str = ""
+    pid_started: int | None = None
+    restarts: int = 0
+
+
+class StackRecord:
+    """The files below `directory` (var/run) that tell of a running stack."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = directory / "up.lock"
+        self._parts = directory / "parts.json"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this directory's lock; AlreadyRunning when another process does. The kernel frees it when we die."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                # A `status` that looks at this moment holds the lock for an instant.
+                wait_until(lambda: _try_lock(descriptor), limit_s=0.5, what="the lock")
+            except ServerFailed:
+                raise AlreadyRunning(
+                    f"Waymark is already running on {self.directory.parent} (pid {self._lock.read_text().strip()})."
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+            yield
+            os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def supervisor_pid(self) -> int | None:
+        """The pid of the `up` that holds the lock, None when there is none."""
+        try:
+            with self._lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(self._lock.read_text().strip() or 0) or None
+        except FileNotFoundError:
+            pass
+        return None
+
+    def write(self, parts: list[PartRecord]) -> None:
+        temporary = self._parts.with_suffix(".new")
+        temporary.write_text(json.dumps({"parts": [asdict(part) for part in parts]}, indent=1) + "\n")
+        temporary.replace(self._parts)
+
+    def read(self) -> list[PartRecord]:
+        """What the last `up` wrote, checked against the processes that are there now; [] when there was none."""
+        try:
+            rows = json.loads(self._parts.read_text())["parts"]
+        except (FileNotFoundError, ValueError, KeyError):
+            return []
+        running = self.supervisor_pid() is not None
+        return [_as_of_now(PartRecord(**row), running) for row in rows]
+
+    def end_leftovers(self, say: Callable[[str], None], *, limit_s: float = 45) -> None:
+        """After an `up` that was killed: its processes end by themselves; wait for them, kill what is left."""
+        left = [part for part in self._recorded() if _is_alive(part)]
+        if not left:
+            return
+        say(f"waiting for {', '.join(part.name for part in left)} of an earlier run to end")
+        try:
+            wait_until(lambda: not any(map(_is_alive, left)), limit_s=limit_s, what="processes of an earlier run")
+        except ServerFailed:
+            for part in filter(_is_alive, left):
+                say(f"killing {part.name} of an earlier run (pid {part.pid})")
+                os.kill(part.pid or 0, signal.SIGKILL)
+
+    def _recorded(self) -> list[PartRecord]:
+        try:
+            return [PartRecord(**row) for row in json.loads(self._parts.read_text())["parts"]]
+        except (FileNotFoundError, ValueError, KeyError):
+            return []
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def start_time(pid: int) -> int | None:
+    """When the kernel started process `pid`, in its own ticks; None when there is no such process (or a zombie)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _is_alive(part: PartRecord) -> bool:
+    return part.pid is not None and part.pid_started is not None and start_time(part.pid) == part.pid_started
+
+
+def _as_of_now(part: PartRecord, supervisor_runs: bool) -> PartRecord:
+    if part.state == PartState.EXTERNAL.value or (supervisor_runs and (_is_alive(part) or part.pid is None)):
+        return part
+    # The supervisor is gone, or has not noticed yet.
+    return PartRecord(part.name, PartState.DOWN.value, part.address, version=part.version, restarts=part.restarts)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write `text` so that only our own user can read it, whole or not at all."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def keep_environment(directory: Path, variables: Mapping[str, str]) -> None:
+    """So that other commands (`manage.py shell`, `createsuperuser`, …) find the servers that `up` started."""
+    write_private(directory / "environment.json", json.dumps(dict(variables), indent=1) + "\n")
+
+
+def adopt_environment(environ: Any, directory: Path) -> None:
+    """Fill in what is not set in `environ` from a stack that runs on `directory` (var/run) right now."""
+    if StackRecord(directory).supervisor_pid() is None:
+        return
+    try:
+        variables = json.loads((directory / "environment.json").read_text())
+    except (OSError, ValueError):
+        return
+    for name, value in variables.items():
+        if not environ.get(name) and not environ.get(f"{name}_FILE"):
+            environ[name] = value

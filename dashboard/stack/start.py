@@ -1,0 +1,77 @@
+"""`manage.py up`: from a directory and an environment to a running product."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from checkpointing.java import JavaNotFound, find_java
+from dashboard.stack.composition import STOP_ORDER, compose
+from dashboard.stack.environment import InvalidEnvironment, StackEnvironment, build, make_var, var_directory
+from dashboard.stack.output import Output
+from dashboard.stack.process import ServerFailed
+from dashboard.stack.record import AlreadyRunning, StackRecord, keep_environment
+from dashboard.stack.supervisor import GaveUp, Supervisor
+
+
+class CannotStart(RuntimeError):
+    """Nothing runs (any more); the text says why, in words for the person at the terminal."""
+
+
+def start(*, demo: bool) -> None:
+    """Start everything and return when a signal has stopped it. Raises CannotStart."""
+    var = var_directory(os.environ)
+    try:
+        make_var(var)
+        record = StackRecord(var / "run")
+        with record.held():
+            _run(var, record, demo=demo)
+    except PermissionError as error:
+        raise CannotStart(
+            f"{error.filename}: no permission. Was Waymark started here by another user before? "
+            f"Start it as that user, give {var} to yours, or set WAYMARK_VAR to a directory of your own."
+        ) from error
+    except (AlreadyRunning, GaveUp, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
+        raise CannotStart(str(error)) from error
+
+
+def _run(var: Path, record: StackRecord, *, demo: bool) -> None:
+    begun = time.monotonic()
+    output = Output(var / "log")
+    output.say(f"data and logs are in {var}")
+    record.end_leftovers(output.say)
+    java = find_java(os.environ, var / "java")
+    output.say(f"Java {java.version} from {java.source}")
+    environment = build(os.environ, var, java)
+    for part in environment.external:
+        output.say(f"{part.name}: external, at {part.address} ({part.variable} is set)")
+    keep_environment(record.directory, environment.variables)
+    supervisor = Supervisor(
+        compose(environment, demo=demo),
+        external=environment.external,
+        stop_order=STOP_ORDER,
+        record=record,
+        output=output,
+        on_up=lambda: _greet(output, environment, time.monotonic() - begun),
+    )
+    try:
+        supervisor.run()
+    finally:
+        output.close()
+
+
+def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None:
+    output.say(f"everything is up after {took_s:.0f} s")
+    output.say("")
+    output.say(f"    Open    {environment.variables['WAYMARK_PUBLIC_URL']}")
+    output.say(f"    Log in  as admin, {_password(environment.var)}")
+    output.say("    Stop    with Ctrl-C; the next start continues here")
+    output.say("")
+
+
+def _password(var: Path) -> str:
+    if os.environ.get("WAYMARK_ADMIN_PASSWORD"):
+        return "with the password in WAYMARK_ADMIN_PASSWORD"
+    kept = var / "admin-password"
+    return f"password {kept.read_text().strip()} (kept in {kept})" if kept.exists() else "with the password you chose"

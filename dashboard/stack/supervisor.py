@@ -1,0 +1,295 @@
+"""Starts the parts in order, keeps them running, stops them in order.
+
+One thread does it all: it forks, and the kernel ends a child with the thread that forked it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from dashboard.stack.output import Output
+from dashboard.stack.parts import ExternalPart, Part, PartState
+from dashboard.stack.process import Command, ServerFailed, spawn
+from dashboard.stack.record import PartRecord, StackRecord, start_time
+
+_TICK_S = 0.1
+_FIRST_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 30.0
+_HEALTHY_AFTER_S = 60.0
+_PATIENCE_S = 15.0
+# A part that never came up and ended this often: waiting longer helps nobody.
+_FIRST_TRIES = 3
+_HURRIED_GRACE_S = 1.0
+
+
+class GaveUp(RuntimeError):
+    """A part cannot start; the text says which and shows its last words."""
+
+
+class _Child:
+    """One part's life: its process, its state, its output."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.state = PartState.DOWN
+        self.process: subprocess.Popen[bytes] | None = None
+        self.command: Command | None = None
+        self.pid_started: int | None = None
+        self.version = ""
+        self.was_up = False
+        self.succeeded = False  # of a step
+        self.tries = 0
+        self.restarts = 0
+        self.backoff_s = _FIRST_BACKOFF_S
+        self.next_start = 0.0
+        self.started = 0.0
+        self.reported = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.part.name
+
+    def has_ended(self) -> bool:
+        """Its process is gone. What that left in its process group is killed first, while the id is still its own."""
+        if self.process is None:
+            return True
+        if self.process.returncode is not None:
+            return True
+        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        return True
+
+    def record(self) -> PartRecord:
+        alive = self.process is not None and self.process.returncode is None
+        return PartRecord(
+            name=self.name,
+            state=self.state.value,
+            address=self.part.server.address,
+            pid=self.process.pid if alive and self.process else None,
+            version=self.version,
+            pid_started=self.pid_started if alive else None,
+            restarts=self.restarts,
+        )
+
+
+class Supervisor:
+    """`parts` in starting order (dependencies first); they stop in `stop_order`, those not named there last, backwards."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        *,
+        external: Sequence[ExternalPart],
+        stop_order: Sequence[str],
+        record: StackRecord,
+        output: Output,
+        on_up: Callable[[], None],
+    ) -> None:
+        self._children = [_Child(part) for part in parts]
+        self._by_name = {child.name: child for child in self._children}
+        self._external = external
+        self._stop_order = stop_order
+        self._record = record
+        self._output = output
+        self._on_up = on_up
+        self._announced = False
+        self._stop_requests = 0
+        self._selector = selectors.DefaultSelector()
+        self._unfinished_lines: dict[int, bytes] = {}
+
+    def run(self) -> None:
+        """Run until a signal says stop. Raises GaveUp, with everything stopped, when a part cannot start."""
+        previous = {
+            number: signal.signal(number, self._ask_to_stop)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        try:
+            self._write_record()
+            while not self._stop_requests:
+                self._tick()
+        finally:
+            try:
+                self._stop_all()
+            finally:
+                for number, handler in previous.items():
+                    signal.signal(number, handler)
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop_requests += 1
+
+    # Starting and watching
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for child in self._children:
+            if self._stop_requests:
+                return
+            self._advance(child, now)
+        self._pump(_TICK_S)
+        if not self._announced and all(self._is_up(child.name) for child in self._children):
+            self._announced = True
+            self._on_up()
+
+    def _advance(self, child: _Child, now: float) -> None:
+        match child.state:
+            case PartState.DOWN:
+                if not child.succeeded and now >= child.next_start and all(map(self._is_up, child.part.after)):
+                    self._start(child, now)
+            case PartState.STARTING:
+                if child.has_ended():
+                    self._ended(child, now)
+                elif not child.part.step and child.part.server.answers():
+                    self._came_up(child)
+                else:
+                    self._report_patience(child, now)
+            case PartState.UP:
+                if not child.part.step and child.has_ended():
+                    self._ended(child, now)
+
+    def _is_up(self, name: str) -> bool:
+        """An external part is not ours to wait for; whoever needs it says so when it is not there."""
+        child = self._by_name.get(name)
+        return child is None or child.state is PartState.UP
+
+    def _start(self, child: _Child, now: float) -> None:
+        child.tries += 1
+        child.started = child.reported = now
+        self._output.say(f"{child.name}: starting")
+        try:
+            child.part.server.prepare()
+        except (ServerFailed, OSError) as error:
+            raise GaveUp(f"{child.name} cannot be prepared: {error}") from error
+        child.command = child.part.server.command()
+        reader, writer = os.pipe()
+        try:
+            child.process = spawn(child.command, writer)
+        except OSError as error:
+            os.close(reader)
+            raise GaveUp(f"{child.name} cannot be started: {error}") from error
+        finally:
+            os.close(writer)
+        child.pid_started = start_time(child.process.pid)
+        os.set_blocking(reader, False)
+        self._selector.register(reader, selectors.EVENT_READ, child.name)
+        self._set_state(child, PartState.STARTING)
+
+    def _came_up(self, child: _Child) -> None:
+        child.was_up = True
+        child.version = child.part.version()
+        address = child.part.server.address
+        self._output.say(
+            f"{child.name}: up{f' at {address}' if address else ''} after {time.monotonic() - child.started:.1f} s"
+        )
+        self._set_state(child, PartState.UP)
+
+    def _ended(self, child: _Child, now: float) -> None:
+        self._pump(0)
+        code = child.process.returncode if child.process else None
+        if child.part.step and code == 0:
+            child.succeeded = True
+            self._output.say(f"{child.name}: done after {now - child.started:.1f} s")
+            self._set_state(child, PartState.UP)
+            return
+        how = _how(code)
+        if child.part.step or (not child.was_up and child.tries >= _FIRST_TRIES):
+            raise GaveUp(f"{child.name} {how} while it started. Its last words:\n" + self._last_words(child))
+        if child.state is PartState.UP and now - child.started > _HEALTHY_AFTER_S:
+            child.backoff_s = _FIRST_BACKOFF_S
+        self._output.say(f"{child.name}: {how}; starting it again in {child.backoff_s:g} s")
+        child.next_start = now + child.backoff_s
+        child.backoff_s = min(child.backoff_s * 2, _LONGEST_BACKOFF_S)
+        child.restarts += 1
+        self._set_state(child, PartState.DOWN)
+
+    def _report_patience(self, child: _Child, now: float) -> None:
+        if now - child.reported > _PATIENCE_S:
+            child.reported = now
+            self._output.say(f"{child.name}: still starting, {now - child.started:.0f} s by now")
+
+    def _last_words(self, child: _Child) -> str:
+        return "\n".join(f"    {line}" for line in self._output.last_lines(child.name)) or "    (none)"
+
+    # Stopping
+
+    def _stop_all(self) -> None:
+        self._output.say("stopping")
+        named = [self._by_name[name] for name in self._stop_order if name in self._by_name]
+        rest = [child for child in reversed(self._children) if child not in named]
+        for child in (*named, *rest):
+            self._stop(child)
+        self._pump(0)
+        self._output.say("everything has stopped")
+
+    def _stop(self, child: _Child) -> None:
+        if child.process is None or child.command is None or child.has_ended():
+            child.state = PartState.DOWN
+            return
+        begun = time.monotonic()
+        for request in (*child.command.stop_signals, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                child.process.send_signal(request)
+            if self._wait_for_end(child, child.command.stop_grace_s):
+                break
+            if request is not signal.SIGKILL:
+                self._output.say(f"{child.name}: does not stop on {request.name}")
+        self._output.say(f"{child.name}: stopped after {time.monotonic() - begun:.1f} s")
+        self._set_state(child, PartState.DOWN)
+
+    def _wait_for_end(self, child: _Child, grace_s: float) -> bool:
+        """Whether it ended in time. Whoever asks a second time is in a hurry."""
+        begun = time.monotonic()
+        while not child.has_ended():
+            grace = grace_s if self._stop_requests < 2 else min(grace_s, _HURRIED_GRACE_S)
+            if time.monotonic() - begun > grace:
+                return False
+            self._pump(_TICK_S / 2)
+        return True
+
+    # Output and record
+
+    def _pump(self, wait_s: float) -> None:
+        """Pass on what the parts have written; wait at most `wait_s` for something."""
+        if not self._selector.get_map():
+            time.sleep(wait_s)
+            return
+        for key, _ in self._selector.select(wait_s):
+            self._read(key.fd, key.data)
+
+    def _read(self, descriptor: int, name: str) -> None:
+        try:
+            text = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return
+        *lines, rest = (self._unfinished_lines.pop(descriptor, b"") + text).split(b"\n")
+        if not text:
+            self._selector.unregister(descriptor)
+            os.close(descriptor)
+            lines, rest = [rest] if rest else [], b""
+        if rest:
+            self._unfinished_lines[descriptor] = rest
+        for line in lines:
+            self._output.line(name, line.decode(errors="replace").rstrip("\r"))
+
+    def _set_state(self, child: _Child, state: PartState) -> None:
+        child.state = state
+        self._write_record()
+
+    def _write_record(self) -> None:
+        external = [PartRecord(part.name, PartState.EXTERNAL.value, part.address) for part in self._external]
+        self._record.write(external + [child.record() for child in self._children if not child.part.step])
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

@@ -1,0 +1,556 @@
+"""The checkpoint coordinator of one job: when checkpoints start, who still owes what, how each of them ends.
+
+Modelled on Flink's CheckpointCoordinator. All methods are called on the job manager's main thread and return at once:
+what blocks goes through the IoExecutor, whose callbacks come back on the same thread.
+
+The parts: `requests` decides what runs next, `triggering` takes a request to the tasks, `pending` collects the
+acknowledgements, `finalizing` makes a complete checkpoint durable, `cleaning` removes files, `periodic` keeps the
+cadence, `failures` counts, `stats` remembers.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from checkpointing.clock import Clock
+from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
+from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.finalizing import CheckpointFinalizer
+from checkpointing.coordinator.inflight import InFlightIo
+from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint, PendingPhase
+from checkpointing.coordinator.periodic import PeriodicScheduler
+from checkpointing.coordinator.ports import (
+    CheckpointIDCounter,
+    CheckpointLocation,
+    CheckpointPlan,
+    CheckpointStorage,
+    CompletedCheckpointStore,
+    IoExecutor,
+    PossibleInconsistentState,
+    SharedStateRegistry,
+    TaskGateway,
+    Timer,
+)
+from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.coordinator.requests import (
+    CheckpointRequest,
+    CheckpointRequestDecider,
+    CoordinatorFacts,
+    Decision,
+)
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.termination import CoordinatorTermination
+from checkpointing.coordinator.triggering import TriggerHost, TriggerPipeline
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointKind,
+    DeclineCheckpoint,
+    NotifyAborted,
+    NotifyComplete,
+    TriggerCheckpoint,
+)
+
+logger = logging.getLogger(__name__)
+
+NUM_ENDED_REMEMBERED = 16
+
+_Reason = CheckpointFailureReason
+
+
+class CheckpointCoordinator:
+    """One per job and leader term; it outlives the job's drivers.
+
+    Every trigger returns a future of the CompletedCheckpoint. It is completed on the main thread, after the statistics
+    show the outcome and the tasks were told, with the checkpoint or with a CheckpointException; it cannot be cancelled.
+    """
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        job_name: str,
+        entry_class: str,
+        config: CheckpointConfiguration,
+        plan: Callable[[], CheckpointPlan],
+        tasks: TaskGateway,
+        id_counter: CheckpointIDCounter,
+        store: CompletedCheckpointStore,
+        storage: CheckpointStorage,
+        registry: SharedStateRegistry,
+        stats: CheckpointStatsTracker,
+        failure_manager: CheckpointFailureManager,
+        clock: Clock,
+        timer: Timer,
+        io: IoExecutor,
+        cleaning: CheckpointsCleaner | None = None,
+        initial_delay_ms: Callable[[int, int], int] = random.randint,
+    ) -> None:
+        """`cleaning` defaults to one over `storage`, `registry` and `io`; `initial_delay_ms(low, high)` picks the first delay."""
+        self._job = JobIdentity(job_id, job_name, entry_class)
+        self._config = config
+        self._tasks = tasks
+        self._store = store
+        self._stats = stats
+        self._failures = failure_manager
+        self._clock = clock
+        self._timer = timer
+        self._io = InFlightIo(io, self._on_quiet)
+        self._cleaner = cleaning or CheckpointsCleaner(storage=storage, registry=registry, io=io)
+        self._cleaner.add_listener(self._proceed)
+        self._decider = CheckpointRequestDecider(max_concurrent=config.max_concurrent, min_pause_ms=config.min_pause_ms)
+        self._periodic = PeriodicScheduler(
+            config=config,
+            clock=clock,
+            timer=timer,
+            fire=self._trigger_periodic,
+            initial_delay_ms=initial_delay_ms,
+        )
+        self._pipeline = TriggerPipeline(
+            host=TriggerHost(
+                check_global_state=self._check_global_state,
+                create_pending=self._create_pending,
+                send_trigger=self._send_trigger,
+                trigger_failed=self._trigger_failed,
+                discard_unwanted=self._cleaner.discard_location,
+                trigger_ended=self._proceed,
+            ),
+            plan=plan,
+            id_counter=id_counter,
+            storage=storage,
+            io=self._io,
+        )
+        self._finalizer = CheckpointFinalizer(
+            storage=storage,
+            store=store,
+            io=self._io,
+            on_completed=self._completed,
+            on_failed=self._finalize_failed,
+            on_abandoned=self._discard_files,
+        )
+        self._termination = CoordinatorTermination(
+            store=store, id_counter=id_counter, cleaner=self._cleaner, stats=stats, io=io
+        )
+        self._pending: dict[int, PendingCheckpoint] = {}
+        self._expired: deque[int] = deque(maxlen=NUM_ENDED_REMEMBERED)
+        self._discarded: OrderedDict[int, CheckpointLocation] = OrderedDict()
+        self._retained: tuple[CompletedCheckpoint, ...] = ()
+        self._files_kept: set[int] = set()
+        self._last_completion_ms: float | None = None
+        self._full_snapshot_owed = False
+        self._shut_down = False
+        self._is_held = False
+        self._when_settled: list[Callable[[], None]] = []
+        self._when_quiet: list[Callable[[], None]] = []
+
+    # What is known
+
+    @property
+    def pending_ids(self) -> tuple[int, ...]:
+        """The checkpoints on their way, ascending."""
+        return tuple(sorted(self._pending))
+
+    @property
+    def latest_completed(self) -> CompletedCheckpoint | None:
+        """The newest retained checkpoint: what the job restarts from. A savepoint is never among them."""
+        return self._retained[-1] if self._retained else None
+
+    @property
+    def is_periodic_running(self) -> bool:
+        return self._periodic.is_running
+
+    # Starting and stopping
+
+    def recover(
+        self, on_done: Callable[[CompletedCheckpoint | None], None], on_error: Callable[[Exception], None]
+    ) -> None:
+        """Read the store and count the references of what it holds; `on_done` gets the newest retained checkpoint.
+
+        To be called once, before anything is triggered. `on_error` gets what the store raised: the job must not start.
+        """
+
+        def read() -> tuple[CompletedCheckpoint, ...]:
+            self._store.recover()
+            return tuple(self._store.checkpoints)
+
+        def recovered(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
+            for checkpoint in checkpoints:
+                self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
+            self._retained = checkpoints
+            on_done(self.latest_completed)
+
+        self._io.submit(read, recovered, on_error)
+
+    def restored(self, checkpoint: CompletedCheckpoint, is_savepoint: bool) -> None:
+        """A driver was started from `checkpoint`.
+
+        From a savepoint or another job's checkpoint, ids go on after it and the next checkpoint is a full one.
+        """
+        self._stats.report_restored(
+            checkpoint.checkpoint_id,
+            restore_timestamp=self._clock.now_ms(),
+            is_savepoint=is_savepoint,
+            external_path=checkpoint.location,
+        )
+        if is_savepoint or checkpoint.job_id != self._job.job_id:
+            self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
+            self._full_snapshot_owed = True
+
+    def start_periodic(self) -> None:
+        """The job runs: trigger every interval from now on. Started again, it begins anew. Nothing when there is no interval."""
+        if not self._shut_down:
+            self._periodic.start()
+
+    def stop_periodic(self) -> None:
+        """The job stopped running: no more periodic triggers; what is pending or queued fails with SUSPEND.
+
+        A request after this (a savepoint) is still taken. A checkpoint that is just being added to the store goes on;
+        see `when_settled`.
+        """
+        self._periodic.stop()
+        self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SUSPEND)
+
+    def abort_pending(self, reason: CheckpointFailureReason, cause: str = "") -> None:
+        """The driver was lost: abort what it owes. Queued requests stay and fail for themselves if no task runs."""
+        self._abort_all_pending(CheckpointException(reason, cause))
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call `callback` (perhaps at once) when no checkpoint is being added to the store.
+
+        After `abort_pending`, wait for this before choosing what to restart from: `latest_completed` cannot change after it.
+        """
+        self._when_settled.append(callback)
+        self._report_settled()
+
+    def shutdown(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
+        """The job ended for this job manager: fail all that is on its way, close store and counter, clean up.
+
+        On a globally terminal status each retained checkpoint is discarded or kept as its properties say. `on_done` comes
+        when no I/O is left, with the error if the store or the counter could not be closed.
+        """
+        self._shut_down = True
+        self._periodic.stop()
+        self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        self._when_quiet.append(lambda: self._termination.run(status, on_done))
+        self._on_quiet()
+
+    # Triggering
+
+    def trigger_checkpoint(self, full: bool = False) -> Future[CompletedCheckpoint]:
+        """A checkpoint now, asked for by a person: neither the interval nor the minimum pause delays it."""
+        return self._submit(self._request(CheckpointKind.CHECKPOINT, full=full))
+
+    def trigger_savepoint(self, target_directory: str | None, is_periodic: bool = False) -> Future[CompletedCheckpoint]:
+        """A savepoint under `target_directory`, else under the job's configured savepoint directory."""
+        return self._submit(
+            self._request(CheckpointKind.SAVEPOINT, target_directory=target_directory, is_periodic=is_periodic)
+        )
+
+    def trigger_synchronous_savepoint(self, target_directory: str | None, drain: bool) -> Future[CompletedCheckpoint]:
+        """The savepoint of a stop: after it the tasks process nothing more. Stop the periodic trigger before."""
+        return self._submit(
+            self._request(CheckpointKind.SYNC_SAVEPOINT, target_directory=target_directory, drain=drain)
+        )
+
+    def _trigger_periodic(self) -> None:
+        self._submit(self._request(CheckpointKind.CHECKPOINT, is_periodic=True))
+
+    def _request(
+        self,
+        kind: CheckpointKind,
+        *,
+        target_directory: str | None = None,
+        is_periodic: bool = False,
+        full: bool = False,
+        drain: bool = False,
+    ) -> CheckpointRequest:
+        return CheckpointRequest(
+            properties=CheckpointProperties(kind, self._config.retention, forced=kind.is_savepoint),
+            timestamp=self._clock.now_ms(),
+            is_periodic=is_periodic,
+            target_directory=(target_directory or self._config.savepoint_directory) if kind.is_savepoint else None,
+            full=full,
+            drain=drain,
+        )
+
+    def _submit(self, request: CheckpointRequest) -> Future[CompletedCheckpoint]:
+        if self._shut_down:
+            request.future.set_exception(CheckpointException(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN))
+        else:
+            self._act(self._decider.submit(request, self._facts()))
+            self._proceed()
+        return request.future
+
+    def _facts(self) -> CoordinatorFacts:
+        return CoordinatorFacts(
+            is_triggering=self._pipeline.is_triggering or self._cleaner.is_removing_shared,
+            num_pending=len(self._pending),
+            num_cleaning=self._cleaner.num_cleaning,
+            now_ms=self._clock.monotonic() * 1000,
+            last_completion_ms=self._last_completion_ms,
+        )
+
+    def _act(self, decision: Decision) -> None:
+        if decision.postpone_ms is not None:
+            self._periodic.postpone(decision.postpone_ms)
+        for rejection in decision.rejected:
+            rejection.request.future.set_exception(rejection.exception)
+        if decision.chosen is not None:
+            self._pipeline.start(decision.chosen)
+
+    def _proceed(self) -> None:
+        """Something ended: do what waited for it."""
+        with self._held():
+            pass
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Nothing new starts within the block, all that can start does after it; blocks within blocks are fine."""
+        if self._is_held:
+            yield
+            return
+        self._is_held = True
+        try:
+            yield
+            self._start_what_waits()
+        finally:
+            self._is_held = False
+
+    def _start_what_waits(self) -> None:
+        while True:
+            self._report_settled()
+            self._remove_condemned_if_safe()
+            decision = self._decider.choose(self._facts())
+            if decision == Decision():
+                return
+            self._act(decision)
+
+    def _report_settled(self) -> None:
+        if all(pending.phase is not PendingPhase.ADDING for pending in self._pending.values()):
+            callbacks, self._when_settled = self._when_settled, []
+            for callback in callbacks:
+                callback()
+
+    def _remove_condemned_if_safe(self) -> None:
+        pool_in_use = any(not pending.properties.is_savepoint for pending in self._pending.values())
+        if not pool_in_use and not self._pipeline.is_triggering:
+            self._cleaner.remove_condemned()
+
+    def _on_quiet(self) -> None:
+        if self._io.is_idle:
+            callbacks, self._when_quiet = self._when_quiet, []
+            for callback in callbacks:
+                callback()
+
+    # The steps of the trigger pipeline
+
+    def _check_global_state(self, request: CheckpointRequest) -> None:
+        if self._shut_down:
+            raise CheckpointException(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        if request.is_periodic and not self._periodic.is_running:
+            raise CheckpointException(_Reason.PERIODIC_SCHEDULER_SHUTDOWN)
+        if request.properties.is_savepoint and request.target_directory is None:
+            raise CheckpointException(
+                _Reason.TRIGGER_CHECKPOINT_FAILURE,
+                "No savepoint directory was given and none is configured (execution.checkpointing.savepoint-dir).",
+            )
+
+    def _create_pending(
+        self, request: CheckpointRequest, plan: CheckpointPlan, checkpoint_id: int
+    ) -> PendingCheckpoint:
+        now = self._clock.now_ms()
+        pending = PendingCheckpoint(checkpoint_id=checkpoint_id, request=request, plan=plan, trigger_timestamp=now)
+        self._pending[checkpoint_id] = pending
+        self._stats.report_pending(checkpoint_id, now, request.properties, plan.vertices)
+        pending.set_canceller(
+            self._timer.call_later(self._config.timeout_ms / 1000, lambda: self._expire(checkpoint_id))
+        )
+        return pending
+
+    def _send_trigger(self, pending: PendingCheckpoint, location: CheckpointLocation) -> None:
+        owed = self._full_snapshot_owed and not pending.properties.is_savepoint
+        self._tasks.trigger_checkpoint(
+            TriggerCheckpoint(
+                session_id=self._tasks.session_id,
+                checkpoint_id=pending.checkpoint_id,
+                kind=pending.properties.kind,
+                trigger_timestamp=pending.trigger_timestamp,
+                timeout_ms=self._config.timeout_ms,
+                directory=location.directory,
+                shared_directory=location.shared_directory,
+                full=pending.request.full or owed,
+                drain=pending.request.drain,
+            )
+        )
+
+    def _trigger_failed(
+        self, request: CheckpointRequest, pending: PendingCheckpoint | None, exception: CheckpointException
+    ) -> None:
+        if pending is not None:
+            self._abort(pending, exception)
+            return
+        self._stats.report_failed_without_pending()
+        request.future.set_exception(exception)
+        self._failures.handle_failure(exception, properties=request.properties)
+
+    # What the tasks say
+
+    def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> bool:
+        """Take one subtask's acknowledgement. True when it was for a checkpoint on its way or expired a short time ago."""
+        if message.job_id != self._job.job_id or self._shut_down:
+            logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
+            return False
+        pending = self._pending.get(message.checkpoint_id)
+        if pending is None:
+            return self._acknowledged_late(message)
+        if not pending.properties.is_savepoint:
+            self._cleaner.register_shared(pending.checkpoint_id, message.files)
+        if (conflict := pending.conflicting_batch(message.batches)) is not None and pending.is_abortable:
+            self._abort(pending, CheckpointException(_Reason.CHECKPOINT_DECLINED, conflict), task_level=True)
+            return True
+        now = self._clock.now_ms()
+        if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
+            self._stats.report_subtask(message.checkpoint_id, message.vertex_id, message.subtask, message.metrics, now)
+            if pending.is_fully_acknowledged:
+                self._finalizer.finalize(pending, pending.finalize(self._job, now))
+        return True
+
+    def receive_decline(self, message: DeclineCheckpoint) -> None:
+        """A task refused its part: abort the checkpoint. ValueError for another job's message; an unknown id is ignored."""
+        if message.job_id != self._job.job_id:
+            raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
+        pending = self._pending.get(message.checkpoint_id)
+        if pending is None or not pending.is_abortable:
+            logger.debug("decline of checkpoint %d ignored: not pending", message.checkpoint_id)
+            return
+        reason = CheckpointFailureReason.of_decline(message.reason)
+        self._abort(pending, CheckpointException(reason, message.cause), task_level=True)
+
+    def _acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
+        """The checkpoint has ended. Its figures still count; what it brought is removed, unless it is a retained one's."""
+        checkpoint_id = message.checkpoint_id
+        self._stats.report_subtask(
+            checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()
+        )
+        if checkpoint_id in self._files_kept or any(c.checkpoint_id == checkpoint_id for c in self._retained):
+            return False
+        self._cleaner.register_shared(checkpoint_id, message.files)
+        self._cleaner.release_shared(checkpoint_id)
+        location = self._discarded.get(checkpoint_id)
+        if location is not None and any(not file.shared for file in message.files):
+            self._cleaner.discard_location(location)
+        self._proceed()
+        return checkpoint_id in self._expired
+
+    # How a checkpoint ends
+
+    def _expire(self, checkpoint_id: int) -> None:
+        pending = self._pending.get(checkpoint_id)
+        if pending is not None and pending.is_abortable:
+            self._abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED))
+
+    def _completed(
+        self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]
+    ) -> None:
+        """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""
+        with self._held():
+            pending.phase = PendingPhase.COMPLETED
+            del self._pending[pending.checkpoint_id]
+            self._last_completion_ms = self._clock.monotonic() * 1000
+            self._stats.report_completed(pending.checkpoint_id, checkpoint)
+            self._failures.handle_success(pending.checkpoint_id)
+            if not checkpoint.properties.is_savepoint:
+                self._retain(checkpoint, dropped)
+            if not checkpoint.properties.is_savepoint or checkpoint.properties.is_synchronous:
+                self._subsume_pending_before(checkpoint.checkpoint_id)
+                self._tasks.notify_complete(
+                    NotifyComplete(self._tasks.session_id, checkpoint.checkpoint_id, _last_subsumed(dropped))
+                )
+            for subsumed in dropped:
+                self._discard_subsumed(subsumed)
+            pending.future.set_result(checkpoint)
+
+    def _retain(self, checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> None:
+        self._full_snapshot_owed = False
+        gone = {subsumed.checkpoint_id for subsumed in dropped}
+        self._retained = (*(kept for kept in self._retained if kept.checkpoint_id not in gone), checkpoint)
+
+    def _subsume_pending_before(self, checkpoint_id: int) -> None:
+        subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)
+        for pending in list(self._pending.values()):
+            if pending.checkpoint_id < checkpoint_id and pending.can_be_subsumed and pending.is_abortable:
+                self._abort(pending, subsumed)
+
+    def _discard_subsumed(self, checkpoint: CompletedCheckpoint) -> None:
+        if checkpoint.properties.discard_on_subsumed:
+            self._cleaner.discard(
+                checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
+            )
+            self._stats.report_discarded(checkpoint.checkpoint_id)
+
+    def _finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:
+        exception = CheckpointException.of_finalize_error(error)
+        if isinstance(error, PossibleInconsistentState):
+            self._files_kept.add(pending.checkpoint_id)
+        pending.withdraw()
+        self._end_unsuccessfully(pending, exception, task_level=False, files_in_use=False)
+
+    def _abort(self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool = False) -> None:
+        is_writing = pending.phase is PendingPhase.WRITING
+        pending.abort(exception)
+        self._end_unsuccessfully(pending, exception, task_level=task_level, files_in_use=is_writing)
+
+    def _end_unsuccessfully(
+        self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool, files_in_use: bool
+    ) -> None:
+        """`files_in_use`: its metadata is being written; the finalizer hands it back for discarding when that ended."""
+        checkpoint_id = pending.checkpoint_id
+        with self._held():
+            del self._pending[checkpoint_id]
+            self._pipeline.abandon(pending.request)
+            if exception.reason is _Reason.CHECKPOINT_EXPIRED:
+                self._expired.append(checkpoint_id)
+            self._stats.report_failed(checkpoint_id, self._clock.now_ms(), str(exception))
+            self._tasks.notify_aborted(NotifyAborted(self._tasks.session_id, checkpoint_id, exception.reason.name))
+            if not files_in_use:
+                self._discard_files(pending)
+            pending.future.set_exception(exception)
+            self._failures.handle_failure(
+                exception, properties=pending.properties, checkpoint_id=checkpoint_id, task_level=task_level
+            )
+
+    def _discard_files(self, pending: PendingCheckpoint) -> None:
+        """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""
+        if pending.checkpoint_id in self._files_kept:
+            return
+        self._cleaner.discard(pending.checkpoint_id, pending.location)
+        if pending.location is not None:
+            self._discarded[pending.checkpoint_id] = pending.location
+            if len(self._discarded) > NUM_ENDED_REMEMBERED:
+                self._discarded.popitem(last=False)
+        self._proceed()
+
+    def _abort_all_pending(self, exception: CheckpointException) -> None:
+        with self._held():
+            for pending in list(self._pending.values()):
+                if pending.is_abortable:
+                    self._abort(pending, exception)
+
+    def _abort_everything(self, reason: CheckpointFailureReason) -> None:
+        exception = CheckpointException(reason)
+        with self._held():
+            for request in self._decider.drain():
+                request.future.set_exception(exception)
+            self._abort_all_pending(exception)
+
+
+def _last_subsumed(dropped: Sequence[CompletedCheckpoint]) -> int | None:
+    """The newest of the dropped whose files go now; None when all of them stay."""
+    return max((c.checkpoint_id for c in dropped if c.properties.discard_on_subsumed), default=None)

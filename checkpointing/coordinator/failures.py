@@ -1,0 +1,71 @@
+"""When failed checkpoints fail the job: Flink's CheckpointFailureManager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from checkpointing.configuration import UNLIMITED_FAILURES
+from checkpointing.coordinator.checkpoint import CheckpointProperties
+from checkpointing.coordinator.reasons import CheckpointException
+
+UNKNOWN_CHECKPOINT_ID = -1
+
+THRESHOLD_MESSAGE = "Exceeded checkpoint tolerable failure threshold."
+
+
+class CheckpointFailureManager:
+    """Counts failures in a row and calls `fail_job(message, exception)` when more than `tolerable_failures` came.
+
+    Each checkpoint id counts once; a failure older than the last success is ignored; a newer success starts from zero.
+    A job-level failure of a savepoint never counts; a synchronous savepoint that a task failed always fails the job.
+    """
+
+    def __init__(self, *, tolerable_failures: int, fail_job: Callable[[str, CheckpointException], None]) -> None:
+        if tolerable_failures < 0:
+            raise ValueError(f"tolerable_failures: {tolerable_failures} is not allowed; at least 0")
+        self._tolerable = tolerable_failures
+        self._fail_job = fail_job
+        self._counted: set[int] = set()
+        self._num_failures = 0
+        self._last_succeeded = UNKNOWN_CHECKPOINT_ID
+
+    @property
+    def num_continuous_failures(self) -> int:
+        return self._num_failures
+
+    def handle_failure(
+        self,
+        exception: CheckpointException,
+        *,
+        properties: CheckpointProperties,
+        checkpoint_id: int = UNKNOWN_CHECKPOINT_ID,
+        task_level: bool = False,
+    ) -> None:
+        """`task_level`: a task declined it; else the coordinator itself gave it up. `checkpoint_id` −1: none was assigned."""
+        if task_level and properties.is_synchronous:
+            self._fail_job(str(exception), exception)
+            return
+        if properties.is_savepoint and not task_level:
+            return
+        if self._is_new_failure(exception, checkpoint_id):
+            self._counted.add(checkpoint_id)
+            self._num_failures += 1
+        if self._num_failures > self._tolerable:
+            self._clear()
+            self._fail_job(f"{THRESHOLD_MESSAGE} The latest checkpoint failed due to {exception}", exception)
+
+    def handle_success(self, checkpoint_id: int) -> None:
+        if checkpoint_id > self._last_succeeded:
+            self._clear()
+            self._last_succeeded = checkpoint_id
+
+    def _is_new_failure(self, exception: CheckpointException, checkpoint_id: int) -> bool:
+        if self._tolerable == UNLIMITED_FAILURES or not exception.reason.counts:
+            return False
+        if checkpoint_id == UNKNOWN_CHECKPOINT_ID:
+            return True
+        return checkpoint_id > self._last_succeeded and checkpoint_id not in self._counted
+
+    def _clear(self) -> None:
+        self._counted.clear()
+        self._num_failures = 0

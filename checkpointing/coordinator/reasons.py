@@ -1,0 +1,111 @@
+"""Why a checkpoint failed: Flink's CheckpointFailureReason, with its texts.
+
+The REST API shows only the text, so `CheckpointException` always starts with the reason's message: a reader can map a
+`failure_message` back to its reason by prefix.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class CheckpointFailureReason(Enum):
+    """`pre_flight`: refused before any task was asked. `counts`: adds to the tolerable failures of the job."""
+
+    pre_flight: bool
+    message: str
+    counts: bool
+
+    PERIODIC_SCHEDULER_SHUTDOWN = (True, "Periodic checkpoint scheduler is shut down.", False)
+    TOO_MANY_CHECKPOINT_REQUESTS = (True, "The maximum number of queued checkpoint requests exceeded", False)
+    MINIMUM_TIME_BETWEEN_CHECKPOINTS = (
+        True,
+        "The minimum time between checkpoints is still pending. Checkpoint will be triggered after the minimum time.",
+        False,
+    )
+    NOT_ALL_REQUIRED_TASKS_RUNNING = (True, "Not all required tasks are currently running.", False)
+    IO_EXCEPTION = (True, "An Exception occurred while triggering the checkpoint. IO-problem detected.", True)
+    BLOCKING_OUTPUT_EXIST = (True, "Blocking output edge exists in running tasks.", False)
+    CHECKPOINT_ASYNC_EXCEPTION = (False, "Asynchronous task checkpoint failed.", True)
+    CHANNEL_STATE_SHARED_STREAM_EXCEPTION = (
+        False,
+        "The checkpoint was aborted due to exception of other subtasks sharing the ChannelState file.",
+        False,
+    )
+    CHECKPOINT_EXPIRED = (False, "Checkpoint expired before completing.", True)
+    CHECKPOINT_SUBSUMED = (False, "Checkpoint has been subsumed.", False)
+    CHECKPOINT_DECLINED = (False, "Checkpoint was declined.", True)
+    CHECKPOINT_DECLINED_TASK_NOT_READY = (False, "Checkpoint was declined (tasks not ready)", False)
+    CHECKPOINT_DECLINED_TASK_CLOSING = (False, "Checkpoint was declined (task is closing)", False)
+    CHECKPOINT_DECLINED_SUBSUMED = (
+        False,
+        "Checkpoint was canceled because a barrier from newer checkpoint was received.",
+        False,
+    )
+    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = (False, "Task received cancellation from one of its inputs", False)
+    CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = (
+        False,
+        "Checkpoint was declined because one input stream is finished",
+        False,
+    )
+    CHECKPOINT_COORDINATOR_SHUTDOWN = (False, "CheckpointCoordinator shutdown.", False)
+    CHECKPOINT_COORDINATOR_SUSPEND = (False, "Checkpoint Coordinator is suspending.", False)
+    JOB_FAILOVER_REGION = (False, "FailoverRegion is restarting.", False)
+    TASK_FAILURE = (False, "Task has failed.", False)
+    TASK_CHECKPOINT_FAILURE = (False, "Task local checkpoint failure.", False)
+    UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = (
+        False,
+        "Unknown task for the checkpoint to notify.",
+        False,
+    )
+    FINALIZE_CHECKPOINT_FAILURE = (False, "Failure to finalize checkpoint.", True)
+    TRIGGER_CHECKPOINT_FAILURE = (False, "Trigger checkpoint failure.", False)
+
+    def __init__(self, pre_flight: bool, message: str, counts: bool) -> None:
+        self.pre_flight = pre_flight
+        self.message = message
+        self.counts = counts
+
+    @classmethod
+    def of_decline(cls, name: str) -> CheckpointFailureReason:
+        """The reason a driver named; a name that this version does not know is a plain decline."""
+        return cls.__members__.get(name, cls.CHECKPOINT_DECLINED)
+
+
+class CheckpointException(Exception):
+    """A checkpoint that did not come about. Its text is the reason's message, then the cause, one sentence, if any."""
+
+    def __init__(self, reason: CheckpointFailureReason, cause: str = "") -> None:
+        super().__init__(f"{reason.message} {cause}" if cause else reason.message)
+        self.reason = reason
+        self.cause = cause
+
+    @classmethod
+    def of_trigger_error(cls, error: Exception) -> CheckpointException:
+        """Flink's mapping of what went wrong between the request and the tasks' trigger."""
+        if isinstance(error, CheckpointException):
+            return error
+        reason = (
+            CheckpointFailureReason.IO_EXCEPTION
+            if _has_io_error(error)
+            else CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
+        )
+        return cls._because(reason, error)
+
+    @classmethod
+    def of_finalize_error(cls, error: Exception) -> CheckpointException:
+        return cls._because(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, error)
+
+    @classmethod
+    def _because(cls, reason: CheckpointFailureReason, error: Exception) -> CheckpointException:
+        exception = cls(reason, f"{type(error).__name__}: {error}")
+        exception.__cause__ = error
+        return exception
+
+
+def _has_io_error(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError):
+            return True
+        error = error.__cause__
+    return False

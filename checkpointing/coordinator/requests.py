@@ -1,0 +1,129 @@
+"""Which checkpoint request runs next: Flink's CheckpointRequestDecider. Facts in, a decision out; no I/O, no clock."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
+from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+
+MAX_QUEUED_REQUESTS = 1000
+
+_sequence = itertools.count()
+
+
+def _running_future() -> Future[CompletedCheckpoint]:
+    """A future that its holder cannot cancel: only the coordinator ends a checkpoint."""
+    future: Future[CompletedCheckpoint] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointRequest:
+    """A wish for a checkpoint. `timestamp` is the wall clock's at the request, in milliseconds."""
+
+    properties: CheckpointProperties
+    timestamp: int
+    is_periodic: bool
+    target_directory: str | None = None
+    full: bool = False
+    drain: bool = False
+    future: Future[CompletedCheckpoint] = field(default_factory=_running_future)
+    sequence: int = field(default_factory=lambda: next(_sequence))
+
+    @property
+    def is_forced(self) -> bool:
+        return self.properties.forced
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int, int]:
+        """Smallest first: savepoints, forced, asked for by a user, older, first come."""
+        return (
+            not self.properties.is_savepoint,
+            not self.is_forced,
+            self.is_periodic,
+            self.timestamp,
+            self.sequence,
+        )
+
+
+@dataclass(frozen=True)
+class CoordinatorFacts:
+    """What the decision rests on. Times are monotonic milliseconds; `last_completion_ms` is None before the first."""
+
+    is_triggering: bool
+    num_pending: int
+    num_cleaning: int
+    now_ms: float
+    last_completion_ms: float | None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    request: CheckpointRequest
+    reason: CheckpointFailureReason
+
+    @property
+    def exception(self) -> CheckpointException:
+        return CheckpointException(self.reason)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`chosen` starts now; `rejected` fail; `postpone_ms`: the periodic timer is to fire again after that time."""
+
+    chosen: CheckpointRequest | None = None
+    rejected: tuple[Rejection, ...] = ()
+    postpone_ms: float | None = None
+
+
+class CheckpointRequestDecider:
+    def __init__(self, *, max_concurrent: int, min_pause_ms: int, max_queued: int = MAX_QUEUED_REQUESTS) -> None:
+        self._max_concurrent = max_concurrent
+        self._min_pause_ms = min_pause_ms
+        self._max_queued = max_queued
+        self._queue: list[CheckpointRequest] = []
+
+    @property
+    def num_queued(self) -> int:
+        return len(self._queue)
+
+    def submit(self, request: CheckpointRequest, facts: CoordinatorFacts) -> Decision:
+        """Queue `request`, then choose. When full, the worst queued periodic request gives way, else the new one."""
+        too_many = CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS
+        if len(self._queue) >= self._max_queued and not self._queue[-1].is_periodic:
+            return Decision(rejected=(Rejection(request, too_many),))
+        bisect.insort(self._queue, request, key=lambda queued: queued.rank)
+        dropped: tuple[Rejection, ...] = ()
+        if len(self._queue) > self._max_queued:
+            dropped = (Rejection(self._queue.pop(), too_many),)
+        decision = self.choose(facts)
+        return Decision(decision.chosen, dropped + decision.rejected, decision.postpone_ms)
+
+    def choose(self, facts: CoordinatorFacts) -> Decision:
+        """The queued request that may start under `facts`, taken off the queue."""
+        if facts.is_triggering or not self._queue or facts.num_cleaning > self._max_concurrent:
+            return Decision()
+        first = self._queue[0]
+        if facts.num_pending >= self._max_concurrent:
+            return Decision(chosen=self._queue.pop(0)) if first.is_forced else Decision()
+        if first.is_periodic and not first.is_forced:
+            remaining = self._remaining_pause_ms(facts)
+            if remaining > 0:
+                rejection = Rejection(self._queue.pop(0), CheckpointFailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS)
+                return Decision(rejected=(rejection,), postpone_ms=remaining)
+        return Decision(chosen=self._queue.pop(0))
+
+    def drain(self) -> tuple[CheckpointRequest, ...]:
+        """Take all queued requests off the queue, best first."""
+        drained, self._queue = tuple(self._queue), []
+        return drained
+
+    def _remaining_pause_ms(self, facts: CoordinatorFacts) -> float:
+        if facts.last_completion_ms is None:
+            return 0
+        return facts.last_completion_ms + self._min_pause_ms - facts.now_ms

@@ -82,6 +82,15 @@ def redis_url(session_directory: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dict[str, object]:
+    """Playwright drives the system's Chromium; where there is none, its own, if that is installed."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next(filter(None, map(shutil.which, names)), None)
+    arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+    return {**browser_type_launch_args, "args": arguments, **({"executable_path": found} if found else {})}
+
+
+@pytest.fixture(scope="session")
 def zookeeper_hosts(session_directory: Path, java_home: Path) -> Iterator[str]:
     """One real ZooKeeper, as `host:port`. Tests use a root of their own (`/test-<uuid>`)."""
     if _GIVEN["ZOOKEEPER_HOSTS"]:

@@ -161,7 +161,9 @@ def _postgres(var: Path) -> PostgresServer:
     user = server_user()
     if user is not None and not is_reachable(var, user):
         # PostgreSQL does not run as root, and its own user cannot get into a private home: its data lies beside it.
-        home = Path("/var/lib/waymark") / _short_name(var) / "postgres"
+        linked, home = home, Path("/var/lib/waymark") / _short_name(var) / "postgres"
+        if not linked.exists() and not linked.is_symlink():
+            linked.symlink_to(home)
     socket_directory = home / "socket"
     if len(os.fsencode(socket_directory)) > _LONGEST_SOCKET_DIRECTORY:
         socket_directory = Path(tempfile.gettempdir()) / f"waymark-{_short_name(var)}"

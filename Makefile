@@ -1,0 +1,78 @@
+# Needs only make and Python 3.11 or newer with its venv module. `make help` lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench clean lock browser install install-dev
+SHELL := /bin/bash
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --disable-pip-version-check --require-hashes
+SOURCES := .
+TESTS ?= tests
+PYTEST_ARGS ?= -n 2 --dist loadfile
+COMPILE := uv pip compile --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+run: install ## set everything up, start it with the demo, print the address and the log-in
+	@exec $(PY) manage.py up --demo
+
+test: install-dev browser ## set everything up, run every test (TESTS=path, PYTEST_ARGS=… narrow it)
+	@$(PY) -m pytest $(PYTEST_ARGS) $(TESTS)
+
+lint: install-dev ## ruff, mypy and the import contracts
+	$(VENV)/bin/ruff check $(SOURCES)
+	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: install-dev ## run the benchmarks
+	$(PY) -m bench
+
+clean: ## remove the virtual environment, the caches and ALL data under ./var
+	@if [ -s var/run/up.lock ] && kill -0 "$$(cat var/run/up.lock)" 2>/dev/null; then \
+	  echo "Waymark is running (pid $$(cat var/run/up.lock)): stop it first."; exit 1; fi
+	@# Under root in a private home PostgreSQL's data lies elsewhere, behind this link.
+	@if [ -L var/postgres ]; then rm -rf "$$(readlink var/postgres)"; fi
+	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+lock: ## write requirements*.txt anew from pyproject.toml (needs uv)
+	$(COMPILE) pyproject.toml -o requirements.txt
+	$(COMPILE) --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
+
+install: $(VENV)/.installed
+
+install-dev: $(VENV)/.installed-dev
+
+# The stamps are newer than what they were made from: a second run installs nothing.
+$(VENV)/.installed: requirements.txt | $(VENV)/bin/python
+	@echo "Installing what Waymark needs into $(VENV) (about 1.2 GB, a minute or two) …"
+	@$(PIP) --quiet -r requirements.txt
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+	@echo "Installing what Waymark and its tests need into $(VENV) (about 1.5 GB, a minute or two) …"
+	@$(PIP) --quiet -r requirements-dev.txt
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/bin/python:
+	@for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3 python; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; done; \
+	if [ -z "$$found" ]; then \
+	  echo "No Python 3.11 or newer on the PATH. Install one, or say which: make PYTHON=/path/to/python3.11 …"; exit 1; fi; \
+	echo "Making $(VENV) with $$("$$found" --version)"; \
+	"$$found" -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+
+# Tests drive a real browser: the system's, else Debian's package where we may install it, else Playwright's own download.
+browser: install-dev
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium for the browser tests …"; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; \
+	else \
+	  echo "No Chromium or Chrome on the PATH; trying Playwright's own …"; \
+	  $(PY) -m playwright install chromium || echo "No browser: the browser tests will not run. Install chromium."; \
+	fi

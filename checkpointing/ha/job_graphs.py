@@ -1,4 +1,4 @@
-"""Submitted jobs, so that the next leader can start them again (Flink's JobGraphStore, since 2.0 ExecutionPlanStore)."""
+"""Submitted jobs, so that the next leader can start them again (Flink's JobGraphStore or ExecutionPlanStore)."""
 
 from __future__ import annotations
 

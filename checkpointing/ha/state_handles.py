@@ -11,8 +11,8 @@ class StateHandleStore(Protocol):
     """Handles of at most 1 KB by name. Blocking.
 
     A handle is removed only when no other store instance holds a lock on it: what one job manager uses, another cannot
-    delete. Locks end with the holder's session. A handle without a place for locks is *marked for deletion*: it no longer
-    exists.
+    delete. Locks end with the holder's session. A handle without a place for locks is *marked for deletion*
+    and no longer exists.
     """
 
     @property

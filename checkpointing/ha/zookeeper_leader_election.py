@@ -4,9 +4,9 @@
     leader/rest_server/connection_info           ephemeral, published by the leader
 
 A term ends, and `has_leadership` turns false, at once when the connection is suspended, and on the monotonic clock when
-the server has not answered for a session time-out, counted from the *start* of the last request that it answered: before
-the server can give the leadership to another one. After a term the contender's node is removed and a new one made, so
-that a write fenced with the old node can never succeed.
+the server has not answered for a session time-out, counted from the *start* of the last request that it answered: no
+later than the server can give the leadership to another one. After a term the contender's node is removed and a new one
+made, so that a write fenced with the old node can never succeed.
 """
 
 from __future__ import annotations

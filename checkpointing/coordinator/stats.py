@@ -1,1 +1,162 @@
-"""What is remembered of a job's checkpoints: Flink's CheckpointStatsTracker (see `stats_model` for the values)."""
+"""What is remembered of a job's checkpoints: Flink's CheckpointStatsTracker. Its values are in `stats_model`.
+
+Like Flink's it starts from nothing with each job manager; the monitoring side keeps the history for good.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
+from checkpointing.coordinator.stats_model import (
+    CheckpointCounts,
+    CheckpointStatsSnapshot,
+    CheckpointStatsStatus,
+    CompletedSummary,
+    RestoredCheckpoint,
+)
+from checkpointing.coordinator.stats_record import CheckpointRecord
+from checkpointing.coordinator.stats_summary import RunningSummary
+from checkpointing.messages import SubtaskMetrics, Vertex
+
+DEFAULT_HISTORY_SIZE = 10
+
+
+class CheckpointStatsTracker:
+    """Written by the coordinator, on its thread. `snapshot()` gives a frozen value that any thread may read.
+
+    `history_size` is Flink's `web.checkpoints.history`; with 0 the counts, the summary and the latest ones still grow.
+    """
+
+    def __init__(self, *, history_size: int = DEFAULT_HISTORY_SIZE) -> None:
+        if history_size < 0:
+            raise ValueError(f"history_size: {history_size} is not allowed; at least 0")
+        self._history_size = history_size
+        self._counts = CheckpointCounts()
+        self._in_progress: dict[int, CheckpointRecord] = {}
+        self._history: OrderedDict[int, CheckpointRecord] = OrderedDict()
+        self._latest_completed: CheckpointRecord | None = None
+        self._latest_savepoint: CheckpointRecord | None = None
+        self._latest_failed: CheckpointRecord | None = None
+        self._latest_restored: RestoredCheckpoint | None = None
+        self._checkpointed_size = RunningSummary()
+        self._state_size = RunningSummary()
+        self._duration = RunningSummary()
+        self._processed_data = RunningSummary()
+        self._persisted_data = RunningSummary()
+        self._snapshot: CheckpointStatsSnapshot | None = None
+
+    def snapshot(self) -> CheckpointStatsSnapshot:
+        """The same object until something changes."""
+        if self._snapshot is None:
+            self._snapshot = CheckpointStatsSnapshot(
+                counts=self._counts,
+                summary=self._summary(),
+                latest_completed=self._latest_completed and self._latest_completed.freeze(),
+                latest_savepoint=self._latest_savepoint and self._latest_savepoint.freeze(),
+                latest_failed=self._latest_failed and self._latest_failed.freeze(),
+                latest_restored=self._latest_restored,
+                history=tuple(record.freeze() for record in reversed(self._history.values())),
+            )
+        return self._snapshot
+
+    def report_pending(
+        self,
+        checkpoint_id: int,
+        trigger_timestamp: int,
+        properties: CheckpointProperties,
+        vertices: Sequence[Vertex],
+    ) -> None:
+        record = CheckpointRecord(checkpoint_id, trigger_timestamp, properties, vertices)
+        self._in_progress[checkpoint_id] = record
+        self._history[checkpoint_id] = record
+        if len(self._history) > self._history_size:
+            self._history.popitem(last=False)
+        self._count(total=1, in_progress=1)
+
+    def report_subtask(
+        self, checkpoint_id: int, vertex_id: str, index: int, metrics: SubtaskMetrics, ack_timestamp: int
+    ) -> bool:
+        """One subtask's figures, also after its checkpoint failed. False when there is nothing to add them to."""
+        record = self._find(checkpoint_id)
+        if record is None or not record.report_subtask(vertex_id, index, metrics, ack_timestamp):
+            return False
+        self._snapshot = None
+        return True
+
+    def report_completed(self, checkpoint_id: int, checkpoint: CompletedCheckpoint) -> None:
+        record = self._in_progress.pop(checkpoint_id)
+        record.complete(checkpoint.location)
+        if record.properties.is_savepoint:
+            self._latest_savepoint = _newer(self._latest_savepoint, record)
+        else:
+            self._latest_completed = _newer(self._latest_completed, record)
+        self._add_to_summary(record)
+        self._count(in_progress=-1, completed=1)
+
+    def report_failed(self, checkpoint_id: int, failure_timestamp: int, failure_message: str) -> None:
+        record = self._in_progress.pop(checkpoint_id)
+        record.fail(failure_timestamp, failure_message)
+        self._latest_failed = _newer(self._latest_failed, record)
+        self._count(in_progress=-1, failed=1)
+
+    def report_failed_without_pending(self) -> None:
+        """It failed before it got an id: counted, and in no history."""
+        self._count(total=1, failed=1)
+
+    def report_restored(
+        self, checkpoint_id: int, *, restore_timestamp: int, is_savepoint: bool, external_path: str | None
+    ) -> None:
+        self._latest_restored = RestoredCheckpoint(checkpoint_id, restore_timestamp, is_savepoint, external_path)
+        self._count(restored=1)
+
+    def report_discarded(self, checkpoint_id: int) -> None:
+        """The files of a completed checkpoint are going; nobody may restore from it any more."""
+        record = self._find(checkpoint_id)
+        if record is not None and record.status is CheckpointStatsStatus.COMPLETED:
+            record.mark_discarded()
+            self._snapshot = None
+
+    def _find(self, checkpoint_id: int) -> CheckpointRecord | None:
+        record = self._in_progress.get(checkpoint_id) or self._history.get(checkpoint_id)
+        if record is not None:
+            return record
+        latest = (self._latest_completed, self._latest_savepoint, self._latest_failed)
+        return next((kept for kept in latest if kept is not None and kept.checkpoint_id == checkpoint_id), None)
+
+    def _count(
+        self, *, restored: int = 0, total: int = 0, in_progress: int = 0, completed: int = 0, failed: int = 0
+    ) -> None:
+        counts = self._counts
+        self._counts = replace(
+            counts,
+            restored=counts.restored + restored,
+            total=counts.total + total,
+            in_progress=counts.in_progress + in_progress,
+            completed=counts.completed + completed,
+            failed=counts.failed + failed,
+        )
+        self._snapshot = None
+
+    def _add_to_summary(self, record: CheckpointRecord) -> None:
+        statistics = record.freeze()
+        self._checkpointed_size.add(statistics.totals.checkpointed_size)
+        self._state_size.add(statistics.totals.state_size)
+        self._duration.add(statistics.end_to_end_duration)
+        self._processed_data.add(statistics.totals.processed_data)
+        self._persisted_data.add(statistics.totals.persisted_data)
+
+    def _summary(self) -> CompletedSummary:
+        return CompletedSummary(
+            checkpointed_size=self._checkpointed_size.distribution(),
+            state_size=self._state_size.distribution(),
+            end_to_end_duration=self._duration.distribution(),
+            processed_data=self._processed_data.distribution(),
+            persisted_data=self._persisted_data.distribution(),
+        )
+
+
+def _newer(known: CheckpointRecord | None, record: CheckpointRecord) -> CheckpointRecord:
+    return record if known is None or record.checkpoint_id > known.checkpoint_id else known

@@ -1,0 +1,152 @@
+"""The statistics of a job's checkpoints as frozen values: what `stats` remembers, what `stats_json` renders.
+
+Sizes in bytes, durations in milliseconds, timestamps in epoch milliseconds; −1 says "not yet", as Flink does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from checkpointing.coordinator.checkpoint import CheckpointProperties
+from checkpointing.messages import SubtaskMetrics
+
+NOT_YET = -1
+
+
+class CheckpointStatsStatus(Enum):
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """All zero when there was nothing to measure; `quantiles` is None when there are too few values for any."""
+
+    minimum: int = 0
+    maximum: int = 0
+    average: int = 0
+    quantiles: Quantiles | None = None
+
+
+NOTHING_BUFFERED = Distribution(quantiles=Quantiles(0.0, 0.0, 0.0, 0.0, 0.0))
+"""Flink's `alignment_buffered`, which is always zero."""
+
+
+@dataclass(frozen=True)
+class CheckpointCounts:
+    """`total` counts every attempt, also those that failed before they got an id; restores are not among them."""
+
+    restored: int = 0
+    total: int = 0
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class CompletedSummary:
+    """Over all completed checkpoints and savepoints since this job manager watches the job; quantiles over the last 10,000."""
+
+    checkpointed_size: Distribution = Distribution()
+    state_size: Distribution = Distribution()
+    end_to_end_duration: Distribution = Distribution()
+    processed_data: Distribution = Distribution()
+    persisted_data: Distribution = Distribution()
+
+
+@dataclass(frozen=True)
+class SubtaskStatistics:
+    """One subtask that acknowledged."""
+
+    index: int
+    ack_timestamp: int
+    end_to_end_duration: int
+    metrics: SubtaskMetrics
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the subtasks that acknowledged."""
+
+    num_acknowledged: int = 0
+    latest_ack_timestamp: int = NOT_YET
+    checkpointed_size: int = 0
+    state_size: int = 0
+    processed_data: int = 0
+    persisted_data: int = 0
+
+
+@dataclass(frozen=True)
+class TaskStatistics:
+    """One vertex at one checkpoint. `subtasks[i]` is None while subtask i has not acknowledged."""
+
+    vertex_id: str
+    end_to_end_duration: int
+    totals: Totals
+    subtasks: tuple[SubtaskStatistics | None, ...]
+
+    @property
+    def num_subtasks(self) -> int:
+        return len(self.subtasks)
+
+
+@dataclass(frozen=True)
+class CheckpointStatistics:
+    """One checkpoint. `external_path` and `discarded` mean something when completed, the failure fields when failed."""
+
+    checkpoint_id: int
+    status: CheckpointStatsStatus
+    properties: CheckpointProperties
+    trigger_timestamp: int
+    end_to_end_duration: int
+    num_subtasks: int
+    totals: Totals
+    tasks: tuple[TaskStatistics, ...]
+    external_path: str | None = None
+    discarded: bool = False
+    failure_timestamp: int = NOT_YET
+    failure_message: str | None = None
+
+    def task(self, vertex_id: str) -> TaskStatistics | None:
+        return next((task for task in self.tasks if task.vertex_id == vertex_id), None)
+
+
+@dataclass(frozen=True)
+class RestoredCheckpoint:
+    checkpoint_id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str | None
+
+
+@dataclass(frozen=True)
+class CheckpointStatsSnapshot:
+    """All statistics at one moment; nothing in it changes later. `history` is newest first and holds all three statuses.
+
+    `latest_completed` is never a savepoint; those are in `latest_savepoint`.
+    """
+
+    counts: CheckpointCounts = CheckpointCounts()
+    summary: CompletedSummary = CompletedSummary()
+    latest_completed: CheckpointStatistics | None = None
+    latest_savepoint: CheckpointStatistics | None = None
+    latest_failed: CheckpointStatistics | None = None
+    latest_restored: RestoredCheckpoint | None = None
+    history: tuple[CheckpointStatistics, ...] = ()
+
+    def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
+        """From the history or among the latest ones, which outlive it; None when it was evicted or never was."""
+        latest = (self.latest_completed, self.latest_savepoint, self.latest_failed)
+        known = (*self.history, *(statistics for statistics in latest if statistics is not None))
+        return next((statistics for statistics in known if statistics.checkpoint_id == checkpoint_id), None)

@@ -1,0 +1,93 @@
+"""What a cluster's answer, or its silence, proves of one job. Pure: facts in, a value out.
+
+Three classes, and only the first two may ever lead to a restart:
+
+1. the engine names the job: `Alive` or `Terminal`. A terminal state may be taken back (FLINK-39704: after a leader
+   change the same id came back), so a terminal run that is named alive again *is* alive again;
+2. the engine answers and does not name the job: `Unknown`, conclusive only after the hold-down;
+3. the engine does not answer: `Unreachable`. It proves nothing, ends every hold-down and drops nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitoring.engine.answers import TERMINAL_STATES, JobOverview
+
+HOLD_DOWN = timedelta(seconds=30)
+HOLD_DOWN_POLLS = 2
+# A job manager that names no job at all may have just started and not yet recovered those it has to.
+EMPTY_HOLD_DOWN = timedelta(seconds=90)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The jobs that the engine names, by id, at one moment."""
+
+    jobs: Mapping[str, JobOverview]
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """Refused, timed out, starting, or not understandable: `why` is the sentence."""
+
+    why: str
+
+
+ClusterAnswer = Answered | NoAnswer
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The engine has answered without the job since then, in that many polls in a row."""
+
+    since: datetime
+    polls: int
+
+
+@dataclass(frozen=True)
+class Alive:
+    state: str
+
+
+@dataclass(frozen=True)
+class Terminal:
+    state: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """`lost`: the hold-down is over, the job is gone. `why` says so in a sentence."""
+
+    missing: Missing
+    lost: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Unreachable:
+    why: str
+
+
+Evidence = Alive | Terminal | Unknown | Unreachable
+
+
+def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now: datetime) -> Evidence:
+    """`missing`: what earlier polls held down, None when the last answer named the job or there was none."""
+    if isinstance(answer, NoAnswer):
+        return Unreachable(answer.why)
+    job = answer.jobs.get(job_id)
+    if job is not None:
+        return Terminal(job.state) if job.state in TERMINAL_STATES else Alive(job.state)
+    held = Missing(now, 1) if missing is None else Missing(missing.since, missing.polls + 1)
+    return _unknown(held, now, empty=not answer.jobs)
+
+
+def _unknown(held: Missing, now: datetime, *, empty: bool) -> Unknown:
+    enough = EMPTY_HOLD_DOWN if empty else HOLD_DOWN
+    lost = held.polls >= HOLD_DOWN_POLLS and now - held.since >= enough
+    known = "knows no job at all" if empty else "does not know the job"
+    seconds = round((now - held.since).total_seconds())
+    return Unknown(held, lost, f"The engine answers and {known}: {held.polls} polls in {seconds} s.")

@@ -1,0 +1,61 @@
+"""Savepoints that somebody else took (Flink's command line, another tool) become ours to restore from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db.models import Exists, OuterRef
+
+from monitoring.models import (
+    Checkpoint,
+    CheckpointStatus,
+    CheckpointType,
+    Run,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+)
+
+
+def adopt_savepoints(runs: Iterable[Run]) -> list[Savepoint]:
+    """A row for each completed savepoint of these runs that no row explains.
+
+    While a savepoint of the run is under way, a new path may be its own: adoption waits until that row is closed.
+    """
+    keys = [run.pk for run in runs]
+    if not keys:
+        return []
+    ours = Savepoint.objects.filter(job=OuterRef("run__job"), path=OuterRef("external_path"))
+    under_way = Savepoint.objects.filter(
+        run=OuterRef("run"), state__in=[state for state in SavepointState if state.open]
+    )
+    found = (
+        Checkpoint.objects.filter(
+            ~Exists(ours),
+            ~Exists(under_way),
+            run__in=keys,
+            is_savepoint=True,
+            status=CheckpointStatus.COMPLETED,
+            discarded=False,
+        )
+        .exclude(external_path="")
+        .select_related("run")
+    )
+    adopted = [_adopted(checkpoint) for checkpoint in found]
+    Savepoint.objects.bulk_create(adopted, ignore_conflicts=True)
+    return adopted
+
+
+def _adopted(checkpoint: Checkpoint) -> Savepoint:
+    return Savepoint(
+        job_id=checkpoint.run.job_id,
+        run=checkpoint.run,
+        checkpoint=checkpoint,
+        origin=SavepointOrigin.ADOPTED,
+        state=SavepointState.COMPLETED,
+        stops_job=checkpoint.checkpoint_type == CheckpointType.SYNC_SAVEPOINT,
+        path=checkpoint.external_path,
+        size=checkpoint.state_size,
+        requested_at=checkpoint.triggered_at,
+        completed_at=checkpoint.latest_ack_at or checkpoint.triggered_at,
+    )

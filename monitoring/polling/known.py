@@ -1,0 +1,77 @@
+"""What is stored of a cluster before a flight starts: one frozen snapshot that decides what has to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Q, Subquery
+
+from monitoring.models import Checkpoint, Cluster, Run, RunState
+from monitoring.polling.claim import Claim
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """`unfinished`: ids of stored checkpoints that are pending, or whose figures per subtask are still to be read."""
+
+    state: str
+    vertices: tuple[str, ...]
+    has_config: bool
+    restored_at: datetime | None
+    newest_checkpoint: int | None
+    unfinished: frozenset[int]
+    next_read_at: datetime | None
+    final_read_done: bool
+
+    def due(self, state: str, now: datetime) -> bool:
+        """Whether the run has to be read, given the state that the engine reports of it now."""
+        if state != self.state:
+            return True
+        if RunState(state).terminal:
+            return not self.final_read_done
+        return self.next_read_at is None or self.next_read_at <= now
+
+
+@dataclass(frozen=True)
+class KnownCluster:
+    rest_url: str
+    token: str
+    needs_version: bool
+    runs: Mapping[str, KnownRun]  # by engine job id: those live, not read to the end, or named by the last answer
+
+
+def known_cluster(claim: Claim) -> KnownCluster:
+    cluster = Cluster.objects.get(pk=claim.cluster_id)
+    return KnownCluster(
+        rest_url=cluster.rest_url,
+        token=cluster.token,
+        needs_version=not cluster.version or not cluster.reachable,
+        runs=_known_runs(cluster),
+    )
+
+
+def _known_runs(cluster: Cluster) -> dict[str, KnownRun]:
+    stored = Checkpoint.objects.filter(run=OuterRef("pk"))
+    runs = Run.objects.filter(job__cluster=cluster, superseded=False).annotate(
+        newest_checkpoint=Subquery(stored.order_by("-checkpoint_id").values("checkpoint_id")[:1]),
+        unfinished=ArraySubquery(stored.filter(final=False).order_by().values("checkpoint_id")),
+    )
+    interesting = Q(final_read_done=False) | ~Q(state__in=[state for state in RunState if state.terminal])
+    if cluster.last_answer_at is not None:
+        interesting |= Q(observed_at__gte=cluster.last_answer_at)
+    return {
+        run.engine_job_id: KnownRun(
+            state=run.state,
+            vertices=tuple(vertex["id"] for vertex in run.vertices),
+            has_config=bool(run.checkpoint_config),
+            restored_at=run.restored_at,
+            newest_checkpoint=run.newest_checkpoint,
+            unfinished=frozenset(run.unfinished),
+            next_read_at=run.next_read_at,
+            final_read_done=run.final_read_done,
+        )
+        for run in runs.filter(interesting)
+    }

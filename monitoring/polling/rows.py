@@ -1,0 +1,115 @@
+"""From answers to columns. Pure: builds unsaved rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from monitoring.engine.answers import CheckpointStats, OperatorSubtasks, SubtaskStats, TaskStats
+from monitoring.models import Checkpoint, OperatorCheckpoint, Run
+from monitoring.polling.observation import CheckpointReading
+
+SLOWEST = {
+    "alignment_max": "alignment_duration",
+    "start_delay_max": "start_delay",
+    "sync_max": "sync_duration",
+    "async_max": "async_duration",
+}
+_TOTALS = (
+    *("latest_ack_at", "end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data"),
+    *("num_subtasks", "num_acknowledged_subtasks"),
+)
+# Column of OperatorCheckpoint <- field of SubtaskStats
+_PER_SUBTASK = {
+    "subtask_ack_at": "ack_at",
+    "subtask_end_to_end": "end_to_end_duration",
+    "subtask_checkpointed_size": "checkpointed_size",
+    "subtask_state_size": "state_size",
+    "subtask_sync": "sync_duration",
+    "subtask_async": "async_duration",
+    "subtask_alignment": "alignment_duration",
+    "subtask_start_delay": "start_delay",
+    "subtask_processed": "processed_data",
+    "subtask_persisted": "persisted_data",
+    "subtask_unaligned": "unaligned",
+    "subtask_aborted": "aborted",
+}
+CHECKPOINT_COLUMNS = (
+    *("status", "is_savepoint", "checkpoint_type", "savepoint_format", "triggered_at", "failed_at", "failure_message"),
+    *("external_path", "discarded", "final"),
+    *_TOTALS,
+    *SLOWEST,
+)
+OPERATOR_COLUMNS = ("name", "position", *_TOTALS, *_PER_SUBTASK)
+
+
+def checkpoint_columns(listed: CheckpointStats | None, reading: CheckpointReading | None) -> dict[str, Any] | None:
+    """What the history and the details say together; None: neither knows the checkpoint.
+
+    The two come from caches of different age: the one that saw the end wins.
+    """
+    details = reading.stats if reading is not None else None
+    stats = details if details is not None and (listed is None or details.final or not listed.final) else listed
+    if stats is None:
+        return None
+    columns = {
+        "status": stats.status,
+        "is_savepoint": stats.is_savepoint,
+        "checkpoint_type": stats.checkpoint_type,
+        "savepoint_format": stats.savepoint_format,
+        "triggered_at": stats.triggered_at,
+        "failed_at": stats.failed_at,
+        "failure_message": stats.failure_message,
+        "external_path": stats.external_path,
+        "discarded": stats.discarded or (listed is not None and listed.discarded),
+        "final": stats.final and reading is not None and (reading.complete or reading.stats is None),
+        **_totals(stats.totals),
+    }
+    if reading is not None and reading.operators:
+        columns |= _slowest(reading.operators.values())
+    return columns
+
+
+def operator_rows(checkpoint: Checkpoint, run: Run, reading: CheckpointReading) -> list[OperatorCheckpoint]:
+    if reading.stats is None:
+        return []
+    vertices = {vertex["id"]: (position, vertex["name"]) for position, vertex in enumerate(run.vertices)}
+    rows = []
+    for vertex_id, task in reading.stats.tasks.items():
+        position, name = vertices.get(vertex_id, (len(vertices), vertex_id))
+        read = reading.operators.get(vertex_id)
+        rows.append(
+            OperatorCheckpoint(
+                checkpoint=checkpoint,
+                vertex_id=vertex_id,
+                name=name,
+                position=position,
+                **_totals(read.totals if read is not None else task),
+                **_arrays(read, task.num_subtasks),
+            )
+        )
+    return rows
+
+
+def _totals(totals: TaskStats) -> dict[str, Any]:
+    return {column: getattr(totals, column) for column in _TOTALS}
+
+
+def _arrays(read: OperatorSubtasks | None, size: int) -> dict[str, list[Any]]:
+    """Indexed by subtask; empty when the engine forgot the subtasks."""
+    if read is None:
+        return {column: [] for column in _PER_SUBTASK}
+    by_index: Mapping[int, SubtaskStats] = {subtask.index: subtask for subtask in read.subtasks if subtask.index < size}
+    return {
+        column: [getattr(by_index.get(index), source, None) for index in range(size)]
+        for column, source in _PER_SUBTASK.items()
+    }
+
+
+def _slowest(operators: Iterable[OperatorSubtasks]) -> dict[str, int | None]:
+    subtasks = [subtask for operator in operators for subtask in operator.subtasks]
+    return {column: _largest([getattr(subtask, source) for subtask in subtasks]) for column, source in SLOWEST.items()}
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,286 @@
+"""Jobs and runs: (cluster, name) is the job, the engine's job id is the run; every move of a run's state is a row."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db.models import Max, OuterRef, Q, Subquery
+
+from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
+from monitoring.models import Checkpoint, Cluster, Job, Run, RunState, RunStateChange
+from monitoring.polling.observation import ClusterObservation, RunObservation
+from monitoring.polling.plan import read_every_s
+
+EXCEPTIONS_KEPT = 20
+_NAME_LIMIT = 500
+_CHANGING = (
+    *("state", "ended_at", "missing_since", "missing_polls", "vertices", "checkpoint_config", "counts", "summary"),
+    *("restored_path", "restored_checkpoint_id", "restored_is_savepoint", "restored_at", "exception", "exceptions"),
+    *("next_read_at", "final_read_done", "superseded"),
+)
+_TERMINAL = tuple(state for state in RunState if state.terminal)
+
+
+@dataclass
+class StoredRun:
+    """A run while an observation is written: `observed` None: the engine does not name it."""
+
+    run: Run
+    observed: RunObservation | None = None
+    newest_checkpoint: int | None = None
+    # The engine counts from zero again: its job manager was replaced since the last answer.
+    replaced: bool = False
+
+
+@dataclass
+class Runs:
+    """All runs that one observation concerns, and what is to be written of them at the end."""
+
+    stored: list[StoredRun]
+    events: list[str] = field(default_factory=list)
+    changes: list[RunStateChange] = field(default_factory=list)
+    ended: list[Run] = field(default_factory=list)  # pending checkpoints of these are over
+    regrouped: set[int] = field(default_factory=set)  # jobs whose current run may be another one now
+    renamed: set[int] = field(default_factory=set)  # runs whose engine id now has a job of another name
+    before: dict[int, tuple[object, ...]] = field(default_factory=dict)
+
+    def named(self) -> list[StoredRun]:
+        return [each for each in self.stored if each.observed is not None]
+
+    def move(self, run: Run, target: str, why: str, now: datetime) -> None:
+        self.changes.append(RunStateChange(run=run, at=now, source=run.state, target=target, why=why))
+        self.events.append(f"{run} is {target}" + (f" ({why})" if why else ""))
+        run.state = target
+        self.regrouped.add(run.job_id)
+
+
+def job_name(name: str) -> str:
+    """The engine's name, or where it is too long its beginning with a digest of the whole."""
+    if len(name) <= _NAME_LIMIT:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{name[: _NAME_LIMIT - 13]}…{digest}"
+
+
+def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
+    """The stored runs that the engine names, and those that it should: they live, or were not read to the end."""
+    newest = Checkpoint.objects.filter(run=OuterRef("pk")).order_by("-checkpoint_id").values("checkpoint_id")[:1]
+    wanted = Q(engine_job_id__in=list(observation.runs)) | ~Q(state__in=_TERMINAL) | Q(final_read_done=False)
+    runs = (
+        Run.objects.filter(wanted, job__cluster=cluster, superseded=False)
+        .select_related("job")
+        .annotate(newest_checkpoint=Subquery(newest))
+        .order_by("started_at")
+    )
+    found = Runs([])
+    for run in runs:
+        observed = observation.runs.get(run.engine_job_id)
+        if observed is not None and job_name(observed.job.name) != run.job.name:
+            observed = None
+            found.renamed.add(run.pk)
+        found.stored.append(StoredRun(run, observed, run.newest_checkpoint))
+        found.before[run.pk] = _snapshot(run)
+    return found
+
+
+def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
+    """End the runs whose engine id leads another life (`reused`: their keys); that becomes a run of its own."""
+    for each in runs.stored:
+        if each.run.pk in reused or each.run.pk in runs.renamed:
+            each.observed = None
+            each.run.superseded = True
+            each.run.final_read_done = True
+            runs.ended.append(each.run)
+            if each.run.live:
+                each.run.ended_at = now
+                runs.move(each.run, RunState.LOST, "The engine began the same job id anew.", now)
+
+
+def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs, now: datetime) -> None:
+    """Rows for jobs and runs that the engine names for the first time, numbered in the order they started."""
+    known = {each.run.engine_job_id for each in runs.named()}
+    new = sorted(
+        (run for run in observation.runs.values() if run.job.id not in known), key=lambda run: run.job.started_at
+    )
+    if not new:
+        return
+    jobs = _jobs(cluster, {job_name(run.job.name) for run in new})
+    numbers = dict(
+        Run.objects.filter(job__in=jobs.values()).order_by().values_list("job_id").annotate(Max("number")).distinct()
+    )
+    rows = []
+    for observed in new:
+        job = jobs[job_name(observed.job.name)]
+        numbers[job.pk] = numbers.get(job.pk, 0) + 1
+        rows.append(_new_run(job, numbers[job.pk], observed, now))
+    Run.objects.bulk_create(rows)
+    for run, observed in zip(rows, new, strict=True):
+        runs.stored.append(StoredRun(run, observed))
+        runs.before[run.pk] = _snapshot(run)
+        runs.changes.append(RunStateChange(run=run, at=now, target=run.state, why="Seen for the first time."))
+        runs.events.append(f"{run} is new, {run.state}")
+        runs.regrouped.add(run.job_id)
+
+
+def _jobs(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:
+    jobs = {job.name: job for job in Job.objects.filter(cluster=cluster, name__in=names)}
+    missing = [Job(cluster=cluster, name=name) for name in sorted(names) if name not in jobs]
+    if missing:
+        # `submit` may write the same job at this moment.
+        Job.objects.bulk_create(missing, ignore_conflicts=True)
+        jobs = {job.name: job for job in Job.objects.filter(cluster=cluster, name__in=names)}
+    return jobs
+
+
+def _new_run(job: Job, number: int, observed: RunObservation, now: datetime) -> Run:
+    return Run(
+        job=job,
+        number=number,
+        engine_job_id=observed.job.id,
+        state=observed.job.state,
+        observed_at=now,
+        started_at=observed.job.started_at,
+        ended_at=observed.job.ended_at,
+    )
+
+
+def apply_evidence(answer: Answered, runs: Runs, now: datetime) -> None:
+    """States, hold-downs and conclusions."""
+    for each in runs.stored:
+        run = each.run
+        if run.superseded:
+            continue
+        if each.observed is not None:
+            _named(runs, each.observed, run, now)
+        elif run.live:
+            _not_named(runs, answer, run, now)
+        else:
+            # Terminal, and the engine forgot it before it was read to the end: nothing more will come.
+            run.final_read_done = True
+            runs.ended.append(run)
+
+
+def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> None:
+    run.missing_since, run.missing_polls = None, 0
+    _remember_exceptions(observed, run)
+    state = observed.job.state
+    if state == run.state:
+        return
+    revived = RunState(run.state).terminal
+    runs.move(run, state, _why(state, observed, run, revived=revived), now)
+    if RunState(state).terminal:
+        run.ended_at = observed.job.ended_at or now
+    elif revived:
+        run.ended_at = None
+    run.final_read_done = False
+
+
+def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> str:
+    if revived:
+        return "The engine names the job again, under the same id."
+    if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING) and observed.exceptions:
+        return run.exception
+    return ""
+
+
+def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
+    held = None if run.missing_since is None else Missing(run.missing_since, run.missing_polls)
+    evidence = evidence_of(run.engine_job_id, answer, held, now)
+    if not isinstance(evidence, Unknown):
+        return
+    run.missing_since, run.missing_polls = evidence.missing.since, evidence.missing.polls
+    if evidence.lost:
+        run.ended_at = evidence.missing.since
+        run.final_read_done = True
+        runs.ended.append(run)
+        runs.move(run, RunState.LOST, evidence.why, now)
+
+
+def _remember_exceptions(observed: RunObservation, run: Run) -> None:
+    """The engine keeps few and loses them with its job manager; what was seen stays, newest first."""
+    if not observed.exceptions:
+        return
+    kept = {(one["at"], one["name"], one["task"]): one for one in run.exceptions}
+    kept |= {(one["at"], one["name"], one["task"]): one for one in (each.as_row() for each in observed.exceptions)}
+    run.exceptions = sorted(kept.values(), key=lambda one: datetime.fromisoformat(one["at"]), reverse=True)
+    del run.exceptions[EXCEPTIONS_KEPT:]
+    run.exception = run.exceptions[0]["message"]
+
+
+def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:
+    """What was read of the runs themselves, and when to read them again."""
+    for each in runs.named():
+        run, observed = each.run, each.observed
+        if observed is None or not observed.due:
+            continue
+        if observed.vertices:
+            run.vertices = [vertex.as_row() for vertex in observed.vertices]
+        if observed.config is not None:
+            run.checkpoint_config = dict(observed.config.raw)
+        if observed.checkpoints is not None:
+            counts = observed.checkpoints.counts
+            each.replaced = counts.total < run.counts.get("total", 0)
+            run.counts, run.summary = counts.as_row(), {k: dict(v) for k, v in observed.checkpoints.summary.items()}
+            if (restored := observed.checkpoints.restored) is not None:
+                run.restored_checkpoint_id, run.restored_at = restored.id, restored.at
+                run.restored_path, run.restored_is_savepoint = restored.external_path, restored.is_savepoint
+        run.next_read_at = _next_read(cluster, run, observed, now)
+
+
+def _next_read(cluster: Cluster, run: Run, observed: RunObservation, now: datetime) -> datetime | None:
+    if not run.live:
+        return None
+    if observed.problem:
+        return now + timedelta(seconds=cluster.poll_interval_s)
+    interval = run.checkpoint_config.get("interval")
+    pending = bool(run.counts.get("in_progress"))
+    return now + timedelta(seconds=read_every_s(interval, cluster.poll_interval_s, pending=pending))
+
+
+def save(runs: Runs, now: datetime) -> None:
+    """Only rows that changed are written, all of them in one statement each."""
+    columns: set[str] = set()
+    changed = []
+    for each in runs.stored:
+        before, after = runs.before[each.run.pk], _snapshot(each.run)
+        if before != after:
+            changed.append(each.run)
+            columns |= {column for column, old, new in zip(_CHANGING, before, after, strict=True) if old != new}
+    if changed:
+        Run.objects.bulk_update(changed, sorted(columns))
+    Run.objects.filter(pk__in=[each.run.pk for each in runs.named()]).update(observed_at=now)
+    RunStateChange.objects.bulk_create(runs.changes)
+    _choose_current(runs)
+
+
+def _choose_current(runs: Runs) -> None:
+    """A job's current run is the newest that lives, or else the newest."""
+    if not runs.regrouped:
+        return
+    best: dict[int, Run] = {}
+    for run in Run.objects.filter(job__in=runs.regrouped).select_related("job").order_by("number"):
+        if run.live or run.job_id not in best or not best[run.job_id].live:
+            best[run.job_id] = run
+    jobs = [run.job for run in best.values() if run.job.current_run_id != run.pk]
+    for job in jobs:
+        job.current_run = best[job.pk]
+    Job.objects.bulk_update(jobs, ["current_run"])
+
+
+def remember_launches(runs: Iterable[StoredRun]) -> None:
+    """How our job manager says it started a job is how it is started again."""
+    jobs: dict[int, Job] = {}
+    for each in runs:
+        config = None if each.observed is None else each.observed.job_config
+        launch = None if config is None or config.launch is None else {"kind": "waymark", **config.launch}
+        if launch is not None and each.run.job.launch != launch:
+            each.run.job.launch = launch
+            jobs[each.run.job_id] = each.run.job
+    Job.objects.bulk_update(jobs.values(), ["launch"])
+
+
+def _snapshot(run: Run) -> tuple[object, ...]:
+    return tuple(getattr(run, column) for column in _CHANGING)

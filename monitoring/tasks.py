@@ -1,0 +1,54 @@
+"""The Celery tasks. Thin: each calls one function that reads due rows, acts on them and says in a sentence what it did.
+
+A task is guard of nothing and may run twice or never: the rows hold the truth, and the next tick finds what this one lost.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+from django.utils import timezone
+
+log = logging.getLogger(__name__)
+
+
+@shared_task
+def poll_clusters() -> None:
+    from monitoring.polling.cycle import poll_due
+
+    _say(poll_due(timezone.now))
+
+
+@shared_task
+def evaluate_rules() -> None:
+    from monitoring.alerts.evaluation import evaluate_due
+
+    _say(evaluate_due(timezone.now()))
+
+
+@shared_task
+def deliver_notifications() -> None:
+    from monitoring.alerts.notify import deliver_due
+
+    _say(deliver_due(timezone.now()))
+
+
+@shared_task
+def advance_savepoints() -> None:
+    from monitoring.savepoints.cycle import advance
+
+    _say(advance(timezone.now()))
+
+
+@shared_task
+def advance_recovery() -> None:
+    from monitoring.recovery.cycle import advance
+
+    _say(advance(timezone.now()))
+
+
+def _say(sentence: str) -> None:
+    """A tick that found nothing to do says "", or a sentence that begins with "No"."""
+    if sentence:
+        log.log(logging.DEBUG if sentence.startswith("No") else logging.INFO, "%s", sentence)

@@ -93,7 +93,10 @@ class CheckpointCoordinator:
         cleaning: CheckpointsCleaner | None = None,
         initial_delay_ms: Callable[[int, int], int] = random.randint,
     ) -> None:
-        """`cleaning` defaults to one over `storage`, `registry` and `io`; `initial_delay_ms(low, high)` picks the first delay."""
+        """`cleaning` defaults to one over `storage`, `registry` and `io`.
+
+        `initial_delay_ms(low, high)` picks the delay of the first periodic checkpoint.
+        """
         self._job = JobIdentity(job_id, job_name, entry_class)
         self._config = config
         self._tasks = tasks
@@ -204,7 +207,7 @@ class CheckpointCoordinator:
             self._full_snapshot_owed = True
 
     def start_periodic(self) -> None:
-        """The job runs: trigger every interval from now on. Started again, it begins anew. Nothing when there is no interval."""
+        """The job runs: trigger every interval from now on; nothing when none is configured. Again: begin anew."""
         if not self._shut_down:
             self._periodic.start()
 
@@ -224,7 +227,8 @@ class CheckpointCoordinator:
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call `callback` (perhaps at once) when no checkpoint is being added to the store.
 
-        After `abort_pending`, wait for this before choosing what to restart from: `latest_completed` cannot change after it.
+        After `abort_pending`, wait for this before choosing what to restart from: from then on `latest_completed`
+        stays as it is.
         """
         self._when_settled.append(callback)
         self._report_settled()
@@ -232,8 +236,8 @@ class CheckpointCoordinator:
     def shutdown(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
         """The job ended for this job manager: fail all that is on its way, close store and counter, clean up.
 
-        On a globally terminal status each retained checkpoint is discarded or kept as its properties say. `on_done` comes
-        when no I/O is left, with the error if the store or the counter could not be closed.
+        On a globally terminal status each retained checkpoint is discarded or kept as its properties say. `on_done`
+        comes when no I/O is left, with the error if the store or the counter could not be closed.
         """
         self._shut_down = True
         self._periodic.stop()
@@ -403,7 +407,7 @@ class CheckpointCoordinator:
     # What the tasks say
 
     def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> bool:
-        """Take one subtask's acknowledgement. True when it was for a checkpoint on its way or expired a short time ago."""
+        """Take one subtask's acknowledgement. True when its checkpoint is on its way or expired a short time ago."""
         if message.job_id != self._job.job_id or self._shut_down:
             logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
             return False
@@ -423,7 +427,7 @@ class CheckpointCoordinator:
         return True
 
     def receive_decline(self, message: DeclineCheckpoint) -> None:
-        """A task refused its part: abort the checkpoint. ValueError for another job's message; an unknown id is ignored."""
+        """A task refused its part: abort the checkpoint. ValueError for another job's; an unknown id is ignored."""
         if message.job_id != self._job.job_id:
             raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
         pending = self._pending.get(message.checkpoint_id)
@@ -434,7 +438,7 @@ class CheckpointCoordinator:
         self._abort(pending, CheckpointException(reason, message.cause), task_level=True)
 
     def _acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
-        """The checkpoint has ended. Its figures still count; what it brought is removed, unless it is a retained one's."""
+        """The checkpoint has ended. The figures still count; the files go, unless a retained checkpoint has them."""
         checkpoint_id = message.checkpoint_id
         self._stats.report_subtask(
             checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()

@@ -41,7 +41,7 @@ class CheckpointFailureManager:
         checkpoint_id: int = UNKNOWN_CHECKPOINT_ID,
         task_level: bool = False,
     ) -> None:
-        """`task_level`: a task declined it; else the coordinator itself gave it up. `checkpoint_id` −1: none was assigned."""
+        """`task_level`: a task declined it; else the coordinator itself gave it up."""
         if task_level and properties.is_synchronous:
             self._fail_job(str(exception), exception)
             return

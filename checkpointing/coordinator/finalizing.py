@@ -19,7 +19,7 @@ Abandoned = Callable[[PendingCheckpoint], None]
 class CheckpointFinalizer:
     """Exactly one of the three callbacks follows each `finalize`.
 
-    `on_completed(pending, checkpoint, dropped)`: durable, and in the store unless it is a savepoint; `dropped` left the store.
+    `on_completed(pending, checkpoint, dropped)`: durable, and in the store unless it is a savepoint; `dropped` left it.
     `on_failed(pending, error)`: not completed. `on_abandoned(pending)`: aborted meanwhile, its files may go now.
     """
 

@@ -35,7 +35,7 @@ class PeriodicScheduler:
         return self._handle is not None
 
     def start(self) -> None:
-        """First time: after a random delay in [min pause, interval], so that jobs do not fire together; later: min pause."""
+        """First time after a random delay in [min pause, interval], lest all jobs fire together; later min pause."""
         self.stop()
         if not self._config.periodic:
             return

@@ -12,6 +12,7 @@ from dataclasses import replace
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.stats_model import (
     CheckpointCounts,
+    CheckpointStatistics,
     CheckpointStatsSnapshot,
     CheckpointStatsStatus,
     CompletedSummary,
@@ -54,9 +55,9 @@ class CheckpointStatsTracker:
             self._snapshot = CheckpointStatsSnapshot(
                 counts=self._counts,
                 summary=self._summary(),
-                latest_completed=self._latest_completed and self._latest_completed.freeze(),
-                latest_savepoint=self._latest_savepoint and self._latest_savepoint.freeze(),
-                latest_failed=self._latest_failed and self._latest_failed.freeze(),
+                latest_completed=_frozen(self._latest_completed),
+                latest_savepoint=_frozen(self._latest_savepoint),
+                latest_failed=_frozen(self._latest_failed),
                 latest_restored=self._latest_restored,
                 history=tuple(record.freeze() for record in reversed(self._history.values())),
             )
@@ -156,6 +157,10 @@ class CheckpointStatsTracker:
             processed_data=self._processed_data.distribution(),
             persisted_data=self._persisted_data.distribution(),
         )
+
+
+def _frozen(record: CheckpointRecord | None) -> CheckpointStatistics | None:
+    return None if record is None else record.freeze()
 
 
 def _newer(known: CheckpointRecord | None, record: CheckpointRecord) -> CheckpointRecord:

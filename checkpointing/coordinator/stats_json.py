@@ -1,7 +1,7 @@
 """Flink's JSON of the checkpoint statistics: pure functions from `stats_model` to what `json.dumps` takes.
 
-`checkpoints` is the answer of `/jobs/:id/checkpoints`, `checkpoint_details` of `…/details/:cid`, `checkpoint_subtasks` of
-`…/details/:cid/subtasks/:vid`.
+`checkpoints` is the answer of `/jobs/:id/checkpoints`, `checkpoint_details` of `…/details/:cid`,
+`checkpoint_subtasks` of `…/details/:cid/subtasks/:vid`.
 """
 
 from __future__ import annotations

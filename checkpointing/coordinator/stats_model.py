@@ -56,7 +56,7 @@ class CheckpointCounts:
 
 @dataclass(frozen=True)
 class CompletedSummary:
-    """Over all completed checkpoints and savepoints since this job manager watches the job; quantiles over the last 10,000."""
+    """Over all checkpoints and savepoints that completed under this job manager; quantiles over the last 10,000."""
 
     checkpointed_size: Distribution = Distribution()
     state_size: Distribution = Distribution()
@@ -132,9 +132,9 @@ class RestoredCheckpoint:
 
 @dataclass(frozen=True)
 class CheckpointStatsSnapshot:
-    """All statistics at one moment; nothing in it changes later. `history` is newest first and holds all three statuses.
+    """All statistics at one moment; nothing in it changes later.
 
-    `latest_completed` is never a savepoint; those are in `latest_savepoint`.
+    `history` is newest first and holds all three statuses. `latest_completed` is never a savepoint; those are in `latest_savepoint`.
     """
 
     counts: CheckpointCounts = CheckpointCounts()

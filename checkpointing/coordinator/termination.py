@@ -39,7 +39,7 @@ class CoordinatorTermination:
         self._error: Exception | None = None
 
     def run(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
-        """Store first: once it is closed its checkpoints cannot be found again, so they are discarded or kept right then."""
+        """Store first: once it is closed its checkpoints cannot be found again, so their files go or stay right then."""
         self._io.submit(
             lambda: self._store.shutdown(status),
             lambda dropped: self._store_closed(status, dropped, on_done),

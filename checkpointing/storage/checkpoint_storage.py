@@ -1,0 +1,113 @@
+"""Checkpoints and savepoints of one job as files: the coordinator's CheckpointStorage."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.ports import CheckpointLocation
+from checkpointing.messages import CheckpointKind, StateFile
+from checkpointing.storage.errors import StorageError, UnsafeLocation
+from checkpointing.storage.files import Files, LocalFiles
+from checkpointing.storage.layout import (
+    METADATA,
+    SHARED,
+    TASK_OWNED,
+    checkpoint_directory,
+    is_shared_location,
+    is_snapshot_directory,
+    local_path,
+    savepoint_name,
+)
+from checkpointing.storage.metadata import encode_metadata
+from checkpointing.storage.roots import SavepointRoots
+from checkpointing.storage.verification import read_metadata
+
+
+class FileCheckpointStorage:
+    """Makes no directory before the first snapshot needs it.
+
+    `directory` is `execution.checkpointing.dir`; with None only savepoints can be taken. With `savepoint_roots`, a
+    savepoint's target must lie under one of them. Directories may be given as paths or `file:` URIs.
+    """
+
+    def __init__(
+        self,
+        directory: str | None,
+        job_id: str,
+        *,
+        savepoint_roots: SavepointRoots | None = None,
+        files: Files | None = None,
+    ) -> None:
+        self._job_directory = None if directory is None else f"{local_path(directory).rstrip('/')}/{job_id}"
+        self._job_id = job_id
+        self._savepoint_roots = savepoint_roots
+        self._files = files or LocalFiles()
+
+    @property
+    def job_directory(self) -> str:
+        """What `StateFile.location` of a checkpoint is relative to."""
+        if self._job_directory is None:
+            raise StorageError("no checkpoint directory is configured (execution.checkpointing.dir)")
+        return self._job_directory
+
+    def initialize_location(
+        self, checkpoint_id: int, kind: CheckpointKind, target_directory: str | None
+    ) -> CheckpointLocation:
+        """A new, empty directory. FileExistsError when a directory of this checkpoint id is there already."""
+        if kind.is_savepoint:
+            return self._initialize_savepoint(target_directory)
+        directory = checkpoint_directory(self.job_directory, checkpoint_id)
+        shared = f"{self.job_directory}/{SHARED}"
+        self._files.make_directory(shared)
+        self._files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
+        self._files.make_directory(directory, new=True)
+        return CheckpointLocation(directory, shared)
+
+    def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
+        self._files.write_durably(f"{checkpoint.location}/{METADATA}", encode_metadata(checkpoint))
+
+    def read_metadata(self, directory: str) -> CompletedCheckpoint:
+        return read_metadata(directory, self._files)
+
+    def discard_location(self, location: CheckpointLocation) -> None:
+        _discard_directory(location.directory, self._files)
+
+    def discard_shared(self, files: Sequence[StateFile]) -> None:
+        """Remove files of this job's pool; missing ones are fine. UnsafeLocation, and none removed, for others."""
+        for file in files:
+            if not is_shared_location(file.location):
+                raise UnsafeLocation(f"{file.location!r} is not a file of the shared pool")
+        for file in files:
+            self._files.remove_file(f"{self.job_directory}/{file.location}")
+
+    def _initialize_savepoint(self, target_directory: str | None) -> CheckpointLocation:
+        if target_directory is None:
+            raise StorageError("no savepoint directory was given and none is configured")
+        target = local_path(target_directory).rstrip("/")
+        if self._savepoint_roots is not None:
+            target = self._savepoint_roots.confine(target)
+        directory = f"{target}/{savepoint_name(self._job_id, uuid.uuid4().hex)}"
+        self._files.make_directory(directory, new=True)
+        return CheckpointLocation(directory, None)
+
+
+def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = None) -> None:
+    """Remove the savepoint at `path`, which must lie under `roots` and be one: SnapshotUnusable when it is not."""
+    files = files or LocalFiles()
+    directory = roots.confine(path)
+    checkpoint = read_metadata(directory, files)
+    if not checkpoint.properties.is_savepoint:
+        raise UnsafeLocation(f"{path} is a checkpoint, which belongs to its job, not a savepoint")
+    files.remove_file(f"{checkpoint.location}/{METADATA}")
+    files.remove_tree(checkpoint.location)
+
+
+def _discard_directory(directory: str, files: Files) -> None:
+    """`_metadata` goes first, so that a half-removed snapshot never looks like a whole one."""
+    directory = local_path(directory).rstrip("/")
+    if not is_snapshot_directory(directory):
+        raise UnsafeLocation(f"{directory} is not the directory of a checkpoint or savepoint")
+    files.remove_file(f"{directory}/{METADATA}")
+    files.remove_tree(directory)

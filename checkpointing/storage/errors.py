@@ -1,0 +1,73 @@
+"""What can be wrong with checkpoint storage and with a snapshot in it.
+
+StorageError (an OSError)
+├── OutsideSavepointRoots      the path is not under a configured root
+├── UnsafeLocation             asked to remove or read something that is no part of a checkpoint
+└── SnapshotUnusable           nobody can restore from this directory
+    ├── MetadataMissing        no `_metadata`: never completed, or no snapshot at all
+    ├── MetadataForeign        a `_metadata` that Waymark did not write
+    ├── MetadataTruncated      cut off or not readable as a whole
+    ├── MetadataTampered       its checksum does not fit, or its fields make no checkpoint
+    ├── MetadataFromNewerVersion
+    └── SnapshotIncomplete     a file is missing, or has another size or content; names the file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StorageError(OSError):
+    """Something is wrong with checkpoint storage; the text says what and where."""
+
+
+class OutsideSavepointRoots(StorageError):
+    def __init__(self, path: str, roots: Sequence[str]) -> None:
+        allowed = ", ".join(roots) if roots else "none is configured"
+        super().__init__(f"{path} is outside the savepoint directories (allowed: {allowed})")
+        self.path = path
+        self.roots = tuple(roots)
+
+
+class UnsafeLocation(StorageError):
+    pass
+
+
+class SnapshotUnusable(StorageError):
+    """`directory` is the snapshot's, as it was asked for."""
+
+    def __init__(self, directory: str, problem: str) -> None:
+        super().__init__(f"{directory}: {problem}")
+        self.directory = directory
+        self.problem = problem
+
+
+class MetadataMissing(SnapshotUnusable):
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "there is no _metadata; it is not a completed checkpoint or savepoint")
+
+
+class MetadataForeign(SnapshotUnusable):
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "_metadata was not written by Waymark")
+
+
+class MetadataTruncated(SnapshotUnusable):
+    pass
+
+
+class MetadataTampered(SnapshotUnusable):
+    pass
+
+
+class MetadataFromNewerVersion(SnapshotUnusable):
+    def __init__(self, directory: str, version: object, supported: int) -> None:
+        super().__init__(directory, f"_metadata has version {version}, this release reads up to {supported}")
+
+
+class SnapshotIncomplete(SnapshotUnusable):
+    """`file` is the first file found wrong, as the metadata names it."""
+
+    def __init__(self, directory: str, file: str, problem: str) -> None:
+        super().__init__(directory, f"{file} {problem}")
+        self.file = file

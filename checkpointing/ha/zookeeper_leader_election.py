@@ -138,7 +138,7 @@ class ZooKeeperLeaderElection:
             latch = self._join()
         asked_at = self._clock.monotonic()
         latches = sorted(self._connection.children(LATCH), key=_sequence)
-        if latch not in latches:
+        if latch not in latches or self._connection.find(f"{LATCH}/{latch}", self._on_watch) is None:
             self._end_term("its node in the election is gone")
         elif latch == latches[0]:
             self._lead(latch, asked_at)

@@ -23,7 +23,7 @@ from checkpointing.coordinator.ports import CheckpointIDCounter
 from checkpointing.ha.attempts import AttemptRegistry, StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
 from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter, ZooKeeperCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore, LoadCheckpoint
-from checkpointing.ha.errors import NodeMissing, NodeNotEmpty
+from checkpointing.ha.errors import HighAvailabilityError, NodeMissing, NodeNotEmpty
 from checkpointing.ha.job_graphs import HandleJobGraphStore, JobGraphStore, StandaloneJobGraphStore
 from checkpointing.ha.job_results import FileJobResultStore, JobResultStore
 from checkpointing.ha.leadership import (
@@ -217,9 +217,13 @@ def zookeeper_services(
     connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s)
     connection.start()
     specification = HighAvailabilitySpec(hosts, path, session_timeout_s)
-    return ZooKeeperServices(
-        connection, storage_directory.absolute(), load_checkpoint, specification, clock or SystemClock()
-    )
+    try:
+        return ZooKeeperServices(
+            connection, storage_directory.absolute(), load_checkpoint, specification, clock or SystemClock()
+        )
+    except HighAvailabilityError:
+        connection.close()
+        raise
 
 
 def make_services(settings: HighAvailabilitySettings, load_checkpoint: LoadCheckpoint) -> HighAvailabilityServices:

@@ -1,0 +1,63 @@
+"""A job manager of one thread for tests that kill it: it leads, takes checkpoints as fast as it can, and prints their ids.
+
+Arguments: hosts, root, storage directory. Stores where each checkpoint lies; nothing lies there.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+from pathlib import Path
+
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.ha.services import zookeeper_services
+from checkpointing.messages import CheckpointKind
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+
+
+class Contender:
+    def __init__(self) -> None:
+        self.granted: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def grant_leadership(self, session_id: str) -> None:
+        self.granted.put(session_id)
+
+    def revoke_leadership(self) -> None:
+        print("revoked", flush=True)
+
+    def on_error(self, error: Exception) -> None:
+        print("error", error, flush=True)
+
+
+def checkpoint_at(location: str) -> CompletedCheckpoint:
+    return CompletedCheckpoint(
+        job_id=JOB_ID,
+        job_name="wordcount",
+        entry_class="wordcount:main",
+        checkpoint_id=int(location.rpartition("-")[2]),
+        properties=CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
+        trigger_timestamp=0,
+        completion_timestamp=0,
+        operators=(),
+        batches={},
+        location=location,
+        shared_location=None,
+    )
+
+
+def main(hosts: str, root: str, storage: str) -> None:
+    services = zookeeper_services(hosts, root, "demo", Path(storage), checkpoint_at, 2.0)
+    contender = Contender()
+    services.leader_election.start(contender)
+    session_id = contender.granted.get()
+    services.leader_election.confirm_leadership(session_id, "http://127.0.0.1:1")
+    recovery = services.recovery_factory.create(JOB_ID, 2)
+    while True:
+        checkpoint_id = recovery.counter.get_and_increment()
+        recovery.store.add_checkpoint(checkpoint_at(f"/checkpoints/chk-{checkpoint_id}"))
+        print(checkpoint_id, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from checkpointing.clock import ManualClock, SystemClock
+from checkpointing.ha.attempts import StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
+from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
+from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable
+from checkpointing.ha.zookeeper import ConnectionState
+from checkpointing.jobs.driver_spec import HighAvailabilitySpec
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+
+zookeeper = pytest.mark.zookeeper
+
+
+@pytest.fixture
+def job_manager(connection):
+    return ZooKeeperAttemptRegistry(connection, SystemClock())
+
+
+@pytest.fixture
+def driver(connect):
+    return lambda hosts=None, clock=None: ZooKeeperAttemptRegistry(connect(hosts), clock or SystemClock())
+
+
+@zookeeper
+def test_a_held_attempt_is_seen_until_it_is_released(driver, job_manager):
+    assert job_manager.holder(JOB_ID) is None
+    assert job_manager.wait_until_free(JOB_ID, 0)
+    held = driver().hold(JOB_ID, 3)
+    assert job_manager.holder(JOB_ID) == 3
+    assert not job_manager.wait_until_free(JOB_ID, 0.05)
+    held.release()
+    held.release()
+    assert job_manager.holder(JOB_ID) is None
+    assert not held.lost
+
+
+@zookeeper
+def test_one_attempt_of_a_job_at_a_time(driver):
+    held = driver().hold(JOB_ID, 1)
+    other = driver()
+    with pytest.raises(AttemptTaken, match="attempt 1 "):
+        other.hold(JOB_ID, 2)
+    other.hold("f" * 32, 1).release()
+    held.release()
+    other.hold(JOB_ID, 2).release()
+
+
+@zookeeper
+def test_an_attempt_is_not_held_twice_by_two_drivers_of_the_same_number(driver):
+    held = driver().hold(JOB_ID, 1)
+    with pytest.raises(AttemptTaken):
+        driver().hold(JOB_ID, 1)
+    held.release()
+
+
+@zookeeper
+def test_waiting_ends_when_the_driver_goes(driver, job_manager):
+    held = driver().hold(JOB_ID, 1)
+    threading.Timer(0.1, held.release).start()
+    assert job_manager.wait_until_free(JOB_ID, 20)
+
+
+@zookeeper
+def test_a_driver_learns_that_its_session_was_lost(connect, job_manager, expire_session, eventually):
+    connection = connect()
+    held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
+    lost = threading.Event()
+    held.on_lost(lost.set)
+    expire_session(connection)
+    assert lost.wait(20)
+    assert held.lost
+    assert job_manager.wait_until_free(JOB_ID, 20)
+    told_again = threading.Event()
+    held.on_lost(told_again.set)
+    assert told_again.is_set()
+    held.release()
+
+
+@zookeeper
+def test_a_cut_off_driver_stops_before_its_place_is_free(connect, job_manager, proxy, eventually):
+    connection = connect(proxy.address)
+    held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
+    holders_when_lost = []
+    told = threading.Event()
+
+    def stop():
+        holders_when_lost.append(job_manager.holder(JOB_ID))
+        told.set()
+
+    held.on_lost(stop)
+    proxy.cut()
+    eventually(lambda: connection.state is not ConnectionState.CONNECTED)
+    assert not held.lost, "a short break costs nothing"
+    assert told.wait(20)
+    assert holders_when_lost == [1]
+    assert job_manager.wait_until_free(JOB_ID, 20)
+
+
+@zookeeper
+def test_a_short_break_costs_the_attempt_nothing(connect, job_manager, proxy, eventually):
+    connection = connect(proxy.address, session_timeout_s=10.0)
+    held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
+    proxy.cut()
+    eventually(lambda: connection.state is ConnectionState.SUSPENDED)
+    proxy.heal()
+    eventually(lambda: connection.state is ConnectionState.CONNECTED)
+    assert not held.lost
+    assert job_manager.holder(JOB_ID) == 1
+    held.release()
+
+
+@zookeeper
+def test_a_driver_that_slept_knows_at_once_that_it_is_too_late(connect):
+    clock = ManualClock()
+    connection = connect()
+    held = ZooKeeperAttemptRegistry(connection, clock).hold(JOB_ID, 1)
+    assert not held.lost
+    clock.advance(connection.session_timeout_s)
+    assert held.lost
+    held.release()
+
+
+@zookeeper
+def test_nobody_is_told_after_a_release(driver):
+    held = driver().hold(JOB_ID, 1)
+    told = threading.Event()
+    held.on_lost(told.set)
+    held.release()
+    held.on_lost(told.set)
+    assert not told.is_set()
+
+
+@zookeeper
+def test_a_killed_driver_frees_its_place_when_its_session_ends(root, zookeeper_hosts, job_manager):
+    program = (
+        "import sys; from checkpointing.ha.driver_services import driver_services\n"
+        "from checkpointing.jobs.driver_spec import HighAvailabilitySpec\n"
+        "services = driver_services(HighAvailabilitySpec(sys.argv[1], sys.argv[2], 2.0))\n"
+        f"held = services.attempts.hold('{JOB_ID}', 1); print('held', flush=True); sys.stdin.read()"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", program, zookeeper_hosts, root],
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with driver:
+        assert driver.stdout.readline() == b"held\n"
+        assert job_manager.holder(JOB_ID) == 1
+        os.kill(driver.pid, signal.SIGKILL)
+    assert job_manager.wait_until_free(JOB_ID, 30)
+
+
+@zookeeper
+def test_a_driver_finds_no_leader_where_none_was_published_and_says_so_without_a_server(root, zookeeper_hosts):
+    specification = HighAvailabilitySpec(zookeeper_hosts, root, 4.0)
+    services = driver_services(specification)
+    assert services.leader_retrieval.current() is None
+    services.close()
+    retrieval = leader_retrieval_for(specification)
+    assert retrieval.wait(0) is None
+    retrieval.close()
+
+
+@zookeeper
+def test_without_a_server_the_registry_says_so(connect, proxy, eventually):
+    connection = connect(proxy.address, operation_timeout_s=0.5)
+    registry = ZooKeeperAttemptRegistry(connection, SystemClock())
+    proxy.cut()
+    with pytest.raises(ConnectionUnavailable):
+        registry.hold(JOB_ID, 1)
+
+
+def test_standalone_the_lease_alone_rules():
+    registry = StandaloneAttemptRegistry()
+    held = registry.hold(JOB_ID, 1)
+    registry.hold(JOB_ID, 2)
+    assert registry.holder(JOB_ID) is None
+    assert registry.wait_until_free(JOB_ID, 0)
+    assert not held.lost
+    held.release()

@@ -1,0 +1,139 @@
+"""Processes that are killed or stopped, and servers that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkpointing.ha.services import zookeeper_services
+from tests.checkpointing.ha.leader_process import JOB_ID, Contender, checkpoint_at
+
+pytestmark = pytest.mark.zookeeper
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def leader_process(zookeeper_hosts, root, tmp_path):
+    """A job manager in a process of its own that has taken some checkpoints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.checkpointing.ha.leader_process", zookeeper_hosts, root, str(tmp_path)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        for _ in range(20):
+            assert process.stdout.readline(), process.stderr.read()
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def start_standby(root, tmp_path):
+    """Starts contenders; closed after the test."""
+    opened = []
+
+    def start(hosts):
+        services = zookeeper_services(hosts, root, "demo", tmp_path, checkpoint_at, 4.0)
+        opened.append(services)
+        contender = Contender()
+        services.leader_election.start(contender)
+        return services, contender
+
+    yield start
+    for services in opened:
+        services.close()
+
+
+def test_a_leader_that_is_killed_while_it_takes_checkpoints_loses_none_and_no_id_is_given_twice(
+    leader_process, start_standby, zookeeper_hosts
+):
+    services, contender = start_standby(zookeeper_hosts)
+    os.kill(leader_process.pid, signal.SIGKILL)
+    last_id = int(leader_process.stdout.read().split()[-1])
+
+    contender.granted.get(timeout=30)
+    recovery = services.recovery_factory.create(JOB_ID, 2)
+    recovery.store.recover()
+    assert recovery.store.latest_id in (last_id, last_id + 1), "what was reported complete is kept"
+    assert recovery.counter.get_and_increment() > recovery.store.latest_id
+    assert services.leader_retrieval.current() is None, "the dead leader's address went with it"
+
+
+def test_a_leader_that_was_stopped_and_goes_on_after_its_term_cannot_write(
+    leader_process, start_standby, zookeeper_hosts, eventually
+):
+    services, contender = start_standby(zookeeper_hosts)
+    os.kill(leader_process.pid, signal.SIGSTOP)
+    contender.granted.get(timeout=30)
+    recovery = services.recovery_factory.create(JOB_ID, 2)
+    recovery.store.recover()
+    next_id = recovery.counter.get()
+    kept = [checkpoint.checkpoint_id for checkpoint in recovery.store.checkpoints]
+
+    os.kill(leader_process.pid, signal.SIGCONT)
+
+    output, errors = leader_process.communicate(timeout=60)
+    assert "CounterUnavailable" in errors or "LeadershipLost" in errors or "PossibleInconsistentState" in errors
+    assert recovery.counter.get() == next_id
+    recovery.store.recover()
+    assert [checkpoint.checkpoint_id for checkpoint in recovery.store.checkpoints] == kept
+
+
+def test_a_server_that_is_killed_and_comes_back_has_one_leader_and_all_data(
+    make_ensemble, start_standby, eventually
+):
+    ensemble = make_ensemble(1)
+    first, first_contender = start_standby(ensemble.hosts)
+    session_id = first_contender.granted.get(timeout=30)
+    second, second_contender = start_standby(ensemble.hosts)
+    recovery = first.recovery_factory.create(JOB_ID, 1)
+    recovery.store.add_checkpoint(checkpoint_at(f"/checkpoints/chk-{recovery.counter.get_and_increment()}"))
+
+    ensemble.kill(0)
+    eventually(lambda: not first.leader_election.has_leadership(session_id))
+    ensemble.start_server(0)
+    ensemble.wait_until_serving(0)
+
+    def leaders():
+        terms = []
+        for services, contender in ((first, first_contender), (second, second_contender)):
+            while not contender.granted.empty():
+                contender.session_id = contender.granted.get()
+            if services.leader_election.has_leadership(getattr(contender, "session_id", "")):
+                terms.append(services)
+        return terms
+
+    eventually(lambda: len(leaders()) == 1)
+    [leader] = leaders()
+    recovered = leader.recovery_factory.create(JOB_ID, 1)
+    recovered.store.recover()
+    assert recovered.store.latest_id == 1
+    assert recovered.counter.get_and_increment() == 2
+
+
+def test_an_ensemble_of_three_goes_on_without_its_leader(make_ensemble, start_standby, eventually):
+    ensemble = make_ensemble(3)
+    services, contender = start_standby(ensemble.hosts)
+    contender.granted.get(timeout=30)
+    recovery = services.recovery_factory.create(JOB_ID, 2)
+    recovery.store.add_checkpoint(checkpoint_at("/checkpoints/chk-1"))
+
+    dead = ensemble.leader()
+    ensemble.kill(dead)
+
+    def leads_again():
+        while not contender.granted.empty():
+            contender.session_id = contender.granted.get()
+        return services.leader_election.has_leadership(getattr(contender, "session_id", "")) or not ensemble.running
+
+    eventually(lambda: ensemble.running and any(ensemble.mode(index) == "leader" for index in ensemble.running), 60)
+    contender.session_id = getattr(contender, "session_id", "")
+    eventually(lambda: leads_again() or services.leader_election.fence_or_none() is not None, 60)

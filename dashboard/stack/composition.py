@@ -142,7 +142,7 @@ def _web(environment: StackEnvironment) -> Program:
         "web",
         url,
         command,
-        probe=lambda: 0 < get(f"{url}/health")[0] < 500,
+        probe=lambda: 0 < get(f"{url}/healthz")[0] < 500,
         make_ready=lambda: static.mkdir(exist_ok=True),
     )
 

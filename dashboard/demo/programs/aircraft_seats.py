@@ -1,0 +1,46 @@
+"""How many seats were offered by manufacturer: every flight's aircraft is looked up in a register over HTTP.
+
+The register is slow at times, and at times out of order: then this job's batches are slow, or it fails.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pandas as pd
+from checkpointing.sinks.postgres import PostgresSink
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming import DataStreamWriter
+
+FLIGHT = "id LONG, tailnum STRING"
+
+
+def look_up(register: str, tailnums: list[str]) -> dict[str, dict[str, Any]]:
+    answer = httpx2.post(f"{register}/aircraft", json=tailnums, timeout=60, trust_env=False)
+    return dict(answer.raise_for_status().json())
+
+
+def with_aircraft(connections: str) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    def add(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        register = json.loads(Path(connections).read_text())["register"]
+        for flights in batches:
+            known = look_up(register, sorted(flights["tailnum"].dropna().unique()))
+            aircraft = [known.get(tailnum, {}) for tailnum in flights["tailnum"]]
+            manufacturers = [plane.get("manufacturer") or "not registered" for plane in aircraft]
+            yield pd.DataFrame(
+                {"manufacturer": manufacturers, "seats": [plane.get("seats") or 0 for plane in aircraft]}
+            )
+
+    return add
+
+
+def aircraft_seats(spark: SparkSession, args: dict[str, str]) -> DataStreamWriter:
+    flights = spark.readStream.schema(FLIGHT).option("maxFilesPerTrigger", 20).json(args["input"])
+    seats = flights.mapInPandas(with_aircraft(args["connections"]), "manufacturer STRING, seats LONG")
+    offered = seats.groupBy("manufacturer").agg(sf.count("*").alias("flights"), sf.sum("seats").alias("seats"))
+    dsn = json.loads(Path(args["connections"]).read_text())["database"]
+    sink = PostgresSink(dsn, "demo_seats_by_manufacturer", key=["manufacturer"])
+    return offered.writeStream.outputMode("update").trigger(processingTime="4 seconds").foreachBatch(sink)

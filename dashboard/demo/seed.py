@@ -1,0 +1,139 @@
+"""Submits the demo's jobs the first time, and tells Waymark how to look after them.
+
+What a person has changed or ended since then stays as it is: a job that ever existed is not submitted again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+from django.utils import timezone
+
+from checkpointing.ids import stable_id
+from dashboard.demo.jobs import DEMO_JOBS, DemoJob
+from monitoring.engine.answers import JobOverview
+from monitoring.engine.client import client_for
+from monitoring.engine.embedded import NAME as EMBEDDED
+from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job, RuleKind
+
+FIRST_SAVEPOINT_AFTER_S = 75
+MAX_RESTARTS_PER_HOUR = 20
+_UPLOAD_LIMIT_S = 30.0
+
+
+class NotSubmitted(RuntimeError):
+    """The job manager did not take a program; the text says what it answered."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Where the demo's input lies and what its jobs work with."""
+
+    input_directory: Path
+    connections: Path
+    webhook_url: str
+
+    def program_args(self) -> list[str]:
+        return ["--input", str(self.input_directory), "--connections", str(self.connections)]
+
+
+def submit_missing(demo: Demo, cluster: Cluster) -> list[str]:
+    """Start each demo job that neither Waymark nor the job manager has ever seen; their names.
+
+    How a job is looked after is written before the job is started. The engine's id is a function of the job and the
+    directory, so that a start whose answer was lost is not repeated. Raises EngineError or NotSubmitted when the job
+    manager is not ready: call it again.
+    """
+    there = {job.name for job in asyncio.run(_jobs(cluster))} | known_jobs(cluster)
+    missing = [job for job in DEMO_JOBS if job.name not in there]
+    for job in missing:
+        jar_id = upload(cluster, job.program_path)
+        look_after(demo, cluster, job, jar_id)
+        asyncio.run(_run(cluster, job, demo, jar_id))
+    return [job.name for job in missing]
+
+
+async def _jobs(cluster: Cluster) -> tuple[JobOverview, ...]:
+    async with client_for(cluster) as client:
+        return await client.jobs_overview()
+
+
+async def _run(cluster: Cluster, job: DemoJob, demo: Demo, jar_id: str) -> None:
+    async with client_for(cluster) as client:
+        await client.run_jar(
+            jar_id,
+            job_id=stable_id("demo", job.name, str(demo.input_directory)),
+            entry_class=job.entry_class,
+            program_args=demo.program_args(),
+            parallelism=job.parallelism,
+            configuration=job.configuration,
+            job_name=job.name,
+        )
+
+
+def upload(cluster: Cluster, program: Path) -> str:
+    """The id under which the job manager keeps the program."""
+    headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else None
+    try:
+        answer = httpx2.post(
+            f"{cluster.rest_url}/jars/upload",
+            files={"jarfile": (program.name, program.read_bytes(), "application/octet-stream")},
+            headers=headers,
+            timeout=_UPLOAD_LIMIT_S,
+            trust_env=False,
+        )
+    except httpx2.RequestError as error:
+        raise NotSubmitted(f"{cluster.rest_url} cannot be reached: {error}") from error
+    if answer.status_code != 200:
+        raise NotSubmitted(f"{program.name} was not taken: {answer.text}")
+    return Path(answer.json()["filename"]).name
+
+
+def known_jobs(cluster: Cluster) -> set[str]:
+    """The names of the demo jobs that have ever run there."""
+    return set(Job.objects.filter(cluster=cluster, runs__isnull=False).values_list("name", flat=True))
+
+
+def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
+    """Savepoints, restart, an alert rule, and where its notifications go."""
+    row, _ = Job.objects.update_or_create(
+        cluster=cluster,
+        name=job.name,
+        defaults={
+            "launch": {
+                "kind": "waymark",
+                "jar_id": jar_id,
+                "entry_class": job.entry_class,
+                "program_args": demo.program_args(),
+                "parallelism": job.parallelism,
+                "configuration": dict(job.configuration),
+            },
+            "auto_restart": True,
+            "max_restarts_per_hour": MAX_RESTARTS_PER_HOUR,
+            "savepoint_interval_s": job.savepoint_every_s,
+            "next_savepoint_at": timezone.now() + timedelta(seconds=FIRST_SAVEPOINT_AFTER_S),
+        },
+    )
+    rule, _ = AlertRule.objects.update_or_create(
+        job=row,
+        kind=RuleKind.FAILED_IN_WINDOW,
+        defaults={"window_s": 900, "threshold": 3, "check_every_s": 30, "next_check_at": timezone.now()},
+    )
+    rule.channels.set(
+        [
+            _channel("Demo mail", ChannelKind.MAIL, {"to": ["oncall@localhost"]}),
+            _channel("Demo webhook", ChannelKind.WEBHOOK, {"url": demo.webhook_url}),
+        ]
+    )
+
+
+def _channel(name: str, kind: ChannelKind, settings: dict[str, object]) -> Channel:
+    return Channel.objects.update_or_create(name=name, defaults={"kind": kind, "settings": settings})[0]
+
+
+def embedded_cluster() -> Cluster:
+    return Cluster.objects.get(name=EMBEDDED)

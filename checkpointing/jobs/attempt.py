@@ -1,0 +1,98 @@
+"""One attempt of a job: one driver process, from its launch to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from checkpointing.clock import Clock
+from checkpointing.jobs.attempts import AttemptRecord
+from checkpointing.jobs.driver_link import DriverChannel
+from checkpointing.jobs.launcher import DriverProcess
+from checkpointing.messages import DriverState, ExceptionInfo, QueryProgress, Vertex
+
+# A driver that reports its end and exits at once: its last message may still be on its way.
+_LAST_MESSAGE_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """How the attempt ended: FINISHED, CANCELED or FAILED, the last one with its `exception`."""
+
+    state: DriverState
+    exception: ExceptionInfo | None = None
+
+
+class Attempt:
+    def __init__(self, record: AttemptRecord, process: DriverProcess | None, clock: Clock) -> None:
+        self.record = record
+        self.process = process
+        self.state = DriverState.INITIALIZING
+        self.vertices: tuple[Vertex, ...] = ()
+        self.queries: dict[str, QueryProgress] = {}
+        self.last_batches: dict[str, int] = {}
+        self.channel: DriverChannel | None = None
+        self.running_since_ms: int | None = None
+        self.ended_ms: int | None = None
+        self.ended: asyncio.Future[AttemptEnd] = asyncio.get_running_loop().create_future()
+        self.registration = asyncio.Event()
+        self._clock = clock
+        self._last_heard_s = clock.monotonic()
+
+    @property
+    def number(self) -> int:
+        return self.record.attempt
+
+    def heard(self) -> None:
+        self._last_heard_s = self._clock.monotonic()
+
+    def registered(self, channel: DriverChannel) -> None:
+        """The driver is connected through `channel`; an older connection of it is hung up."""
+        if self.channel is not None and self.channel is not channel:
+            self.channel.close()
+        self.channel = channel
+        self.registration.set()
+        self.heard()
+
+    def end(self, end: AttemptEnd) -> None:
+        """The first end counts: what follows is its consequence."""
+        if not self.ended.done():
+            self.ended_ms = self._clock.now_ms()
+            self.ended.set_result(end)
+
+    async def watch(self, interval_s: float, heartbeat_timeout_s: float, registration_timeout_s: float) -> None:
+        """End the attempt when its process dies or nothing is heard of it. Runs until it has ended, or cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self.process is not None:
+                group.create_task(self._watch_process(self.process))
+            while not self.ended.done():
+                limit = heartbeat_timeout_s if self.registration.is_set() else registration_timeout_s
+                silence = self._clock.monotonic() - self._last_heard_s
+                if silence > limit:
+                    self._lose("HeartbeatTimeout", self._silence_text(silence))
+                await asyncio.wait({self.ended}, timeout=interval_s)
+
+    async def _watch_process(self, process: DriverProcess) -> None:
+        code = await process.wait()
+        if self.channel is not None:
+            last_words: set[asyncio.Future[Any]] = {self.channel.gone, self.ended}
+            await asyncio.wait(last_words, timeout=_LAST_MESSAGE_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
+
+    def _silence_text(self, silence_s: float) -> str:
+        if self.registration.is_set():
+            return f"The driver of attempt {self.number} sent no heartbeat for {silence_s:.0f} s."
+        return f"The driver of attempt {self.number} did not register within {silence_s:.0f} s."
+
+    def _lose(self, name: str, message: str) -> None:
+        log = self.process.last_log_lines() if self.process is not None else ""
+        stacktrace = f"{name}: {message}" + (f"\nLast lines of its log:\n{log}" if log else "")
+        info = ExceptionInfo(name=name, message=message, stacktrace=stacktrace, timestamp=self._clock.now_ms())
+        self.end(AttemptEnd(DriverState.FAILED, info))
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return ""
+    return f" through signal {-code}" if code < 0 else f" with exit code {code}"

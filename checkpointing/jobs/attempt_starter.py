@@ -1,0 +1,204 @@
+"""Starting a job's attempts, one at a time: what to restore, the durable number, the launch, the adoption, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.ports import CompletedCheckpointStore
+from checkpointing.ha.errors import HighAvailabilityError
+from checkpointing.ids import stable_id
+from checkpointing.jobs.attempt import Attempt
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.restore import may_start_empty, restore_candidates
+from checkpointing.jobs.services import JobServices
+from checkpointing.messages import ExceptionInfo
+from checkpointing.storage.verification import verify
+
+logger = logging.getLogger(__name__)
+
+
+class AttemptFailed(Exception):
+    """The attempt could not start. `keep_state`: what the job has stored could not be used and must not be removed."""
+
+    def __init__(self, info: ExceptionInfo, *, keep_state: bool = False) -> None:
+        super().__init__(info.message)
+        self.info = info
+        self.keep_state = keep_state
+
+
+@dataclass(frozen=True)
+class Restore:
+    """A verified snapshot. `from_savepoint_path`: it is the one that the job was submitted with."""
+
+    checkpoint: CompletedCheckpoint
+    location: str
+    from_savepoint_path: bool
+
+
+class AttemptStarter:
+    """`on_bad_candidate` is told of each snapshot that could not be used; none is skipped in silence."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        services: JobServices,
+        store: CompletedCheckpointStore,
+        on_bad_candidate: Callable[[ExceptionInfo], None],
+    ) -> None:
+        self._graph = graph
+        self._services = services
+        self._store = store
+        self._on_bad_candidate = on_bad_candidate
+        self.directory = JobDirectory(services.jobs_directory, graph.job_id)
+        self._last_number = 0
+
+    async def read_record(self) -> AttemptRecord | None:
+        """What an earlier job manager recorded; AttemptRecordUnreadable or OSError."""
+        record = await self._services.io.run(self.directory.read_record)
+        self._last_number = record.attempt if record is not None else 0
+        return record
+
+    def former(self, record: AttemptRecord) -> Attempt | None:
+        """The attempt that an earlier job manager left, or None when its driver is known to be gone."""
+        if record.ended:
+            return None
+        attempt = Attempt(record, None, self._services.clock)
+        if record.pid is None or record.host != self._services.host_name:
+            return attempt
+        attempt.process = self._adopted(record, record.pid)
+        return attempt if attempt.process is not None else None
+
+    async def choose_restore(self) -> Restore | None:
+        """The best snapshot that verifies; None for a job without any. AttemptFailed when none is usable."""
+        candidates = restore_candidates(self._store.checkpoints, self._graph)
+        for candidate in candidates:
+            try:
+                checkpoint = await self._services.io.run(partial(verify, candidate.location, deep=True))
+            except OSError as error:
+                self._on_bad_candidate(self._info("SnapshotUnusable", f"{candidate.label} cannot be restored: {error}"))
+            else:
+                return Restore(checkpoint, candidate.location, candidate.location == self._graph.savepoint_path)
+        if candidates and not may_start_empty(self._graph):
+            message = f"None of the job's {len(candidates)} snapshots can be restored, and it may not start empty."
+            raise AttemptFailed(self._info("NoUsableSnapshot", message, recoverable=False), keep_state=True)
+        return None
+
+    async def prepare(self, restore: Restore | None) -> Attempt:
+        """Make the next attempt durable, before anything of it runs."""
+        number = self._last_number + 1
+        record = AttemptRecord(
+            attempt=number,
+            timeline=stable_id(self._graph.job_id, str(number)),
+            work_directory=str(self.directory.attempt_directory(number)),
+            started_ms=self._services.clock.now_ms(),
+            host=self._services.host_name,
+            restored_checkpoint_id=restore.checkpoint.checkpoint_id if restore else None,
+            restored_is_savepoint=restore.checkpoint.properties.is_savepoint if restore else False,
+            restored_location=restore.location if restore else None,
+        )
+        await self._write(record)
+        self._last_number = number
+        await self._services.io.run(lambda: self.directory.remove_old_attempts(number))
+        return Attempt(record, None, self._services.clock)
+
+    async def launch(self, attempt: Attempt, restore: Restore | None) -> None:
+        """Start the driver's process. AttemptFailed when that is impossible."""
+        try:
+            spec = self._spec(attempt.record, self.directory.program(), restore)
+            attempt.process = await self._services.io.run(lambda: self._services.launcher.launch(spec))
+        except FileNotFoundError as error:
+            raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
+        except LaunchFailed as error:
+            raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
+        attempt.record = replace(attempt.record, pid=attempt.process.pid)
+        await self._write(attempt.record)
+
+    def adopt(self, attempt: Attempt, pid: int) -> None:
+        """A driver that nobody here started registered with `pid`: watch that process, if it is one of ours."""
+        if attempt.process is None and attempt.record.host == self._services.host_name:
+            attempt.process = self._adopted(attempt.record, pid)
+
+    async def end(self, attempt: Attempt, grace_s: float) -> None:
+        """Make sure that the attempt's driver is gone: its process, and its claim on the job. Returns when it is."""
+        if attempt.process is not None:
+            await attempt.process.end(grace_s)
+        await self.wait_until_free()
+        attempt.record = replace(attempt.record, ended=True)
+        try:
+            await self._services.io.run(lambda: self.directory.write_record(attempt.record))
+        except OSError as error:
+            # The next job manager would look for this driver once more, and find it gone.
+            logger.warning(
+                "job %s: the end of attempt %d was not recorded: %s", self._graph.job_id, attempt.number, error
+            )
+
+    async def wait_until_free(self) -> None:
+        """Wait while a driver claims the job, or nobody can say: two attempts at a time would spoil its state."""
+        job_id, registry = self._graph.job_id, self._services.high_availability.attempts
+        while True:
+            try:
+                if await self._services.io.run(lambda: registry.wait_until_free(job_id, 5.0)):
+                    return
+                logger.warning("job %s: a driver still holds its attempt; the next one waits", job_id)
+            except HighAvailabilityError as error:
+                logger.warning("job %s: whether a driver holds its attempt cannot be asked now: %s", job_id, error)
+                await asyncio.sleep(1.0)
+
+    def _adopted(self, record: AttemptRecord, pid: int) -> DriverProcess | None:
+        return self._services.launcher.adopt(pid, self._graph.job_id, record.attempt, Path(record.work_directory))
+
+    async def _write(self, record: AttemptRecord) -> None:
+        try:
+            await self._services.io.run(lambda: self.directory.write_record(record))
+        except OSError as error:
+            message = f"The attempt's record could not be written: {error}"
+            raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error
+
+    def _spec(self, record: AttemptRecord, program: Path, restore: Restore | None) -> DriverSpec:
+        graph, services = self._graph, self._services
+        return DriverSpec(
+            job_id=graph.job_id,
+            job_name=graph.name,
+            attempt=record.attempt,
+            program_path=str(program),
+            entry_class=graph.entry_class,
+            program_args=graph.program_args,
+            parallelism=graph.parallelism,
+            configuration=dict(graph.configuration),
+            work_directory=record.work_directory,
+            timeline=record.timeline,
+            job_manager_address=services.address,
+            lease_s=services.settings.heartbeat_timeout_s,
+            restore=_restore_spec(restore, graph),
+            high_availability=services.high_availability.driver_specification,
+            token_file=str(services.token_file) if services.token_file else None,
+        )
+
+    def _info(self, name: str, message: str, *, recoverable: bool = True) -> ExceptionInfo:
+        return ExceptionInfo(
+            name=name,
+            message=message,
+            stacktrace=f"{name}: {message}",
+            timestamp=self._services.clock.now_ms(),
+            recoverable=recoverable,
+        )
+
+
+def _restore_spec(restore: Restore | None, graph: JobGraph) -> RestoreSpec | None:
+    if restore is None:
+        return None
+    return RestoreSpec(
+        directory=restore.checkpoint.location,
+        checkpoint_id=restore.checkpoint.checkpoint_id,
+        is_savepoint=restore.checkpoint.properties.is_savepoint,
+        allow_non_restored_state=graph.allow_non_restored_state,
+    )

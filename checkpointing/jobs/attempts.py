@@ -1,0 +1,111 @@
+"""A job's directory under the state directory, and the record of its newest attempt.
+
+Attempt numbers ascend over the whole life of a job, across job managers: the number is made durable here before the
+driver of that attempt starts (intent before act). Job managers of one cluster therefore share the state directory, as
+Flink's share `high-availability.storageDir`. All methods block.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkpointing.messages import MalformedMessage, from_plain, to_plain
+
+RECORD_NAME = "attempt.json"
+PROGRAM_DIRECTORY = "program"
+_KEPT_OF_AN_ENDED_JOB = frozenset({"driver.log", "driver.json"})
+_ATTEMPT_DIRECTORY = re.compile(r"attempt-(\d+)")
+
+
+class AttemptRecordUnreadable(Exception):
+    """There is a record and it makes no sense: starting anyway might run two attempts at a time."""
+
+
+@dataclass(frozen=True)
+class AttemptRecord:
+    """The newest attempt. `pid` on `host` is None until its process was started; `ended`: it is known to be gone."""
+
+    attempt: int
+    timeline: str
+    work_directory: str
+    started_ms: int
+    host: str = ""
+    pid: int | None = None
+    restored_checkpoint_id: int | None = None
+    restored_is_savepoint: bool = False
+    restored_location: str | None = None
+    ended: bool = False
+
+
+class JobDirectory:
+    def __init__(self, jobs_directory: Path, job_id: str) -> None:
+        self.path = jobs_directory / job_id
+
+    def attempt_directory(self, attempt: int) -> Path:
+        return self.path / f"attempt-{attempt}"
+
+    def store_program(self, program: Path, name: str) -> None:
+        """Keep a copy under its own name: the upload may be deleted while the job lives."""
+        directory = self.path / PROGRAM_DIRECTORY
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(program, directory / name)
+
+    def program(self) -> Path:
+        """FileNotFoundError when the job's program is gone."""
+        directory = self.path / PROGRAM_DIRECTORY
+        files = sorted(directory.iterdir()) if directory.is_dir() else []
+        if not files:
+            raise FileNotFoundError(f"the job's program is missing in {directory}")
+        return files[0]
+
+    def read_record(self) -> AttemptRecord | None:
+        """None when no attempt was ever started."""
+        path = self.path / RECORD_NAME
+        try:
+            fields: Any = json.loads(path.read_text())
+            return from_plain(AttemptRecord, fields)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, MalformedMessage) as error:
+            raise AttemptRecordUnreadable(f"{path}: {error}") from error
+
+    def write_record(self, record: AttemptRecord) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        partial = self.path / (RECORD_NAME + ".part")
+        with partial.open("w") as file:
+            json.dump(to_plain(record), file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(self.path / RECORD_NAME)
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove_old_attempts(self, newest: int, *, kept: int = 3) -> None:
+        """Remove what ended attempts left behind; the newest `kept` stay, for their logs."""
+        if not self.path.is_dir():
+            return
+        for directory in self.path.iterdir():
+            match = _ATTEMPT_DIRECTORY.fullmatch(directory.name)
+            if match and int(match[1]) <= newest - kept:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def keep_logs_only(self) -> None:
+        """The job is over: its queries' own checkpoints are of no use to anybody."""
+        for directory in self.path.glob("attempt-*"):
+            for path in directory.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name not in _KEPT_OF_AN_ENDED_JOB:
+                    path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,265 @@
+"""All jobs of this job manager: submitted, recovered when it becomes the leader, left when it no longer is.
+
+Runs on the event loop. Methods that need the leader raise NotLeading while this job manager does not lead, or is still
+recovering what the last leader left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.ha.errors import HighAvailabilityError
+from checkpointing.ha.job_results import JobResult, JobResultExists
+from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.driver_link import DriverChannel
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_checkpoints import JobCheckpoints
+from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.operations import Operations, Outcome
+from checkpointing.jobs.programs import Program
+from checkpointing.jobs.services import JobServices
+from checkpointing.messages import DriverMessage, Refused, Register
+
+logger = logging.getLogger(__name__)
+
+STORE_ERRORS = (OSError, HighAvailabilityError, ValueError, KeyError)
+
+
+class NotLeading(Exception):
+    """Another job manager leads, or none yet."""
+
+
+class JobNotFound(LookupError):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"Could not find Flink job ({job_id})")
+        self.job_id = job_id
+
+
+class JobExists(Exception):
+    """The job id is taken."""
+
+
+class SubmissionFailed(Exception):
+    """The job could not be stored; nothing was started."""
+
+
+class Dispatcher:
+    def __init__(self, services: JobServices) -> None:
+        self.services = services
+        self.session_id: str | None = None
+        self.operations = Operations(services.clock)
+        self._ready = False
+        self._jobs: dict[str, JobMaster] = {}
+        self._runs: dict[str, asyncio.Task[None]] = {}
+        self._ended: dict[str, JobMaster] = {}
+        self._submitting: set[str] = set()
+
+    @property
+    def leading(self) -> bool:
+        return self._ready
+
+    # --- leadership -------------------------------------------------------------------------------------------------
+
+    async def take_leadership(self, session_id: str) -> None:
+        """Recover every stored job. A job that cannot be recovered is logged and left in the store; the others run."""
+        self.session_id = session_id
+        await self._clean_up_ended_jobs()
+        graphs = self.services.high_availability.job_graphs
+        for job_id in await self.services.io.run(graphs.job_ids):
+            try:
+                await self._recover(job_id, session_id)
+            except (*STORE_ERRORS, InvalidConfiguration) as error:
+                logger.error("job %s cannot be recovered and is left as it is: %s", job_id, error)
+        self._ready = self.session_id == session_id
+
+    async def give_up_leadership(self, *, end_drivers: bool = False) -> None:
+        """Suspend all jobs: nothing is removed from the stores, the next leader recovers them."""
+        self._ready = False
+        self.session_id = None
+        self.operations.cancel_all()
+        for job in self._jobs.values():
+            job.suspend(end_driver=end_drivers)
+        await asyncio.gather(*self._runs.values())
+        # A suspended job is another job manager's now: to show it here as if it had ended would be wrong.
+        self._ended = {job_id: job for job_id, job in self._ended.items() if job.status.globally_terminal}
+
+    async def _recover(self, job_id: str, session_id: str) -> None:
+        graph = await self.services.io.run(lambda: self.services.high_availability.job_graphs.recover(job_id))
+        if graph is not None and self.session_id == session_id and job_id not in self._jobs:
+            self._start(JobMaster(graph, session_id, self.services, self._record_result, recovered=True))
+
+    async def _clean_up_ended_jobs(self) -> None:
+        """Finish what a job manager that died in between left: jobs that ended and were not cleaned up."""
+        try:
+            results = await self.services.io.run(self.services.high_availability.job_results.dirty_results)
+        except STORE_ERRORS as error:
+            logger.error("ended jobs cannot be looked up: %s", error)
+            return
+        for result in results:
+            await self._logged(result.job_id, lambda r=result: self._discard_checkpoints(r))  # type: ignore[misc]
+            await self._clean_up(result.job_id)
+
+    async def _discard_checkpoints(self, result: JobResult) -> None:
+        graph = await self.services.io.run(lambda: self.services.high_availability.job_graphs.recover(result.job_id))
+        if graph is not None:
+            checkpoints = JobCheckpoints.of_ended_job(graph, self.services)
+            await checkpoints.recover()
+            await checkpoints.shutdown(result.status)
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> tuple[JobMaster, ...]:
+        """Running ones and the last that ended."""
+        return (*self._jobs.values(), *reversed(self._ended.values()))
+
+    def job(self, job_id: str) -> JobMaster:
+        """NotLeading, JobNotFound."""
+        self.require_leading()
+        job = self._jobs.get(job_id) or self._ended.get(job_id)
+        if job is None:
+            raise JobNotFound(job_id)
+        return job
+
+    def require_leading(self) -> str:
+        """The session id of this leader; NotLeading when it is none."""
+        if not self._ready or self.session_id is None:
+            raise NotLeading
+        return self.session_id
+
+    async def submit(self, graph: JobGraph, program: Program) -> None:
+        """Store the job, then start it. NotLeading, JobExists, InvalidConfiguration, SubmissionFailed."""
+        session_id = self.require_leading()
+        if graph.job_id in self._jobs or graph.job_id in self._submitting:
+            raise JobExists(f"Job {graph.job_id} already exists and has not ended.")
+        self._submitting.add(graph.job_id)
+        try:
+            job = JobMaster(graph, session_id, self.services, self._record_result, recovered=False)
+            await self._store(graph, program)
+            if self.session_id != session_id:
+                raise NotLeading
+            self._start(job)
+        finally:
+            self._submitting.discard(graph.job_id)
+
+    async def _store(self, graph: JobGraph, program: Program) -> None:
+        services = self.services
+
+        def store() -> None:
+            if services.high_availability.job_results.has_result(graph.job_id):
+                raise JobExists(f"Job {graph.job_id} has already been executed and has ended; use another id.")
+            JobDirectory(services.jobs_directory, graph.job_id).store_program(program.path, program.name)
+            services.high_availability.job_graphs.put(graph)
+
+        try:
+            await services.io.run(store)
+        except STORE_ERRORS as error:
+            raise SubmissionFailed(f"The job could not be stored: {error}") from error
+
+    def _start(self, job: JobMaster) -> None:
+        job_id = job.graph.job_id
+        self._ended.pop(job_id, None)
+        self._jobs[job_id] = job
+        self._runs[job_id] = asyncio.create_task(self._run(job), name=f"job {job_id}")
+
+    async def _run(self, job: JobMaster) -> None:
+        job_id = job.graph.job_id
+        status = await job.run()
+        if status.globally_terminal:
+            await self._clean_up(job_id)
+        else:
+            await self._in_store(job_id, lambda: self.services.high_availability.job_graphs.release(job_id))
+        self._jobs.pop(job_id, None)
+        self._runs.pop(job_id, None)
+        self._ended[job_id] = job
+        await self._forget_oldest()
+
+    async def _record_result(self, job: JobMaster) -> None:
+        result = JobResult(
+            job_id=job.graph.job_id,
+            job_name=job.graph.name,
+            status=job.status,
+            started_ms=job.state.started_ms,
+            ended_ms=job.state.last_modified_ms,
+            failure_cause=job.failure.message if job.failure else None,
+        )
+
+        def record() -> None:
+            try:
+                self.services.high_availability.job_results.create_dirty_result(result)
+            except JobResultExists:
+                logger.info("job %s: its end was recorded before", result.job_id)
+
+        await self._in_store(result.job_id, record)
+
+    async def _clean_up(self, job_id: str) -> None:
+        """Each step may be repeated; what fails is done again by the next leader, for the result stays dirty."""
+        ha = self.services.high_availability
+
+        def clean_up() -> None:
+            ha.clean_up(job_id)
+            ha.job_graphs.remove(job_id)
+            ha.job_results.mark_as_clean(job_id)
+            JobDirectory(self.services.jobs_directory, job_id).keep_logs_only()
+
+        await self._in_store(job_id, clean_up)
+
+    async def _forget_oldest(self) -> None:
+        while len(self._ended) > self.services.settings.completed_jobs:
+            job_id = next(iter(self._ended))
+            del self._ended[job_id]
+            directory = JobDirectory(self.services.jobs_directory, job_id)
+            await self._in_store(job_id, directory.remove)
+
+    async def _in_store(self, job_id: str, work: Callable[[], None]) -> None:
+        await self._logged(job_id, lambda: self.services.io.run(work))
+
+    async def _logged(self, job_id: str, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A store that fails here must not keep the other jobs from their clean-up."""
+        try:
+            await begin()
+        except (*STORE_ERRORS, InvalidConfiguration) as error:
+            logger.error("job %s: its data could not all be cleaned up: %s", job_id, error)
+
+    # --- asynchronous operations ------------------------------------------------------------------------------------
+
+    def trigger(
+        self,
+        job_id: str,
+        trigger_id: str,
+        operation: str,
+        begin: Callable[[JobMaster], Coroutine[Any, Any, dict[str, Any]]],
+    ) -> None:
+        """Begin once per (job, trigger id). An unknown job shows in the operation's result, as in Flink."""
+        self.require_leading()
+
+        async def run() -> dict[str, Any]:
+            return await begin(self.job(job_id))
+
+        self.operations.start((operation, job_id, trigger_id), run)
+
+    def outcome(self, job_id: str, trigger_id: str, operation: str) -> Outcome:
+        """UnknownOperation, NotLeading."""
+        self.require_leading()
+        return self.operations.outcome((operation, job_id, trigger_id))
+
+    # --- drivers ----------------------------------------------------------------------------------------------------
+
+    def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
+        """A driver's message. NotLeading: it has to look for the leader."""
+        self.require_leading()
+        job = self._jobs.get(message.job_id)
+        if job is None:
+            channel.send(Refused(f"job {message.job_id} does not run here"))
+        elif isinstance(message, Register):
+            job.register(channel, message)
+        else:
+            job.receive(channel, message)
+
+    def disconnected(self, channel: DriverChannel) -> None:
+        for job in self._jobs.values():
+            job.disconnected(channel)

@@ -1,0 +1,63 @@
+"""The job manager's end of a driver's connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from checkpointing.messages import JobManagerMessage, NotifyAborted, NotifyComplete, TriggerCheckpoint
+
+
+class DriverChannel:
+    """Messages to one connected driver, in order. Sending never blocks, never raises; after `close` it does nothing."""
+
+    def __init__(self) -> None:
+        self._outgoing: asyncio.Queue[JobManagerMessage | None] = asyncio.Queue()
+        self._closing = False
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def send(self, message: JobManagerMessage) -> None:
+        if not self._closing:
+            self._outgoing.put_nowait(message)
+
+    def close(self) -> None:
+        """Hang up once everything sent before has left."""
+        if not self._closing:
+            self._closing = True
+            self._outgoing.put_nowait(None)
+
+    async def outgoing(self) -> AsyncIterator[JobManagerMessage]:
+        """For the connection's writer; ends when the channel was closed."""
+        while (message := await self._outgoing.get()) is not None:
+            yield message
+
+    def mark_gone(self) -> None:
+        """The connection is down and everything that was received on it has been handled."""
+        self._closing = True
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
+class DriverGateway:
+    """The coordinator's way to whichever driver the job has now; messages for a driver that is away are dropped."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self.channel: DriverChannel | None = None
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    def send(self, message: JobManagerMessage) -> None:
+        if self.channel is not None:
+            self.channel.send(message)
+
+    def trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
+        self.send(message)
+
+    def notify_complete(self, message: NotifyComplete) -> None:
+        self.send(message)
+
+    def notify_aborted(self, message: NotifyAborted) -> None:
+        self.send(message)

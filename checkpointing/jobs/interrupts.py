@@ -1,0 +1,67 @@
+"""Waits that give way when somebody asks the job to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from enum import Enum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Request(Enum):
+    """CANCEL ends the job. SUSPEND leaves it and its driver to the next job manager; SHUTDOWN ends the driver first."""
+
+    CANCEL = "cancel"
+    SUSPEND = "suspend"
+    SHUTDOWN = "shutdown"
+
+
+class Interrupted(Exception):
+    """A wait gave way to `request`."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.value)
+        self.request = request
+
+
+class Interrupts:
+    """The requests made of one job. A suspension also interrupts a cancellation, never the other way round."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._cancel: asyncio.Future[Request] = loop.create_future()
+        self._suspend: asyncio.Future[Request] = loop.create_future()
+
+    def ask(self, request: Request) -> None:
+        """The first request of its kind counts."""
+        future = self._cancel if request is Request.CANCEL else self._suspend
+        if not future.done():
+            future.set_result(request)
+
+    @property
+    def cancel_asked(self) -> bool:
+        return self._cancel.done()
+
+    async def wait_for(self, awaitable: Awaitable[T], *, cancelling: bool = False) -> T:
+        """The result of `awaitable`; Interrupted when a request comes first. `cancelling`: only a suspension counts."""
+        work: asyncio.Future[T] = asyncio.ensure_future(awaitable)
+        requests = [self._suspend] if cancelling else [self._suspend, self._cancel]
+        waited: list[asyncio.Future[Any]] = [work, *requests]
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            _abandon(work)
+            raise
+        if work.done():
+            return work.result()
+        _abandon(work)
+        raise Interrupted(next(request.result() for request in requests if request.done()))
+
+
+def _abandon(work: asyncio.Future[Any]) -> None:
+    # A plain future belongs to somebody else, who goes on using it.
+    if isinstance(work, asyncio.Task):
+        work.cancel()
+    work.add_done_callback(lambda done: None if done.cancelled() else done.exception())

@@ -1,0 +1,109 @@
+"""One job's checkpoints: the coordinator with its stores, counters and statistics, for one term of one leader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.coordinator import CheckpointCoordinator
+from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.ports import CheckpointPlan, CompletedCheckpointStore, TaskGateway
+from checkpointing.coordinator.reasons import CheckpointException
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.ha.errors import HighAvailabilityError
+from checkpointing.jobs.driver_link import DriverGateway
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.status import JobStatus
+from checkpointing.storage.shared_state import ReferenceCountingRegistry
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+logger = logging.getLogger(__name__)
+
+RECOVERY_ERRORS = (OSError, ValueError, HighAvailabilityError)
+
+
+class JobCheckpoints:
+    """`fail_job(message, error)` is called when more checkpoints failed than the job tolerates. LeadershipLost."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        config: CheckpointConfiguration,
+        services: JobServices,
+        tasks: TaskGateway,
+        plan: Callable[[], CheckpointPlan],
+        fail_job: Callable[[str, CheckpointException], None],
+    ) -> None:
+        recovery = services.high_availability.recovery_factory.create(graph.job_id, config.num_retained)
+        self._store = recovery.store
+        self.config = config
+        self.stats = CheckpointStatsTracker(history_size=services.settings.history_size)
+        self.coordinator = CheckpointCoordinator(
+            job_id=graph.job_id,
+            job_name=graph.name,
+            entry_class=graph.entry_class,
+            config=config,
+            plan=plan,
+            tasks=tasks,
+            id_counter=recovery.counter,
+            store=recovery.store,
+            storage=services.storage(graph, config),
+            registry=ReferenceCountingRegistry(),
+            stats=self.stats,
+            failure_manager=CheckpointFailureManager(tolerable_failures=config.tolerable_failures, fail_job=fail_job),
+            clock=services.clock,
+            timer=services.timer,
+            io=services.io,
+        )
+
+    @classmethod
+    def of_ended_job(cls, graph: JobGraph, services: JobServices) -> JobCheckpoints:
+        """For cleaning up what an ended job left: no driver, no trigger. InvalidConfiguration."""
+        no_tasks = CheckpointPlan((), ready=False, reason="The job has ended.")
+        config = CheckpointConfiguration.parse(graph.configuration)
+        return cls(graph, config, services, DriverGateway(""), lambda: no_tasks, lambda message, error: None)
+
+    @property
+    def store(self) -> CompletedCheckpointStore:
+        return self._store
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        """What the recovery had to leave out, one sentence each."""
+        return [
+            f"The retained checkpoint {left_out.name} is not used: {left_out.reason}"
+            for left_out in self._store.unreadable
+        ]
+
+    async def recover(self) -> None:
+        """Read what earlier job managers stored; one of RECOVERY_ERRORS."""
+        recovered: asyncio.Future[CompletedCheckpoint | None] = asyncio.get_running_loop().create_future()
+        self.coordinator.recover(
+            _unless_done(recovered, recovered.set_result), _unless_done(recovered, recovered.set_exception)
+        )
+        await recovered
+
+    async def settled(self) -> None:
+        """After an abort: until no checkpoint is being added to the store any more."""
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.coordinator.when_settled(lambda: None if settled.done() else settled.set_result(None))
+        await settled
+
+    async def shutdown(self, status: JobStatus) -> None:
+        closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.coordinator.shutdown(status, _unless_done(closed, closed.set_result))
+        error = await closed
+        if error is not None:
+            logger.error("the checkpoint store could not be closed for %s: %s", status.value, error)
+
+
+def _unless_done(future: asyncio.Future[T], settle: Callable[[V], None]) -> Callable[[V], None]:
+    """A caller who gave up has cancelled the future."""
+    return lambda value: None if future.done() else settle(value)

@@ -1,0 +1,188 @@
+"""The job manager process: leader election, dispatcher and REST server on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import uvicorn
+
+from checkpointing.clock import SystemClock
+from checkpointing.ha.services import HighAvailabilityServices, HighAvailabilitySettings, make_services
+from checkpointing.java import JavaNotFound, find_java
+from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed, LocalDriverLauncher
+from checkpointing.jobs.leadership import DispatcherContender
+from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
+from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
+from checkpointing.rest.app import make_app
+from checkpointing.storage.verification import read_metadata
+
+logger = logging.getLogger(__name__)
+
+IO_THREADS = 16
+_GRACEFUL_CONNECTIONS_S = 2
+
+
+class CannotServe(Exception):
+    """The job manager cannot start; the text says why."""
+
+
+async def run(
+    settings: JobManagerSettings,
+    environ: Mapping[str, str] | None = None,
+    say: Callable[[str], None] = print,
+    *,
+    launcher: DriverLauncher | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or `stop`. CannotServe when the address is taken or ZooKeeper cannot be reached."""
+    stop = stop or asyncio.Event()
+    listener = _listener(settings)
+    with listener, ThreadPoolExecutor(IO_THREADS, thread_name_prefix="io") as executor:
+        address = settings.advertised_address or _address(listener)
+        io = LoopIoExecutor(asyncio.get_running_loop(), executor)
+        ha = await io.run(lambda: _high_availability(settings))
+        services = _services(settings, address, io, ha, launcher or _local_launcher(settings, environ or os.environ))
+        dispatcher = Dispatcher(services)
+        contender = DispatcherContender(dispatcher, ha.leader_election, address, asyncio.get_running_loop())
+        try:
+            async with _served(make_app(dispatcher, settings.token), listener), _signals(stop):
+                await io.run(lambda: ha.leader_election.start(contender))
+                mode = settings.high_availability.value
+                say(f"Job manager serves {address} · high availability {mode} · {_role(dispatcher)}")
+                await stop.wait()
+                say("Job manager stops.")
+                await dispatcher.give_up_leadership(end_drivers=settings.drivers_on_shutdown is DriversOnShutdown.STOP)
+        finally:
+            await io.run(ha.close)
+
+
+def _services(
+    settings: JobManagerSettings,
+    address: str,
+    io: LoopIoExecutor,
+    ha: HighAvailabilityServices,
+    launcher: DriverLauncher,
+) -> JobServices:
+    return JobServices(
+        settings=settings,
+        address=address,
+        clock=SystemClock(),
+        timer=LoopTimer(asyncio.get_running_loop()),
+        io=io,
+        high_availability=ha,
+        launcher=launcher,
+        programs=ProgramStorage(settings.state_directory / "programs"),
+        random=lambda: random.uniform(-1, 1),
+        token_file=_token_file(settings),
+        host_name=socket.gethostname(),
+    )
+
+
+def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices:
+    return make_services(
+        HighAvailabilitySettings(
+            storage_directory=settings.state_directory / "ha",
+            mode=settings.high_availability,
+            hosts=settings.zookeeper_hosts,
+            root=settings.zookeeper_root,
+            cluster_id=settings.cluster_id,
+            session_timeout_s=settings.zookeeper_session_timeout_s,
+        ),
+        read_metadata,
+    )
+
+
+def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str]) -> LocalDriverLauncher:
+    def java_home() -> Path:
+        try:
+            return find_java(environ, settings.state_directory / "java").home
+        except JavaNotFound as error:
+            raise LaunchFailed(str(error)) from error
+
+    return LocalDriverLauncher(environ, java_home)
+
+
+def _token_file(settings: JobManagerSettings) -> Path | None:
+    """Drivers read the token from a file: an environment would show it to every process that may list it."""
+    if settings.token is None or settings.token_file is not None:
+        return settings.token_file
+    path = settings.state_directory / "token"
+    settings.state_directory.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(settings.token)
+    return path
+
+
+def _listener(settings: JobManagerSettings) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return socket.create_server((settings.host, settings.port), family=family, backlog=256)
+    except OSError as error:
+        raise CannotServe(
+            f"The job manager cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        ) from error
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104  (compared, not bound)
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _role(dispatcher: Dispatcher) -> str:
+    return "leader" if dispatcher.leading else "standby"
+
+
+@contextlib.asynccontextmanager
+async def _served(app: object, listener: socket.socket) -> AsyncIterator[None]:
+    """The app, on `listener`, for as long as the block runs. Signals are not uvicorn's here."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="websockets-sansio",
+        ws_max_size=64 * 1024 * 1024,
+        timeout_graceful_shutdown=_GRACEFUL_CONNECTIONS_S,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
+            await asyncio.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _signals(stop: asyncio.Event) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,49 @@
+"""Between the election, which calls from threads of its own, and the dispatcher, which lives on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import Any
+
+from checkpointing.ha.leadership import LeaderElection
+from checkpointing.jobs.dispatcher import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+
+class DispatcherContender:
+    """A leader's address is published only once its dispatcher has recovered the jobs."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, election: LeaderElection, address: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._election = election
+        self._address = address
+        self._loop = loop
+
+    def grant_leadership(self, session_id: str) -> None:
+        logger.info("leadership granted, session %s", session_id)
+        self._on_loop(self._dispatcher.take_leadership(session_id))
+        if not self._election.confirm_leadership(session_id, self._address):
+            logger.info("leadership of session %s was over before it was confirmed", session_id)
+
+    def revoke_leadership(self) -> None:
+        logger.info("leadership revoked")
+        self._on_loop(self._dispatcher.give_up_leadership())
+
+    def on_error(self, error: Exception) -> None:
+        logger.error("leader election: %s", error)
+
+    def _on_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` on the loop and wait for it; nothing when the loop is closed already."""
+        if self._loop.is_closed():
+            work.close()
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except CancelledError:
+            logger.info("cut short: the job manager is shutting down")

@@ -1,0 +1,35 @@
+"""What a new attempt starts from: newest retained checkpoint, older ones, then the savepoint the job came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.jobs.graph import JobGraph
+
+ALLOW_EMPTY_START = "waymark.allow-empty-start"
+
+
+@dataclass(frozen=True)
+class RestoreCandidate:
+    """`location` as the user or the store wrote it; `label` names it for people."""
+
+    location: str
+    label: str
+
+
+def restore_candidates(retained: Sequence[CompletedCheckpoint], graph: JobGraph) -> tuple[RestoreCandidate, ...]:
+    """Best first. `retained` comes from the store, oldest first."""
+    candidates = [
+        RestoreCandidate(checkpoint.location, f"checkpoint {checkpoint.checkpoint_id}")
+        for checkpoint in reversed(retained)
+    ]
+    if graph.savepoint_path is not None:
+        candidates.append(RestoreCandidate(graph.savepoint_path, "the savepoint that the job was submitted with"))
+    return tuple(candidates)
+
+
+def may_start_empty(graph: JobGraph) -> bool:
+    """A job that had state and lost all of it starts without only when it was told so."""
+    return graph.configuration.get(ALLOW_EMPTY_START, "false").lower() == "true"

@@ -1,0 +1,46 @@
+"""What a job needs from outside, gathered once by the process that runs the job manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpointing.clock import Clock
+from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.ha.services import HighAvailabilityServices
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launcher import DriverLauncher
+from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
+from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
+
+
+@dataclass(frozen=True)
+class JobServices:
+    """`random` gives a number in [-1, 1]. `address` is where drivers and people reach this job manager."""
+
+    settings: JobManagerSettings
+    address: str
+    clock: Clock
+    timer: LoopTimer
+    io: LoopIoExecutor
+    high_availability: HighAvailabilityServices
+    launcher: DriverLauncher
+    programs: ProgramStorage
+    random: Callable[[], float]
+    token_file: Path | None
+    host_name: str
+
+    def storage(self, graph: JobGraph, config: CheckpointConfiguration) -> FileCheckpointStorage:
+        """Where the job's checkpoints and savepoints go."""
+        return FileCheckpointStorage(
+            config.checkpoint_directory or self.settings.checkpoint_directory,
+            graph.job_id,
+            savepoint_roots=self.settings.savepoint_roots,
+        )
+
+    @property
+    def jobs_directory(self) -> Path:
+        return self.settings.state_directory / "jobs"

@@ -1,0 +1,187 @@
+"""The job manager's settings: from the environment, typed, checked all at once.
+
+Any variable may come from a file instead: `NAME_FILE` holds the path (for secrets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
+from checkpointing.storage.roots import SavepointRoots
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+
+class DriversOnShutdown(Enum):
+    """What a graceful end of the job manager means for the drivers: ended, or left for the next one to adopt."""
+
+    STOP = "stop"
+    LEAVE = "leave"
+
+
+class InvalidSettings(ValueError):
+    """Some variables are not allowed; `problems` names each one's variable, value and what is allowed."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class JobManagerSettings:
+    """`state_directory` holds programs and the jobs' work directories; job managers of one cluster share it."""
+
+    host: str
+    port: int
+    state_directory: Path
+    checkpoint_directory: str
+    savepoint_directory: str
+    more_savepoint_roots: tuple[str, ...]
+    high_availability: HighAvailabilityMode
+    zookeeper_hosts: str
+    zookeeper_root: str
+    cluster_id: str
+    zookeeper_session_timeout_s: float
+    token: str | None
+    token_file: Path | None
+    advertised_address: str
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    reconcile_window_s: float
+    registration_timeout_s: float
+    cancel_timeout_s: float
+    history_size: int
+    completed_jobs: int
+    drivers_on_shutdown: DriversOnShutdown
+    max_upload_bytes: int
+
+    @property
+    def savepoint_roots(self) -> SavepointRoots:
+        """Where savepoints may be written to and disposed of. A running job's checkpoints are not there."""
+        return SavepointRoots(list(dict.fromkeys((self.savepoint_directory, *self.more_savepoint_roots))))
+
+    @property
+    def restore_roots(self) -> SavepointRoots:
+        """Where a job may be restored from: savepoints, and retained checkpoints, too."""
+        return SavepointRoots([*self.savepoint_roots.roots, self.checkpoint_directory])
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> JobManagerSettings:
+        """The settings in `environ`; InvalidSettings with every problem when there is one."""
+        read = _Reader(environ)
+        state = read.directory("WAYMARK_JOBMANAGER_STATE", Path(environ.get("WAYMARK_VAR", "var")) / "jobmanager")
+        host = read.text("WAYMARK_JOBMANAGER_HOST", "127.0.0.1")
+        port = read.whole("WAYMARK_JOBMANAGER_PORT", 8081, least=0, most=65535)
+        hosts = read.text("ZOOKEEPER_HOSTS", "")
+        mode = read.choice(
+            "WAYMARK_HIGH_AVAILABILITY",
+            HighAvailabilityMode,
+            HighAvailabilityMode.ZOOKEEPER if hosts else HighAvailabilityMode.NONE,
+        )
+        if mode is HighAvailabilityMode.ZOOKEEPER and not hosts:
+            read.problems.append(
+                "ZOOKEEPER_HOSTS: '' is not allowed with WAYMARK_HIGH_AVAILABILITY=ZOOKEEPER; host:port,…"
+            )
+        interval = read.seconds("WAYMARK_HEARTBEAT_INTERVAL", 2.0)
+        timeout = read.seconds("WAYMARK_HEARTBEAT_TIMEOUT", 20.0)
+        if timeout <= interval:
+            read.problems.append(
+                f"WAYMARK_HEARTBEAT_TIMEOUT: {timeout:g} is not allowed; "
+                f"more than WAYMARK_HEARTBEAT_INTERVAL ({interval:g})"
+            )
+        token = read.text("WAYMARK_JOBMANAGER_TOKEN", "") or None
+        settings = cls(
+            host=host,
+            port=port,
+            state_directory=state,
+            checkpoint_directory=str(read.directory("WAYMARK_CHECKPOINT_DIR", state / "checkpoints")),
+            savepoint_directory=str(read.directory("WAYMARK_SAVEPOINT_DIR", state / "savepoints")),
+            more_savepoint_roots=read.directories("WAYMARK_SAVEPOINT_ROOTS"),
+            high_availability=mode,
+            zookeeper_hosts=hosts,
+            zookeeper_root=read.text("WAYMARK_ZOOKEEPER_ROOT", DEFAULT_ROOT),
+            cluster_id=read.text("WAYMARK_CLUSTER_ID", DEFAULT_CLUSTER_ID),
+            zookeeper_session_timeout_s=read.seconds("WAYMARK_ZOOKEEPER_SESSION_TIMEOUT", DEFAULT_SESSION_TIMEOUT_S),
+            token=token,
+            token_file=Path(environ["WAYMARK_JOBMANAGER_TOKEN_FILE"])
+            if read.is_from_file("WAYMARK_JOBMANAGER_TOKEN")
+            else None,
+            advertised_address=read.text("WAYMARK_JOBMANAGER_ADDRESS", ""),
+            heartbeat_interval_s=interval,
+            heartbeat_timeout_s=timeout,
+            reconcile_window_s=read.seconds("WAYMARK_RECONCILE_WINDOW", 15.0),
+            registration_timeout_s=read.seconds("WAYMARK_REGISTRATION_TIMEOUT", 120.0),
+            cancel_timeout_s=read.seconds("WAYMARK_CANCEL_TIMEOUT", 30.0),
+            history_size=read.whole("WAYMARK_CHECKPOINT_HISTORY", 10, least=0),
+            completed_jobs=read.whole("WAYMARK_COMPLETED_JOBS", 50, least=1),
+            drivers_on_shutdown=read.choice("WAYMARK_DRIVERS_ON_SHUTDOWN", DriversOnShutdown, DriversOnShutdown.STOP),
+            max_upload_bytes=read.whole("WAYMARK_MAX_UPLOAD_BYTES", 104_857_600, least=1),
+        )
+        if read.problems:
+            raise InvalidSettings(tuple(read.problems))
+        return settings
+
+
+class _Reader:
+    """Reads variables, collects problems instead of stopping at the first."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.problems: list[str] = []
+
+    def is_from_file(self, name: str) -> bool:
+        return name not in self._environ and bool(self._environ.get(f"{name}_FILE"))
+
+    def text(self, name: str, default: str) -> str:
+        if not self.is_from_file(name):
+            return self._environ.get(name, default).strip()
+        path = self._environ[f"{name}_FILE"]
+        try:
+            return Path(path).read_text().strip()
+        except OSError as error:
+            self.problems.append(f"{name}_FILE: {path!r} is not allowed; a file that can be read ({error.strerror})")
+            return default
+
+    def directory(self, name: str, default: Path) -> Path:
+        return Path(self.text(name, "") or default).absolute()
+
+    def directories(self, name: str) -> tuple[str, ...]:
+        """A list separated by commas."""
+        return tuple(str(Path(part.strip()).absolute()) for part in self.text(name, "").split(",") if part.strip())
+
+    def whole(self, name: str, default: int, *, least: int, most: int | None = None) -> int:
+        allowed = f"a whole number, at least {least}" + (f", at most {most}" if most is not None else "")
+        value = self._parsed(name, default, int, allowed)
+        if value < least or (most is not None and value > most):
+            self.problems.append(f"{name}: {value} is not allowed; {allowed}")
+        return value
+
+    def seconds(self, name: str, default: float) -> float:
+        allowed = "a number of seconds above 0"
+        value = self._parsed(name, default, float, allowed)
+        if not 0 < value < float("inf"):
+            self.problems.append(f"{name}: {value} is not allowed; {allowed}")
+        return value
+
+    def choice(self, name: str, kind: type[E], default: E) -> E:
+        return self._parsed(name, default, lambda text: _member(kind, text), " or ".join(item.value for item in kind))
+
+    def _parsed(self, name: str, default: T, parse: Callable[[str], T], allowed: str) -> T:
+        text = self.text(name, "")
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except ValueError:
+            self.problems.append(f"{name}: {text!r} is not allowed; {allowed}")
+            return default
+
+
+def _member(kind: type[E], text: str) -> E:
+    return next((item for item in kind if item.value.lower() == text.lower()), None) or kind(text)

@@ -1,0 +1,101 @@
+"""Flink's REST API over the dispatcher, under `/` and under `/v1`, and the drivers' WebSocket."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+
+from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
+from checkpointing.rest.auth import BearerToken
+from checkpointing.rest.checkpoints import CheckpointHandlers
+from checkpointing.rest.cluster import ClusterHandlers
+from checkpointing.rest.drivers import DriverHandler
+from checkpointing.rest.errors import NO_LEADER, RestError, error_response
+from checkpointing.rest.jars import JarHandlers
+from checkpointing.rest.jobs import JobHandlers
+from checkpointing.rest.savepoints import SavepointHandlers
+
+logger = logging.getLogger(__name__)
+
+
+def make_app(dispatcher: Dispatcher, token: str | None) -> Starlette:
+    """`token`: what every request must carry as its bearer token; None lets everybody in."""
+    api = _routes(dispatcher)
+    middleware = [Middleware(BearerToken, token=token)] if token else []
+    return Starlette(
+        routes=[Mount("/v1", routes=api), *api, WebSocketRoute("/drivers", DriverHandler(dispatcher).connect)],
+        middleware=middleware,
+        exception_handlers={
+            RestError: _rest_error,
+            NotLeading: _not_leading,
+            HTTPException: _http_error,
+            Exception: _unexpected,
+        },
+    )
+
+
+def _routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
+    cluster, jobs = ClusterHandlers(dispatcher), JobHandlers(dispatcher)
+    checkpoints, savepoints, jars = (
+        CheckpointHandlers(dispatcher),
+        SavepointHandlers(dispatcher),
+        JarHandlers(dispatcher),
+    )
+    job = "/jobs/{jobid}"
+    return [
+        Route("/overview", cluster.overview),
+        Route("/config", cluster.config),
+        Route("/jobs", jobs.list),
+        Route("/jobs/overview", jobs.overview),
+        Route(job, jobs.details, methods=["GET"]),
+        Route(job, jobs.cancel, methods=["PATCH"]),
+        Route(f"{job}/status", jobs.status),
+        Route(f"{job}/plan", jobs.plan),
+        Route(f"{job}/config", jobs.config),
+        Route(f"{job}/exceptions", jobs.exceptions),
+        Route(f"{job}/checkpoints", checkpoints.statistics, methods=["GET"]),
+        Route(f"{job}/checkpoints", checkpoints.trigger, methods=["POST"]),
+        Route(f"{job}/checkpoints/config", checkpoints.configuration),
+        Route(f"{job}/checkpoints/details/{{checkpointid}}", checkpoints.details),
+        Route(f"{job}/checkpoints/details/{{checkpointid}}/subtasks/{{vertexid}}", checkpoints.subtasks),
+        Route(f"{job}/checkpoints/{{triggerid}}", checkpoints.trigger_status),
+        Route(f"{job}/savepoints", savepoints.trigger, methods=["POST"]),
+        Route(f"{job}/savepoints/{{triggerid}}", savepoints.status),
+        Route(f"{job}/stop", savepoints.stop, methods=["POST"]),
+        Route("/savepoint-disposal", savepoints.dispose, methods=["POST"]),
+        Route("/savepoint-disposal/{triggerid}", savepoints.disposal_status),
+        Route("/savepoints/validate", savepoints.validate, methods=["POST"]),
+        Route("/jars", jars.list),
+        Route("/jars/upload", jars.upload, methods=["POST"]),
+        Route("/jars/{jarid}", jars.delete, methods=["DELETE"]),
+        Route("/jars/{jarid}/run", jars.run, methods=["POST"]),
+    ]
+
+
+async def _rest_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RestError)  # noqa: S101  (Starlette's signature is wider)
+    return error.response()
+
+
+async def _not_leading(request: Request, error: Exception) -> Response:
+    return error_response(503, NO_LEADER)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    text = "Not found." if error.status_code == 404 else str(error.detail)
+    response = error_response(error.status_code, f"{text} {request.method} {request.url.path}")
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_response(500, "Internal server error.", f"<Exception on server side:\n{type(error).__name__}: {error}")

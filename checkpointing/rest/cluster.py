@@ -1,0 +1,64 @@
+"""`/overview` and `/config`: the job manager itself."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from importlib import metadata
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.status import JobStatus
+from checkpointing.rest.job_json import is_running
+
+REFRESH_INTERVAL_MS = 1000
+_ENDED = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
+
+
+def waymark_version() -> str:
+    """The installed version; a checkout that was never installed has none."""
+    try:
+        return metadata.version("waymark")
+    except metadata.PackageNotFoundError:
+        return "0.1.0"
+
+
+class ClusterHandlers:
+    """A driver counts as a task manager, each of its subtasks as a slot in use: there are no spare ones."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def overview(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        jobs = self._dispatcher.jobs
+        ended = Counter(job.status for job in jobs if job.status in _ENDED)
+        running = [job for job in jobs if is_running(job)]
+        return JSONResponse(
+            {
+                "taskmanagers": len(running),
+                "slots-total": sum(vertex.parallelism for job in running for vertex in job.vertices),
+                "slots-available": 0,
+                "jobs-running": sum(not job.status.terminal for job in jobs),
+                "jobs-finished": ended[JobStatus.FINISHED],
+                "jobs-cancelled": ended[JobStatus.CANCELED],
+                "jobs-failed": ended[JobStatus.FAILED],
+                "flink-version": f"waymark-{waymark_version()}",
+                "flink-commit": "0000000",
+            }
+        )
+
+    async def config(self, request: Request) -> JSONResponse:
+        """The time zone is the job manager's own."""
+        return JSONResponse(
+            {
+                "refresh-interval": REFRESH_INTERVAL_MS,
+                "timezone-name": time.tzname[0],
+                "timezone-offset": -time.timezone * 1000,
+                "flink-version": f"waymark-{waymark_version()}",
+                "flink-revision": "0000000",
+                "features": {"web-submit": True, "web-cancel": True, "web-rescale": False, "web-history": False},
+            }
+        )

@@ -1,0 +1,199 @@
+"""`/jars`: uploading programs and running them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
+from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.programs import (
+    InvalidProgram,
+    Program,
+    ProgramNotFound,
+    check_program,
+    entry_functions,
+    split_entry_class,
+)
+from checkpointing.jobs.services import JobServices
+from checkpointing.rest.errors import RestError, bad_request
+from checkpointing.rest.multipart import uploaded_file
+from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, text_field
+from checkpointing.rest.savepoints import SavepointUnusable, usable_savepoint
+from checkpointing.storage.errors import StorageError
+
+JOB_NAME_KEY = "pipeline.name"
+
+
+class JarHandlers:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    @property
+    def _services(self) -> JobServices:
+        return self._dispatcher.services
+
+    async def upload(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        body = await self._limited_body(request)
+        content_type = request.headers.get("content-type", "")
+        try:
+            file = await asyncio.to_thread(uploaded_file, content_type, body, "jarfile")
+            program = await self._services.io.run(lambda: self._services.programs.store(file.name, file.content))
+        except InvalidProgram as error:
+            raise bad_request(str(error)) from error
+        return JSONResponse({"filename": str(program.path), "status": "success"})
+
+    async def list(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+
+        def described() -> list[dict[str, Any]]:
+            return [_described(program) for program in self._services.programs.list()]
+
+        return JSONResponse({"address": self._services.address, "files": await self._services.io.run(described)})
+
+    async def delete(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        jar_id = str(request.path_params["jarid"])
+        try:
+            await self._services.io.run(lambda: self._services.programs.delete(jar_id))
+        except ProgramNotFound as error:
+            raise RestError(
+                404, f"File {jar_id} does not exist in {self._services.settings.state_directory}."
+            ) from error
+        return JSONResponse({})
+
+    async def run(self, request: Request) -> JSONResponse:
+        """Everything that can be wrong is found before anything starts: 400 with the reason, 409 for a taken job id."""
+        self._dispatcher.require_leading()
+        body = await json_body(request)
+        program = await self._program(str(request.path_params["jarid"]))
+        graph = self._graph(program, body)
+        try:
+            await self._services.io.run(lambda: check_program(program, graph.entry_class))
+            if graph.savepoint_path is not None:
+                graph = replace(graph, savepoint_path=await self._savepoint(graph))
+            await self._dispatcher.submit(graph, program)
+        except SavepointUnusable as error:
+            raise bad_request(f"savepointPath: {error}") from error
+        except (InvalidProgram, InvalidConfiguration) as error:
+            raise bad_request(str(error)) from error
+        except JobExists as error:
+            raise RestError(409, str(error)) from error
+        except SubmissionFailed as error:
+            raise RestError(500, str(error)) from error
+        return JSONResponse({"jobid": graph.job_id})
+
+    async def _savepoint(self, graph: JobGraph) -> str:
+        """The savepoint's real directory: a link must not lead elsewhere later."""
+        path, other_program = graph.savepoint_path or "", graph.allow_non_restored_state
+        found = await usable_savepoint(self._services, path, graph.entry_class, allow_other_program=other_program)
+        return found.location
+
+    async def _program(self, jar_id: str) -> Program:
+        try:
+            return await self._services.io.run(lambda: self._services.programs.get(jar_id))
+        except ProgramNotFound as error:
+            raise bad_request(str(error)) from error
+
+    def _graph(self, program: Program, body: Mapping[str, Any]) -> JobGraph:
+        entry_class = text_field(body, "entryClass")
+        if entry_class is None:
+            raise bad_request("entryClass: module:function or file.py:function is expected")
+        configuration = _configuration(body)
+        try:
+            _, function = split_entry_class(entry_class)
+            self._check_directories(configuration)
+        except (InvalidProgram, InvalidConfiguration) as error:
+            raise bad_request(str(error)) from error
+        return JobGraph(
+            job_id=id_field(body, "jobId"),
+            name=text_field(body, "jobName") or configuration.get(JOB_NAME_KEY) or function,
+            jar_id=program.jar_id,
+            entry_class=entry_class,
+            program_args=_program_args(body),
+            parallelism=_parallelism(body),
+            savepoint_path=text_field(body, "savepointPath"),
+            allow_non_restored_state=flag_field(body, "allowNonRestoredState"),
+            claim_mode=_claim_mode(body),
+            configuration=configuration,
+            submitted_ms=self._services.clock.now_ms(),
+        )
+
+    def _check_directories(self, configuration: Mapping[str, str]) -> None:
+        settings = self._services.settings
+        parsed = CheckpointConfiguration.parse(configuration)
+        for key, directory, roots in (
+            ("dir", parsed.checkpoint_directory, settings.restore_roots),
+            ("savepoint-dir", parsed.savepoint_directory, settings.savepoint_roots),
+        ):
+            try:
+                if directory is not None:
+                    roots.confine(directory)
+            except StorageError as error:
+                raise bad_request(f"execution.checkpointing.{key}: {error}") from error
+
+    async def _limited_body(self, request: Request) -> bytes:
+        limit = self._services.settings.max_upload_bytes
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise RestError(413, f"The upload is larger than {limit} bytes (WAYMARK_MAX_UPLOAD_BYTES).")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+def _described(program: Program) -> dict[str, Any]:
+    entry = [{"name": name, "description": None} for name in entry_functions(program)]
+    return {"id": program.jar_id, "name": program.name, "uploaded": program.uploaded_ms, "entry": entry}
+
+
+def _configuration(body: Mapping[str, Any]) -> dict[str, str]:
+    value = body.get("flinkConfiguration") or {}
+    if not isinstance(value, dict):
+        raise bad_request("flinkConfiguration: an object of keys and values is expected")
+    wrong = [key for key, item in value.items() if not isinstance(item, str | int | float | bool)]
+    if wrong:
+        raise bad_request(f"flinkConfiguration: {wrong[0]} has a value that is neither a text nor a number")
+    return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
+
+
+def _program_args(body: Mapping[str, Any]) -> tuple[str, ...]:
+    text, arguments = text_field(body, "programArgs"), body.get("programArgsList")
+    if arguments is None:
+        try:
+            return tuple(shlex.split(text or ""))
+        except ValueError as error:
+            raise bad_request(f"programArgs: {text!r} is not allowed; {error}") from error
+    if text is not None:
+        raise bad_request("programArgs and programArgsList: only one of them is allowed")
+    if not isinstance(arguments, list) or not all(isinstance(item, str) for item in arguments):
+        raise bad_request("programArgsList: a list of texts is expected")
+    return tuple(arguments)
+
+
+def _parallelism(body: Mapping[str, Any]) -> int | None:
+    value = body.get("parallelism")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise bad_request(f"parallelism: {value!r} is not allowed; a whole number, at least 1")
+    return value
+
+
+def _claim_mode(body: Mapping[str, Any]) -> str:
+    """A savepoint always stays its owner's: claiming one is not offered."""
+    key = "claimMode" if "claimMode" in body else "restoreMode"
+    mode = choice_field(body, key, ("NO_CLAIM", "LEGACY", "CLAIM"), "NO_CLAIM")
+    if mode == "CLAIM":
+        raise bad_request(f"{key}: 'CLAIM' is not supported; NO_CLAIM is, which leaves the savepoint to its owner")
+    return mode

@@ -1,0 +1,256 @@
+"""A job as Flink's JSON: what `/jobs/overview`, `/jobs/:id`, `/jobs/:id/config` and `/jobs/:id/exceptions` answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from checkpointing.jobs.attempt import Attempt
+from checkpointing.jobs.exceptions import ExceptionEntry
+from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
+
+EXECUTION_STATES = (
+    "CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "FINISHED", "CANCELING", "CANCELED", "FAILED",
+    "RECONCILING",
+)  # fmt: skip
+
+# A task's state follows from the job's: a Spark driver starts and ends all its tasks together.
+_TASK_STATE = {
+    JobStatus.INITIALIZING: "CREATED",
+    JobStatus.CREATED: "DEPLOYING",
+    JobStatus.RUNNING: "RUNNING",
+    JobStatus.FAILING: "CANCELING",
+    JobStatus.FAILED: "FAILED",
+    JobStatus.CANCELLING: "CANCELING",
+    JobStatus.CANCELED: "CANCELED",
+    JobStatus.FINISHED: "FINISHED",
+    JobStatus.RESTARTING: "CANCELED",
+    JobStatus.SUSPENDED: "CANCELED",
+    JobStatus.RECONCILING: "RECONCILING",
+}
+
+
+def job_overview(job: JobMaster, now_ms: int) -> dict[str, Any]:
+    tasks = Counter({_TASK_STATE[job.status]: sum(vertex.parallelism for vertex in job.vertices)})
+    return {
+        "jid": job.graph.job_id,
+        "name": job.graph.name,
+        "jobType": "STREAMING",
+        "schedulerType": "Default",
+        **_times(job, now_ms),
+        "state": job.status.value,
+        "last-modification": job.state.last_modified_ms,
+        "tasks": {"total": tasks.total(), **{state.lower(): tasks[state] for state in EXECUTION_STATES}},
+        "pending-operators": 0,
+    }
+
+
+def job_details(job: JobMaster, now_ms: int) -> dict[str, Any]:
+    return {
+        "jid": job.graph.job_id,
+        "name": job.graph.name,
+        "isStoppable": False,
+        "state": job.status.value,
+        "job-type": "STREAMING",
+        "schedulerType": "Default",
+        **_times(job, now_ms),
+        "maxParallelism": -1,
+        "now": now_ms,
+        "timestamps": {status.value: at_ms for status, at_ms in job.state.timestamps.items()},
+        "vertices": [_vertex(job, vertex, now_ms) for vertex in job.vertices],
+        "status-counts": _counts(Counter({_TASK_STATE[job.status]: len(job.vertices)})),
+        "plan": job_plan(job),
+        "pending-operators": 0,
+        "attempts": [_attempt(attempt) for attempt in reversed(job.attempts)],
+        "queries": _queries(job.attempt),
+        "restarts": job.num_restarts,
+        "status-history": [
+            {"status": move.target.value, "timestamp": move.at_ms, "cause": move.cause} for move in job.state.moves
+        ],
+    }
+
+
+def job_plan(job: JobMaster) -> dict[str, Any]:
+    return {
+        "jid": job.graph.job_id,
+        "name": job.graph.name,
+        "type": "STREAMING",
+        "nodes": [_node(vertex, _inputs(vertex, job.vertices)) for vertex in reversed(job.vertices)],
+    }
+
+
+def job_config(job: JobMaster) -> dict[str, Any]:
+    """`launch` is ours: all that is needed to start the job again."""
+    graph = job.graph
+    return {
+        "jid": graph.job_id,
+        "name": graph.name,
+        "execution-config": {
+            "restart-strategy": job.strategy.describe(),
+            "job-parallelism": graph.parallelism or 1,
+            "object-reuse-mode": False,
+            "user-config": {},
+        },
+        "launch": {
+            "jarId": graph.jar_id,
+            "entryClass": graph.entry_class,
+            "programArgsList": list(graph.program_args),
+            "parallelism": graph.parallelism,
+            "savepointPath": graph.savepoint_path,
+            "allowNonRestoredState": graph.allow_non_restored_state,
+            "claimMode": graph.claim_mode,
+            "flinkConfiguration": dict(graph.configuration),
+        },
+    }
+
+
+def job_exceptions(job: JobMaster, max_exceptions: int) -> dict[str, Any]:
+    entries = job.exceptions.entries
+    return {
+        "exceptionHistory": {
+            "entries": [_exception(entry) for entry in entries[:max_exceptions]],
+            "truncated": job.exceptions.truncated or len(entries) > max_exceptions,
+        }
+    }
+
+
+def exception_text(info: ExceptionInfo) -> str:
+    return info.stacktrace or f"{info.name}: {info.message}"
+
+
+def _times(job: JobMaster, now_ms: int) -> dict[str, int]:
+    start, end = job.state.started_ms, job.state.ended_ms
+    return {
+        "start-time": start,
+        "end-time": -1 if end is None else end,
+        "duration": (now_ms if end is None else end) - start,
+    }
+
+
+def _counts(states: Counter[str]) -> dict[str, int]:
+    return {state: states[state] for state in EXECUTION_STATES}
+
+
+def _vertex(job: JobMaster, vertex: Vertex, now_ms: int) -> dict[str, Any]:
+    attempt = job.attempt
+    start = attempt.running_since_ms if attempt and attempt.running_since_ms is not None else -1
+    end = attempt.ended_ms if attempt and attempt.ended_ms is not None else -1
+    state = _TASK_STATE[job.status]
+    return {
+        "id": vertex.id,
+        "slotSharingGroupId": job.graph.job_id,
+        "name": vertex.name,
+        "maxParallelism": vertex.parallelism,
+        "parallelism": vertex.parallelism,
+        "status": state,
+        "start-time": start,
+        "end-time": end,
+        "duration": (now_ms if end == -1 else end) - start if start != -1 else -1,
+        "tasks": _counts(Counter({state: vertex.parallelism})),
+        # Flink's counters, of which Spark has no like per operator: marked as not complete.
+        "metrics": {
+            **{key: 0 for name in ("read-bytes", "write-bytes", "read-records", "write-records") for key in (name,)},
+            **{f"{name}-complete": False for name in ("read-bytes", "write-bytes", "read-records", "write-records")},
+            "accumulated-backpressured-time": 0,
+            "accumulated-idle-time": 0,
+            "accumulated-busy-time": "NaN",
+        },
+        "query": vertex.query,
+        "kind": vertex.kind.value,
+    }
+
+
+def _node(vertex: Vertex, inputs: Sequence[Vertex]) -> dict[str, Any]:
+    node: dict[str, Any] = {
+        "id": vertex.id,
+        "operator": "",
+        "parallelism": vertex.parallelism,
+        "operator_strategy": "",
+        "description": f"{vertex.name}<br/>",
+        "optimizer_properties": {},
+    }
+    if inputs:
+        node["inputs"] = [
+            {"id": source.id, "num": number, "exchange": "blocking", "ship_strategy": _ship_strategy(source, vertex)}
+            for number, source in enumerate(inputs)
+        ]
+    return node
+
+
+def _ship_strategy(source: Vertex, target: Vertex) -> str:
+    if target.kind is VertexKind.STATEFUL:
+        return "HASH"
+    return "FORWARD" if source.parallelism == target.parallelism else "REBALANCE"
+
+
+def _inputs(vertex: Vertex, vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Within its query a vertex reads from the nearest kind before it, stateful operators from each other."""
+    query = [other for other in vertices if other.query == vertex.query]
+    sources = [other for other in query if other.kind is VertexKind.SOURCE]
+    stateful = [other for other in query if other.kind is VertexKind.STATEFUL]
+    match vertex.kind:
+        case VertexKind.SOURCE:
+            return []
+        case VertexKind.STATEFUL:
+            position = stateful.index(vertex)
+            return [stateful[position - 1]] if position else sources
+        case VertexKind.SINK:
+            return stateful[-1:] or sources
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    end = attempt.ended.result() if attempt.ended.done() else None
+    record = attempt.record
+    return {
+        "attempt": attempt.number,
+        "start-time": record.started_ms,
+        "end-time": attempt.ended_ms if attempt.ended_ms is not None else -1,
+        "state": end.state.value if end else attempt.state.value,
+        "cause": end.exception.message if end and end.exception else None,
+        "pid": record.pid,
+        "restored-checkpoint-id": record.restored_checkpoint_id,
+        "restored-path": record.restored_location,
+        "connected": attempt.channel is not None and not attempt.channel.gone.done(),
+    }
+
+
+def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
+    """The last micro-batch of each query, as its heartbeats told; the last committed one before the first heartbeat."""
+    if attempt is None:
+        return []
+    names = sorted({*attempt.queries, *attempt.last_batches, *(vertex.query for vertex in attempt.vertices)})
+    answer = []
+    for name in names:
+        progress = attempt.queries.get(name)
+        answer.append(
+            {
+                "name": name,
+                "last-batch-id": progress.batch_id if progress else attempt.last_batches.get(name),
+                "last-batch-rows": progress.input_rows if progress else None,
+                "last-batch-duration": progress.batch_duration_ms if progress else None,
+                "watermark": progress.watermark if progress else None,
+            }
+        )
+    return answer
+
+
+def _exception(entry: ExceptionEntry) -> dict[str, Any]:
+    info = entry.info
+    return {
+        "exceptionName": info.name,
+        "stacktrace": exception_text(info),
+        "timestamp": info.timestamp,
+        "taskName": info.task_name,
+        "endpoint": None,
+        "taskManagerId": None,
+        "failureLabels": {},
+        "concurrentExceptions": [],
+        "attempt": entry.attempt,
+    }
+
+
+def is_running(job: JobMaster) -> bool:
+    return job.attempt is not None and job.attempt.state is DriverState.RUNNING and not job.status.terminal

@@ -1,0 +1,75 @@
+"""`/jobs`: what runs here, and cancelling it."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
+from checkpointing.jobs.job_master import JobMaster, OperationRefused
+from checkpointing.rest.errors import RestError, bad_request, job_not_found
+from checkpointing.rest.job_json import job_config, job_details, job_exceptions, job_overview, job_plan
+from checkpointing.rest.requests import path_id
+
+MAX_EXCEPTIONS = 20
+
+
+def job_of(dispatcher: Dispatcher, request: Request) -> JobMaster:
+    """The job that the path names; 404 when there is none."""
+    job_id = path_id(request, "jobid")
+    try:
+        return dispatcher.job(job_id)
+    except JobNotFound:
+        raise job_not_found(job_id) from None
+
+
+class JobHandlers:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def list(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        return JSONResponse(
+            {"jobs": [{"id": job.graph.job_id, "status": job.status.value} for job in self._dispatcher.jobs]}
+        )
+
+    async def overview(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        return JSONResponse({"jobs": [job_overview(job, self._now()) for job in self._dispatcher.jobs]})
+
+    async def details(self, request: Request) -> JSONResponse:
+        return JSONResponse(job_details(self._job(request), self._now()))
+
+    async def status(self, request: Request) -> JSONResponse:
+        return JSONResponse({"status": self._job(request).status.value})
+
+    async def plan(self, request: Request) -> JSONResponse:
+        return JSONResponse({"plan": job_plan(self._job(request))})
+
+    async def config(self, request: Request) -> JSONResponse:
+        return JSONResponse(job_config(self._job(request)))
+
+    async def exceptions(self, request: Request) -> JSONResponse:
+        text = request.query_params.get("maxExceptions", str(MAX_EXCEPTIONS))
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise bad_request(f"maxExceptions: {text!r} is not allowed; a whole number, at least 1")
+        return JSONResponse(job_exceptions(self._job(request), int(text)))
+
+    async def cancel(self, request: Request) -> JSONResponse:
+        """PATCH with mode=cancel, Flink's default."""
+        mode = request.query_params.get("mode", "cancel")
+        if mode == "stop":
+            raise RestError(308, 'The termination mode "stop" has been removed. Use the stop endpoint instead.')
+        if mode != "cancel":
+            raise bad_request(f"mode: {mode!r} is not allowed; cancel is expected")
+        try:
+            self._job(request).cancel()
+        except OperationRefused as error:
+            raise RestError(409, str(error)) from error
+        return JSONResponse({}, 202)
+
+    def _job(self, request: Request) -> JobMaster:
+        return job_of(self._dispatcher, request)
+
+    def _now(self) -> int:
+        return self._dispatcher.services.clock.now_ms()

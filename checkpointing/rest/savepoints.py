@@ -1,0 +1,162 @@
+"""`/jobs/:jobid/savepoints`, `/jobs/:jobid/stop`, `/savepoint-disposal`, `/savepoints/validate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.stats_json import external_path
+from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.operations import UnknownOperation
+from checkpointing.jobs.services import JobServices
+from checkpointing.rest.errors import RestError, bad_request
+from checkpointing.rest.operation_json import operation_json
+from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field
+from checkpointing.storage.checkpoint_storage import dispose_savepoint
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.verification import verify
+
+OPERATION = "savepoint"
+DISPOSAL = "savepoint-disposal"
+_FORMATS = ("CANONICAL", "NATIVE")
+
+
+class SavepointUnusable(Exception):
+    """A savepoint that this job cannot start from; the text says why."""
+
+
+async def usable_savepoint(
+    services: JobServices, path: str, entry_class: str | None, *, allow_other_program: bool
+) -> CompletedCheckpoint:
+    """The savepoint at `path`, every file checked; SavepointUnusable when it is none, or another program's."""
+    try:
+        directory = services.settings.restore_roots.confine(path)
+        checkpoint = await services.io.run(lambda: verify(directory))
+    except OSError as error:
+        raise SavepointUnusable(str(error)) from error
+    if entry_class is not None and checkpoint.entry_class != entry_class and not allow_other_program:
+        raise SavepointUnusable(
+            f"{path} belongs to another program, {checkpoint.entry_class} (job {checkpoint.job_name!r}), "
+            f"not to {entry_class}"
+        )
+    return checkpoint
+
+
+class SavepointHandlers:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    @property
+    def _services(self) -> JobServices:
+        return self._dispatcher.services
+
+    async def trigger(self, request: Request) -> JSONResponse:
+        job_id = path_id(request, "jobid")
+        body = await json_body(request)
+        choice_field(body, "formatType", _FORMATS, "CANONICAL")
+        target = self._target(body, "target-directory")
+        cancel_job = flag_field(body, "cancel-job")
+        trigger_id = id_field(body, "triggerId")
+
+        async def begin(job: JobMaster) -> dict[str, Any]:
+            directory = target or self._default_directory(job)
+            return {"location": external_path(await job.trigger_savepoint(directory, cancel_job=cancel_job))}
+
+        self._dispatcher.trigger(job_id, trigger_id, OPERATION, begin)
+        return JSONResponse({"request-id": trigger_id}, 202)
+
+    async def stop(self, request: Request) -> JSONResponse:
+        """Stop-with-savepoint. `targetDirectory` is camel case here, as in Flink."""
+        job_id = path_id(request, "jobid")
+        body = await json_body(request)
+        choice_field(body, "formatType", _FORMATS, "CANONICAL")
+        target = self._target(body, "targetDirectory")
+        drain = flag_field(body, "drain")
+        trigger_id = id_field(body, "triggerId")
+
+        async def begin(job: JobMaster) -> dict[str, Any]:
+            directory = target or self._default_directory(job)
+            return {"location": external_path(await job.stop_with_savepoint(directory, drain=drain))}
+
+        self._dispatcher.trigger(job_id, trigger_id, OPERATION, begin)
+        return JSONResponse({"request-id": trigger_id}, 202)
+
+    async def status(self, request: Request) -> JSONResponse:
+        """Of savepoints and of stops."""
+        job_id, trigger_id = path_id(request, "jobid"), path_id(request, "triggerid")
+        try:
+            outcome = self._dispatcher.outcome(job_id, trigger_id, OPERATION)
+        except UnknownOperation:
+            text = f"There is no savepoint operation with triggerId={trigger_id} for job {job_id}."
+            raise RestError(404, text) from None
+        return JSONResponse(operation_json(outcome))
+
+    async def dispose(self, request: Request) -> JSONResponse:
+        """A path outside the roots is refused at once; anything else shows in the operation's result."""
+        self._dispatcher.require_leading()
+        body = await json_body(request)
+        path = text_field(body, "savepoint-path")
+        if path is None:
+            raise bad_request("savepoint-path: the path of the savepoint is expected")
+        try:
+            self._services.settings.savepoint_roots.confine(path)
+        except StorageError as error:
+            raise bad_request(f"savepoint-path: {error}") from error
+        trigger_id = id_field(body, "triggerId")
+
+        async def begin() -> dict[str, Any]:
+            await self._services.io.run(lambda: dispose_savepoint(path, self._services.settings.savepoint_roots))
+            return {}
+
+        self._dispatcher.operations.start((DISPOSAL, trigger_id), begin)
+        return JSONResponse({"request-id": trigger_id})
+
+    async def disposal_status(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        trigger_id = path_id(request, "triggerid")
+        try:
+            outcome = self._dispatcher.operations.outcome((DISPOSAL, trigger_id))
+        except UnknownOperation:
+            raise RestError(404, f"There is no disposal operation with triggerId={trigger_id}.") from None
+        return JSONResponse(operation_json(outcome))
+
+    async def validate(self, request: Request) -> JSONResponse:
+        """Ours: whether a job could start from this path, asked before anything is stopped."""
+        self._dispatcher.require_leading()
+        body = await json_body(request)
+        path = text_field(body, "savepointPath")
+        if path is None:
+            raise bad_request("savepointPath: the path of a savepoint or checkpoint is expected")
+        try:
+            found = await usable_savepoint(
+                self._services, path, text_field(body, "entryClass"), allow_other_program=False
+            )
+        except SavepointUnusable as error:
+            return JSONResponse(_verdict(str(error), None))
+        return JSONResponse(_verdict(None, found))
+
+    def _target(self, body: Any, name: str) -> str | None:
+        target = text_field(body, name)
+        try:
+            return None if target is None else self._services.settings.savepoint_roots.confine(target)
+        except StorageError as error:
+            raise bad_request(f"{name}: {error}") from error
+
+    def _default_directory(self, job: JobMaster) -> str:
+        return job.config.savepoint_directory or self._services.settings.savepoint_directory
+
+
+def _verdict(reason: str | None, found: CompletedCheckpoint | None) -> dict[str, Any]:
+    return {
+        "valid": found is not None,
+        "reason": reason,
+        "checkpointId": found.checkpoint_id if found else None,
+        "jobName": found.job_name if found else None,
+        "entryClass": found.entry_class if found else None,
+        "stateSize": found.state_size if found else None,
+        "completedTimestamp": found.completion_timestamp if found else None,
+    }

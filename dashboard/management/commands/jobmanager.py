@@ -1,0 +1,60 @@
+"""`manage.py jobmanager`: the job manager for PySpark jobs, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from checkpointing.ha.errors import HighAvailabilityError
+from checkpointing.jobs.jobmanager import CannotServe, run
+from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
+
+VARIABLES = """\
+Settings come from the environment (NAME_FILE reads NAME from a file):
+  WAYMARK_JOBMANAGER_HOST          address to listen on (127.0.0.1)
+  WAYMARK_JOBMANAGER_PORT          port, 0 for any free one (8081)
+  WAYMARK_JOBMANAGER_ADDRESS       what drivers and people reach it by, http://host:port (host and port above)
+  WAYMARK_JOBMANAGER_TOKEN         bearer token that every request must carry (none)
+  WAYMARK_JOBMANAGER_STATE         programs and job directories, shared by all job managers ($WAYMARK_VAR/jobmanager)
+  WAYMARK_CHECKPOINT_DIR           checkpoints (<state>/checkpoints)
+  WAYMARK_SAVEPOINT_DIR            savepoints (<state>/savepoints)
+  WAYMARK_SAVEPOINT_ROOTS          more directories in which savepoints may lie, separated by commas (none)
+  WAYMARK_HIGH_AVAILABILITY        NONE or ZOOKEEPER (ZOOKEEPER when ZOOKEEPER_HOSTS is set)
+  ZOOKEEPER_HOSTS                  host:port,host:port
+  WAYMARK_ZOOKEEPER_ROOT           root node (/waymark)
+  WAYMARK_CLUSTER_ID               node below it, one per cluster (default)
+  WAYMARK_ZOOKEEPER_SESSION_TIMEOUT  seconds (10)
+  WAYMARK_HEARTBEAT_INTERVAL       seconds between a driver's heartbeats (2)
+  WAYMARK_HEARTBEAT_TIMEOUT        seconds of silence after which a driver is lost (20)
+  WAYMARK_REGISTRATION_TIMEOUT     seconds that a new driver has to register (120)
+  WAYMARK_RECONCILE_WINDOW         seconds that a driver has to come back to a new leader (15)
+  WAYMARK_CANCEL_TIMEOUT           seconds that a driver has to end when told so (30)
+  WAYMARK_DRIVERS_ON_SHUTDOWN      stop: end the drivers; leave: leave them for the next job manager (stop)
+  WAYMARK_CHECKPOINT_HISTORY       checkpoints shown per job (10)
+  WAYMARK_COMPLETED_JOBS           ended jobs shown (50)
+  WAYMARK_MAX_UPLOAD_BYTES         largest program (104857600)
+"""
+
+
+class Command(BaseCommand):
+    help = "Run the job manager: Flink's REST API for PySpark Structured Streaming jobs."
+    requires_system_checks = []  # noqa: RUF012  (Django's own form)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = VARIABLES
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            settings = JobManagerSettings.from_environ(os.environ)
+            asyncio.run(run(settings, say=self._say))
+        except (InvalidSettings, CannotServe, HighAvailabilityError) as error:
+            raise CommandError(str(error)) from error
+
+    def _say(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()

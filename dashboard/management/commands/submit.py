@@ -1,0 +1,78 @@
+"""`manage.py submit`: upload a program, run it, and see it start."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8081"
+EPILOG = """\
+example:
+  manage.py submit wordcount.py:wordcount --arg input=/data/in --conf execution.checkpointing.interval=10s
+
+The exit code is 0 once the job runs, 1 when it was refused or failed to start. The token for a guarded job manager
+comes from WAYMARK_JOBMANAGER_TOKEN or WAYMARK_JOBMANAGER_TOKEN_FILE.
+"""
+
+
+class Command(BaseCommand):
+    help = "Submit a PySpark program to the job manager and wait until it runs."
+    requires_system_checks = []  # noqa: RUF012  (Django's own form)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = EPILOG
+        parser.add_argument("program", metavar="PROGRAM.py:FUNCTION", help="or PROGRAM.zip:MODULE:FUNCTION")
+        parser.add_argument("--name", help="the job's name (default: pipeline.name or the function's)")
+        parser.add_argument(
+            "--arg", action="append", default=[], metavar="KEY=VALUE", help="an entry of the program's args"
+        )
+        parser.add_argument(
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Flink or spark.* setting"
+        )
+        parser.add_argument("--parallelism", type=int)
+        parser.add_argument("--from-savepoint", metavar="PATH", help="a savepoint or retained checkpoint to start from")
+        parser.add_argument("--allow-non-restored-state", action="store_true")
+        parser.add_argument(
+            "--jobmanager", metavar="URL", default=os.environ.get("WAYMARK_JOBMANAGER_URL", DEFAULT_ADDRESS)
+        )
+        parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait until it runs (300)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            submission = _submission(options)
+            client = JobManagerClient(options["jobmanager"], _token())
+            jar_id = client.upload(submission.program)
+            self.stdout.write(f"Uploaded {submission.program.name}.")
+            job_id = client.run(jar_id, submission.request())
+            self.stdout.write(f"Submitted: job {job_id}")
+            follow_until_running(client, job_id, self.stdout.write, time.monotonic, time.sleep, options["timeout"])
+        except OSError as error:
+            raise CommandError(f"{options['program']}: {error}") from error
+        except (ValueError, JobManagerUnreachable, RequestRefused, JobDidNotStart) as error:
+            raise CommandError(str(error)) from error
+
+
+def _submission(options: dict[str, Any]) -> Submission:
+    return Submission.parse(
+        options["program"],
+        name=options["name"],
+        arguments=options["arg"],
+        settings=options["conf"],
+        parallelism=options["parallelism"],
+        savepoint=options["from_savepoint"],
+        allow_non_restored_state=options["allow_non_restored_state"],
+    )
+
+
+def _token() -> str | None:
+    file = os.environ.get("WAYMARK_JOBMANAGER_TOKEN_FILE")
+    return os.environ.get("WAYMARK_JOBMANAGER_TOKEN") or (Path(file).read_text().strip() if file else None)

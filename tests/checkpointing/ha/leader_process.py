@@ -19,15 +19,17 @@ JOB_ID = "0123456789abcdef0123456789abcdef"
 class Contender:
     def __init__(self) -> None:
         self.granted: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.session_id = ""
 
     def grant_leadership(self, session_id: str) -> None:
+        self.session_id = session_id
         self.granted.put(session_id)
 
     def revoke_leadership(self) -> None:
-        print("revoked", flush=True)
+        self.session_id = ""
 
     def on_error(self, error: Exception) -> None:
-        print("error", error, flush=True)
+        raise error
 
 
 def checkpoint_at(location: str) -> CompletedCheckpoint:

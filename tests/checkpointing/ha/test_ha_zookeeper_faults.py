@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checkpointing.ha.driver_services import driver_services
 from checkpointing.ha.services import zookeeper_services
 from tests.checkpointing.ha.leader_process import JOB_ID, Contender, checkpoint_at
 
@@ -102,14 +104,14 @@ def test_a_server_that_is_killed_and_comes_back_has_one_leader_and_all_data(
     ensemble.start_server(0)
     ensemble.wait_until_serving(0)
 
+    job_managers = [(first, first_contender), (second, second_contender)]
+
     def leaders():
-        terms = []
-        for services, contender in ((first, first_contender), (second, second_contender)):
-            while not contender.granted.empty():
-                contender.session_id = contender.granted.get()
-            if services.leader_election.has_leadership(getattr(contender, "session_id", "")):
-                terms.append(services)
-        return terms
+        return [
+            services
+            for services, contender in job_managers
+            if services.leader_election.has_leadership(contender.session_id)
+        ]
 
     eventually(lambda: len(leaders()) == 1)
     [leader] = leaders()
@@ -119,21 +121,33 @@ def test_a_server_that_is_killed_and_comes_back_has_one_leader_and_all_data(
     assert recovered.counter.get_and_increment() == 2
 
 
-def test_an_ensemble_of_three_goes_on_without_its_leader(make_ensemble, start_standby, eventually):
+def test_an_ensemble_of_three_goes_on_when_its_leader_is_killed_and_a_driver_keeps_its_attempt(
+    make_ensemble, start_standby, eventually
+):
     ensemble = make_ensemble(3)
     services, contender = start_standby(ensemble.hosts)
-    contender.granted.get(timeout=30)
+    first_term = contender.granted.get(timeout=30)
     recovery = services.recovery_factory.create(JOB_ID, 2)
-    recovery.store.add_checkpoint(checkpoint_at("/checkpoints/chk-1"))
+    recovery.store.add_checkpoint(checkpoint_at(f"/checkpoints/chk-{recovery.counter.get_and_increment()}"))
+    driver = driver_services(replace(services.driver_specification, session_timeout_s=10.0))
+    held = driver.attempts.hold(JOB_ID, 1)
 
     dead = ensemble.leader()
     ensemble.kill(dead)
 
-    def leads_again():
-        while not contender.granted.empty():
-            contender.session_id = contender.granted.get()
-        return services.leader_election.has_leadership(getattr(contender, "session_id", "")) or not ensemble.running
+    eventually(lambda: not services.leader_election.has_leadership(first_term) or ensemble_leads(ensemble), 60)
+    eventually(lambda: services.leader_election.has_leadership(contender.session_id), 60)
+    recovered = services.recovery_factory.create(JOB_ID, 2)
+    recovered.store.recover()
+    assert recovered.store.latest_id == 1
+    assert recovered.counter.get_and_increment() == 2
+    eventually(lambda: services.attempts.holder(JOB_ID) == 1)
+    assert not held.lost
+    ensemble.start_server(dead)
+    ensemble.wait_until_serving(dead)
+    held.release()
+    driver.close()
 
-    eventually(lambda: ensemble.running and any(ensemble.mode(index) == "leader" for index in ensemble.running), 60)
-    contender.session_id = getattr(contender, "session_id", "")
-    eventually(lambda: leads_again() or services.leader_election.fence_or_none() is not None, 60)
+
+def ensemble_leads(ensemble):
+    return any(ensemble.mode(index) == "leader" for index in ensemble.running)

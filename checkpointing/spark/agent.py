@@ -1,0 +1,302 @@
+"""Taking the job's checkpoints: wait for each query's batch boundary, link, make durable, acknowledge by subtask.
+
+Each query of a job is cut at its own next boundary after the trigger. The main thread calls everything here; one worker
+thread hashes and places files, and hands each finished subtask back through a queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import shutil
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from checkpointing.clock import Clock
+from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
+from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.layout import IncompleteBatch
+from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.snapshot import (
+    DurableSubtask,
+    PoolLedger,
+    QueryFiles,
+    SnapshotWriter,
+    StagedBatch,
+    stage,
+)
+from checkpointing.spark.task_metrics import BatchFigures, subtask_metrics
+
+log = logging.getLogger(__name__)
+
+# The event log lags a batch's commit by little; after this the acknowledgement goes without the batch's figures.
+FIGURES_WAIT_S = 10.0
+_PAUSE_S = 0.05
+DECLINED = "CHECKPOINT_DECLINED"
+ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
+NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
+
+
+class Query(Protocol):
+    """What the agent needs of a running query."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def files(self) -> QueryFiles: ...
+
+    def start(self) -> None: ...
+
+    def end_after_batch(self) -> None: ...
+
+    def has_ended(self) -> bool: ...
+
+
+class Reports(Protocol):
+    """Where results go, and where a batch's figures come from: None while they are not known yet."""
+
+    def acknowledge(self, checkpoint_id: int, durable: DurableSubtask, metrics: SubtaskMetrics, batch: int) -> None: ...
+
+    def decline(self, checkpoint_id: int, reason: str, cause: str) -> None: ...
+
+    def figures(self, query: str, batch: int) -> BatchFigures | None: ...
+
+
+@dataclass
+class _Cut:
+    """One query at one checkpoint. `ending`: asked to end after its batch. `barrier_s` is monotonic."""
+
+    query: Query
+    waits: bool
+    seen: int | None
+    ending: bool = False
+    batch: int | None = None
+    barrier_s: float = 0.0
+    start_delay_ms: int = 0
+    figures: BatchFigures | None = None
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A durable subtask on its way from the worker; `cause` is set instead when the take failed."""
+
+    cut: _Cut | None
+    durable: DurableSubtask | None
+    async_ms: int = 0
+    cause: str = ""
+
+
+@dataclass
+class _Take:
+    trigger: TriggerCheckpoint
+    started_s: float
+    cuts: list[_Cut]
+    staging: Path
+    owed: int
+    over: bool = False
+    results: queue.SimpleQueue[_Done] = field(default_factory=queue.SimpleQueue)
+    unsent: list[_Done] = field(default_factory=list)
+
+    @property
+    def is_synchronous(self) -> bool:
+        return self.trigger.kind is CheckpointKind.SYNC_SAVEPOINT
+
+
+class CheckpointAgent:
+    """Call `tick` every 20 ms or so while `is_busy`."""
+
+    def __init__(self, queries: Sequence[Query], reports: Reports, staging: Path, clock: Clock) -> None:
+        self._queries = queries
+        self._reports = reports
+        self._staging = staging
+        self._clock = clock
+        self._hashes = FileHashes()
+        self._pool = PoolLedger()
+        self._takes: dict[int, _Take] = {}
+        self._ended_for: int | None = None
+        self._to_start_again: list[Query] = []
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._to_start_again) or any(not take.over for take in self._takes.values())
+
+    @property
+    def has_ended_queries(self) -> bool:
+        """A synchronous savepoint has ended, or is ending, the queries: that they are not active is no failure."""
+        return self._ended_for is not None
+
+    def trigger(self, message: TriggerCheckpoint) -> None:
+        if message.drain:
+            cause = "A PySpark job cannot be drained: its watermark cannot be moved to the end of time."
+            self._reports.decline(message.checkpoint_id, DECLINED, cause)
+            return
+        if self._ended_for is not None:
+            cause = f"The queries have ended for savepoint {self._ended_for}."
+            self._reports.decline(message.checkpoint_id, "CHECKPOINT_DECLINED_TASK_CLOSING", cause)
+            return
+        cuts = [_Cut(q, waits=q.files.batch_in_flight(), seen=q.files.last_commit()) for q in self._queries]
+        owed = sum(vertex.parallelism for query in self._queries for vertex in query.files.plan.vertices)
+        staging = self._staging / f"chk-{message.checkpoint_id}"
+        take = _Take(message, self._clock.monotonic(), cuts, staging, owed)
+        self._takes[message.checkpoint_id] = take
+        if take.is_synchronous:
+            self._ended_for = message.checkpoint_id
+        self.tick()
+
+    def completed(self, checkpoint_id: int) -> None:
+        self._takes.pop(checkpoint_id, None)
+        self._worker.submit(self._pool.completed, checkpoint_id)
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """The job manager gave it up: remove what it left, and run on when it had ended the queries."""
+        take = self._takes.pop(checkpoint_id, None)
+        if take is None:
+            return
+        take.over = True
+        self._worker.submit(self._clean, take)
+        if self._ended_for == checkpoint_id:
+            self._to_start_again = [cut.query for cut in take.cuts if cut.ending]
+            self._run_on()
+
+    def only_pending(self, checkpoint_ids: Sequence[int]) -> None:
+        """After registering again: what the job manager does not know any more is over."""
+        for checkpoint_id in set(self._takes) - set(checkpoint_ids):
+            self.aborted(checkpoint_id)
+
+    def tick(self) -> None:
+        for take in [take for take in self._takes.values() if not take.over]:
+            for cut in take.cuts:
+                if cut.batch is None and not take.over:
+                    self._look_for_boundary(take, cut)
+                if cut.batch is not None and cut.figures is None:
+                    cut.figures = self._reports.figures(cut.query.name, cut.batch)
+            self._acknowledge(take)
+        if self._to_start_again:
+            self._run_on()
+
+    def close(self) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    # --- the barrier ---
+
+    def _look_for_boundary(self, take: _Take, cut: _Cut) -> None:
+        commit = cut.query.files.last_commit()
+        if commit is None:
+            return  # nothing was ever committed: there is no state that could be taken
+        if take.is_synchronous:
+            if not cut.ending:
+                cut.query.end_after_batch()
+                cut.ending = True
+                return
+            if not cut.query.has_ended():
+                return
+            commit = cut.query.files.last_commit()
+        elif cut.waits and commit == cut.seen:
+            return
+        cut.batch = commit
+        cut.barrier_s = self._clock.monotonic()
+        cut.start_delay_ms = round((cut.barrier_s - take.started_s) * 1000) if cut.waits else 0
+        self._stage(take, cut)
+
+    def _stage(self, take: _Take, cut: _Cut) -> None:
+        files, batch = cut.query.files, cut.batch
+        assert batch is not None  # noqa: S101 - set by the caller
+        try:
+            staged = stage(files, batch, take.staging / _directory_name(take, cut), lambda: time.sleep(_PAUSE_S))
+        except (OSError, IncompleteBatch, ValueError) as error:
+            self._fail(take, f"Batch {batch} of query {files.query!r} cannot be taken: {error}")
+            return
+        self._worker.submit(self._write, take, cut, staged)
+
+    # --- on the worker's thread ---
+
+    def _write(self, take: _Take, cut: _Cut, staged: StagedBatch) -> None:
+        writer = SnapshotWriter(take.trigger, self._hashes, self._pool)
+        plan = staged.files.plan
+        try:
+            grouped = writer.by_subtask(staged)
+            for vertex in plan.vertices:
+                for subtask in range(vertex.parallelism):
+                    if take.over:
+                        return
+                    durable = writer.write(staged, vertex, subtask, grouped[vertex.id, subtask])
+                    async_ms = round((self._clock.monotonic() - cut.barrier_s) * 1000)
+                    take.results.put(_Done(cut, durable, async_ms))
+        except Exception as error:  # noqa: BLE001 - the worker's edge: whatever it is, the checkpoint is declined with it
+            cause = f"Batch {cut.batch} of query {plan.query!r} cannot be written: {error}"
+            take.results.put(_Done(None, None, cause=cause))
+        finally:
+            shutil.rmtree(staged.directory, ignore_errors=True)
+
+    def _clean(self, take: _Take) -> None:
+        for path in self._pool.aborted(take.trigger.checkpoint_id):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(take.staging, ignore_errors=True)
+
+    # --- results ---
+
+    def _acknowledge(self, take: _Take) -> None:
+        while not take.results.empty():
+            done = take.results.get()
+            if done.durable is None:
+                self._fail(take, done.cause)
+                return
+            take.unsent.append(done)
+        take.unsent = [done for done in take.unsent if not self._sent(take, done)]
+        if take.owed == 0:
+            take.over = True
+
+    def _sent(self, take: _Take, done: _Done) -> bool:
+        """False while the figures of the batch may still come."""
+        cut, durable = done.cut, done.durable
+        assert cut is not None  # noqa: S101 - a failure has been dealt with
+        assert durable is not None  # noqa: S101
+        assert cut.batch is not None  # noqa: S101
+        if cut.figures is None and self._clock.monotonic() - cut.barrier_s < FIGURES_WAIT_S:
+            return False
+        if cut.figures is None:
+            log.warning("the figures of batch %d of %s are not known", cut.batch, cut.query.name)
+        plan = cut.query.files.plan
+        kind, index = _place(plan, durable)
+        metrics = replace(
+            subtask_metrics(kind, index, durable.subtask, cut.figures),
+            start_delay=cut.start_delay_ms,
+            async_duration=done.async_ms,
+            checkpointed_size=durable.new_bytes,
+            state_size=durable.size,
+        )
+        self._reports.acknowledge(take.trigger.checkpoint_id, durable, metrics, cut.batch)
+        take.owed -= 1
+        return True
+
+    def _fail(self, take: _Take, cause: str) -> None:
+        checkpoint_id = take.trigger.checkpoint_id
+        log.warning("checkpoint %d: %s", checkpoint_id, cause)
+        self._reports.decline(checkpoint_id, ASYNC_EXCEPTION, cause)
+        self.aborted(checkpoint_id)
+
+    def _run_on(self) -> None:
+        """Start again what an aborted savepoint ended. A query that was asked to end must first do so."""
+        waiting = []
+        for query in self._to_start_again:
+            if query.has_ended():
+                query.start()
+            else:
+                waiting.append(query)
+        self._to_start_again = waiting
+        if not waiting:
+            self._ended_for = None
+
+
+def _directory_name(take: _Take, cut: _Cut) -> str:
+    return str(take.cuts.index(cut))
+
+
+def _place(plan: QueryPlan, durable: DurableSubtask) -> tuple[VertexKind, int]:
+    return next(owner for owner, vertex in plan.by_owner.items() if vertex.id == durable.vertex.id)

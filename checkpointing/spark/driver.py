@@ -1,0 +1,333 @@
+"""The driver process of one attempt of one job: `python -m checkpointing.spark.driver <driver.json>`.
+
+    register (INITIALIZING) → start Spark and the queries → RUNNING → heartbeats and checkpoints
+                                                          → FINISHED | CANCELED | FAILED
+
+Exit codes: 0 finished or canceled, 1 failed, 2 the specification cannot be read, 3 not wanted any more (refused, or the
+lease or the attempt lost).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from checkpointing.clock import Clock, SystemClock
+from checkpointing.ha.attempts import HeldAttempt
+from checkpointing.ha.driver_services import DriverServices, driver_services
+from checkpointing.ha.errors import AttemptTaken, HighAvailabilityError
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.messages import (
+    Cancel,
+    DriverState,
+    ExceptionInfo,
+    JobManagerMessage,
+    MalformedMessage,
+    NotifyAborted,
+    NotifyComplete,
+    QueryProgress,
+    Refused,
+    Register,
+    Registered,
+    Stop,
+    TriggerCheckpoint,
+)
+from checkpointing.spark import failure, job, session
+from checkpointing.spark.agent import NOT_READY, CheckpointAgent
+from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings
+from checkpointing.spark.program import ProgramError
+from checkpointing.spark.reports import JobManagerReports
+from checkpointing.spark.restore import RestoreRefused
+from checkpointing.spark.session import WorkDirectory
+from checkpointing.spark.task_metrics import EventLog
+from checkpointing.storage import SnapshotUnusable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("checkpointing.spark.driver")
+
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_SPECIFICATION, EXIT_NOT_WANTED = 0, 1, 2, 3
+_BUSY_TICK_S = 0.02
+_IDLE_TICK_S = 0.25
+_LAST_WORDS_S = 10.0
+# Trying again changes nothing about these.
+_PERMANENT = (ProgramError, RestoreRefused, SnapshotUnusable)
+
+
+class _Over(Exception):
+    """The job has ended in this process; what is still to be reported."""
+
+    def __init__(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
+        super().__init__(state.value)
+        self.state = state
+        self.exception = exception
+
+
+class _NotWanted(Exception):
+    """The job manager refused this attempt."""
+
+
+class _Terminated(BaseException):
+    """SIGTERM. Raised wherever the main thread is, so that nothing can hold it up."""
+
+
+class Driver:
+    """One attempt. `run` is called once, on the process's main thread."""
+
+    def __init__(self, spec: DriverSpec, clock: Clock) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._work = WorkDirectory(Path(spec.work_directory))
+        self._services: DriverServices | None = None
+        self._held: HeldAttempt | None = None
+        self._spark: SparkSession | None = None
+        self._job: job.SparkJob | None = None
+        self._agent: CheckpointAgent | None = None
+        self._events = EventLog(self._work.event_log)
+        self._progress: dict[str, QueryProgress] = {}
+        self._stopping = False
+        self._link = self._make_link()
+        self._reports = JobManagerReports(spec, self._link, self._events)
+
+    def run(self) -> int:
+        """The process's exit code. Spark is gone when this returns."""
+        try:
+            self._claim()
+            self._link.start()
+            self._live()
+        except _Over as over:
+            return self._report(over)
+        except _NotWanted as error:
+            log.error("%s", error)
+            return EXIT_NOT_WANTED
+        except (AttemptTaken, HighAvailabilityError) as error:
+            log.error("the attempt cannot be claimed: %s", error)
+            return EXIT_NOT_WANTED
+        except Exception as error:  # the process's edge: whatever it is, the job manager is told
+            log.exception("attempt %d failed", self._spec.attempt)
+            return self._report(_Over(DriverState.FAILED, self._explain(error)))
+        finally:
+            self._leave()
+
+    # --- the attempt and the link ---
+
+    def _claim(self) -> None:
+        """With high availability: no query before the attempt is held, none after it is lost."""
+        if self._spec.high_availability is None:
+            return
+        self._services = driver_services(self._spec.high_availability, self._clock)
+        self._held = self._services.attempts.hold(self._spec.job_id, self._spec.attempt)
+        self._held.on_lost(lambda: self._die("the claim on the attempt was lost"))
+
+    def _make_link(self) -> JobManagerLink:
+        spec = self._spec
+        token = Path(spec.token_file).read_text().strip() if spec.token_file else None
+        return JobManagerLink(
+            LinkSettings(spec.job_id, spec.attempt, spec.lease_s, token),
+            self._find_leader,
+            self._registration,
+            lambda: self._progress,
+            lambda: self._die("the lease has run out"),
+            self._clock,
+        )
+
+    def _find_leader(self, timeout_s: float) -> str | None:
+        if self._services is None:
+            return self._spec.job_manager_address
+        leader = self._services.leader_retrieval.wait(timeout_s)
+        return leader.address if leader is not None else None
+
+    def _registration(self) -> Register:
+        running = self._job
+        return Register(
+            job_id=self._spec.job_id,
+            attempt=self._spec.attempt,
+            pid=os.getpid(),
+            state=DriverState.RUNNING if self._agent is not None else DriverState.INITIALIZING,
+            vertices=running.vertices if running is not None and self._agent is not None else (),
+            last_batches=self._last_batches() if running is not None else {},
+            restored_checkpoint_id=self._spec.restore.checkpoint_id if self._spec.restore else None,
+        )
+
+    def _last_batches(self) -> dict[str, int]:
+        commits = {query.name: query.files.last_commit() for query in self._job.queries} if self._job else {}
+        return {name: commit for name, commit in commits.items() if commit is not None}
+
+    def _die(self, why: str) -> NoReturn:
+        """Any thread. Another attempt may start at any moment: no order, no last batch, only speed."""
+        log.error("attempt %d ends at once: %s", self._spec.attempt, why)
+        session.kill_jvm()
+        os._exit(EXIT_NOT_WANTED)
+
+    # --- life ---
+
+    def _live(self) -> NoReturn:
+        self._await_registration()
+        program, arguments = job.load(self._spec, self._work)
+        self._spark = job.open_session(self._spec, self._work)
+        self._handle_waiting()
+        prepared = job.prepare(self._spec, self._work, self._spark, program, arguments)
+        self._handle_waiting()
+        for query in prepared.queries:
+            query.start()
+        self._job = prepared
+        self._reports.job = prepared
+        self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock)
+        self._reports.status(DriverState.RUNNING)
+        log.info("attempt %d runs: %s", self._spec.attempt, ", ".join(v.name for v in prepared.vertices))
+        while True:
+            self._turn(prepared, self._agent)
+
+    def _await_registration(self) -> None:
+        """The lease bounds this wait."""
+        while not self._link.session_id:
+            self._handle(self._link.incoming.get())
+
+    def _handle_waiting(self) -> None:
+        while not self._link.incoming.empty():
+            self._handle(self._link.incoming.get_nowait())
+
+    def _turn(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
+        try:
+            busy = agent.is_busy or self._stopping
+            self._handle(self._link.incoming.get(timeout=_BUSY_TICK_S if busy else _IDLE_TICK_S))
+        except queue.Empty:
+            pass
+        self._handle_waiting()
+        self._read_events(running)
+        agent.tick()
+        self._look_after(running, agent)
+
+    def _read_events(self, running: job.SparkJob) -> None:
+        self._events.poll()
+        for query in running.queries:
+            latest = self._events.latest(query.spark_id)
+            if latest is not None:
+                self._progress = {
+                    **self._progress,
+                    query.name: QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark),
+                }
+
+    def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
+        """A query that died fails the job; when all have ended, on request or by themselves, the job is finished."""
+        ended = [query for query in running.queries if not query.is_active]
+        for query in ended:
+            info = query.failure(self._clock.now_ms())
+            if info is not None:
+                raise _Over(DriverState.FAILED, info)
+        if self._stopping:
+            if all(query.has_ended() for query in running.queries):
+                raise _Over(DriverState.FINISHED)
+        elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
+            raise _Over(DriverState.FINISHED)
+
+    # --- what the job manager says ---
+
+    def _handle(self, message: JobManagerMessage) -> None:
+        match message:
+            case Refused():
+                raise _NotWanted(f"the job manager refused attempt {self._spec.attempt}: {message.reason}")
+            case Stop():
+                self._stop()
+            case Cancel():
+                for query in self._job.queries if self._job is not None else ():
+                    query.stop()
+                raise _Over(DriverState.CANCELED)
+            case TriggerCheckpoint() if self._agent is None or self._stopping:
+                cause = "The job is stopping." if self._stopping else "The job's queries are not running yet."
+                self._reports.decline(message.checkpoint_id, NOT_READY, cause)
+            case _ if self._agent is not None:
+                _instruct(self._agent, message)
+
+    def _stop(self) -> None:
+        if self._job is None or self._agent is None:
+            raise _Over(DriverState.FINISHED)
+        if not self._stopping and not self._agent.has_ended_queries:
+            for query in self._job.queries:
+                query.end_after_batch()
+        self._stopping = True
+
+    # --- the end ---
+
+    def _explain(self, error: Exception) -> ExceptionInfo:
+        now = self._clock.now_ms()
+        jvm_exit = session.jvm_exit_code()
+        if jvm_exit is not None:
+            how = f"through signal {-jvm_exit}" if jvm_exit < 0 else f"with exit code {jvm_exit}"
+            return failure.of_exception(session.JvmLost(f"The driver's JVM ended {how}."), now)
+        return failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
+
+    def _report(self, over: _Over) -> int:
+        """End Spark first: what is reported as ended writes nothing any more."""
+        log.info("attempt %d: %s", self._spec.attempt, over.state.value)
+        self._end_spark()
+        self._reports.status(over.state, over.exception)
+        self._link.close(_LAST_WORDS_S)
+        return EXIT_FAILED if over.state is DriverState.FAILED else EXIT_DONE
+
+    def _end_spark(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+        session.kill_jvm()
+
+    def _leave(self) -> None:
+        """Also after SIGTERM. The claim goes last, when nothing of the attempt runs any more."""
+        self._end_spark()
+        self._link.close(0)
+        if self._held is not None:
+            try:
+                self._held.release()
+            except HighAvailabilityError as error:
+                log.warning("the claim on the attempt ends with its session: %s", error)
+        if self._services is not None:
+            self._services.close()
+
+
+def _instruct(agent: CheckpointAgent, message: JobManagerMessage) -> None:
+    match message:
+        case TriggerCheckpoint():
+            agent.trigger(message)
+        case NotifyComplete():
+            agent.completed(message.checkpoint_id)
+        case NotifyAborted():
+            agent.aborted(message.checkpoint_id)
+        case Registered():
+            agent.only_pending(message.pending_checkpoints)
+
+
+def main(arguments: list[str]) -> int:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        [path] = arguments
+        spec = DriverSpec.from_json(json.loads(Path(path).read_text()))
+        driver = Driver(spec, SystemClock())
+    except (OSError, ValueError, MalformedMessage) as error:
+        log.error("the driver's only argument is the path of its specification: %s", error)
+        return EXIT_BAD_SPECIFICATION
+    signal.signal(signal.SIGTERM, _raise_terminated)
+    try:
+        return driver.run()
+    except _Terminated:
+        log.info("ended by SIGTERM")
+        return 128 + signal.SIGTERM
+
+
+def _raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the way out must not be interrupted
+    raise _Terminated
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    logging.shutdown()
+    # Not sys.exit: threads of py4j and of a user's program must not keep an attempt alive that has ended.
+    os._exit(code)

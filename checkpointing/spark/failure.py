@@ -1,0 +1,82 @@
+"""What went wrong, for `/jobs/:id/exceptions`: the user's own exception where there is one, not its wrappers."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from checkpointing.messages import ExceptionInfo
+
+_TRACEBACK = "Traceback (most recent call last):"
+# The last line of a Python traceback: the exception's name, dotted or not, and its text.
+_RAISED = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+_LOST_TASK = re.compile(r"Lost task (?P<task>\d+)\.\d+ in stage (?P<stage>\d+)\.\d+")
+_DEEPEST = 32
+
+
+def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = True) -> ExceptionInfo:
+    """An exception raised in this process."""
+    text = "".join(traceback.format_exception(error))
+    return ExceptionInfo(type(error).__name__, _message_of(error), text, timestamp, recoverable=recoverable)
+
+
+def _message_of(error: BaseException) -> str:
+    text = str(error).strip()
+    return _without_sql_state(text.partition("\n\nJVM stacktrace:")[0]) or type(error).__name__
+
+
+def of_query(query_name: str, java_exception: Any, timestamp: int) -> ExceptionInfo:
+    """The StreamingQueryException of a query that died; `java_exception` is py4j's view of it."""
+    chain = list(_causes(java_exception))
+    stack = _java_stack(java_exception)
+    texts = [str(each.getMessage() or "") for each in chain]
+    user = next((found for text in texts if (found := user_exception(text))), None)
+    root = chain[-1]
+    name, message = user or (str(root.getClass().getSimpleName()), _without_sql_state(texts[-1]))
+    return ExceptionInfo(name, message, stack, timestamp, task_name=_task_name(query_name, stack))
+
+
+def user_exception(text: str) -> tuple[str, str] | None:
+    """Name and message of the Python exception whose traceback is the last in `text`; None when there is none."""
+    start = text.rfind(_TRACEBACK)
+    if start < 0:
+        return None
+    lines = text[start:].splitlines()[1:]
+    for number, line in enumerate(lines):
+        match = _RAISED.match(line)
+        if match is not None:
+            more = "\n".join(lines[number + 1 :]).partition("=== Streaming Query ===")[0]
+            message = "\n".join([match["message"] or "", more]).strip()
+            return match["name"].rpartition(".")[2], _without_sql_state(message)
+    return None
+
+
+def _without_sql_state(text: str) -> str:
+    text = text.partition("=== Streaming Query ===")[0]
+    while (shorter := _SQL_STATE.sub("", text)) != text:
+        text = shorter
+    return text.strip()
+
+
+def _causes(java_exception: Any) -> Iterator[Any]:
+    each, depth = java_exception, 0
+    while each is not None and depth < _DEEPEST:
+        yield each
+        each, depth = each.getCause(), depth + 1
+
+
+def _java_stack(java_exception: Any) -> str:
+    """As Java prints it, Python's traceback included."""
+    lines = []
+    for number, each in enumerate(_causes(java_exception)):
+        lines.append(("Caused by: " if number else "") + str(each.toString()))
+        lines += [f"\tat {frame.toString()}" for frame in list(each.getStackTrace())[:40]]
+    return "\n".join(lines)
+
+
+def _task_name(query_name: str, stack: str) -> str | None:
+    match = _LOST_TASK.search(stack)
+    return f"{query_name}: task {match['task']} of stage {match['stage']}" if match else None

@@ -1,0 +1,95 @@
+"""The job in this process: its Spark session, its queries, their restore. Everything that talks to Spark at start."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.messages import Vertex
+from checkpointing.sinks.context import SinkContext, set_current
+from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
+from checkpointing.spark.program import Program, ProgramError, as_writers, load_program, parse_arguments
+from checkpointing.spark.restore import Snapshot, check_fits, restore_query
+from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.storage import read_metadata
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """`restored` has, by query, the batch that the restored state ends with."""
+
+    queries: tuple[RunningQuery, ...]
+    restored: Mapping[str, int]
+
+    @property
+    def vertices(self) -> tuple[Vertex, ...]:
+        return tuple(vertex for query in self.queries for vertex in query.planned.plan.vertices)
+
+
+def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, dict[str, str]]:
+    """The program and its arguments, before any JVM starts; ProgramError."""
+    arguments = parse_arguments(spec.program_args)
+    return load_program(Path(spec.program_path), spec.entry_class, work.program), arguments
+
+
+def open_session(spec: DriverSpec, work: WorkDirectory) -> SparkSession:
+    settings = session_settings(work, spec.parallelism, spec.configuration)
+    return start_session(spec.job_name, settings, work)
+
+
+def prepare(
+    spec: DriverSpec, work: WorkDirectory, spark: SparkSession, program: Program, arguments: dict[str, str]
+) -> SparkJob:
+    """Call the program and build each query's checkpointLocation; nothing is started yet.
+
+    ProgramError, RestoreRefused, SnapshotUnusable, or whatever the program raises.
+    """
+    snapshot = Snapshot(read_metadata(spec.restore.directory)) if spec.restore else None
+    batches = dict(snapshot.checkpoint.batches) if snapshot else {}
+    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, batches))
+    spark.sparkContext.addPyFile(str(program.path))
+    writers = as_writers(program.function(spark, arguments), program.entry_class)
+    planned = _plan(writers, work, snapshot)
+    restored: dict[str, int] = {}
+    if snapshot is not None and spec.restore is not None:
+        vertices = [vertex for query in planned for vertex in query.plan.vertices]
+        check_fits(snapshot, vertices, allow_non_restored_state=spec.restore.allow_non_restored_state)
+        restored = _restore(snapshot, planned)
+    return SparkJob(tuple(RunningQuery(query) for query in planned), restored)
+
+
+def _restore(snapshot: Snapshot, planned: Sequence[PlannedQuery]) -> dict[str, int]:
+    restored = {}
+    for query in planned:
+        batch = restore_query(snapshot, query.name, query.plan.vertices, query.location)
+        if batch is not None:
+            restored[query.name] = batch
+            log.info("query %s continues after batch %d", query.name, batch)
+    return restored
+
+
+def _plan(writers: Sequence[Any], work: WorkDirectory, snapshot: Snapshot | None) -> list[PlannedQuery]:
+    planned: list[PlannedQuery] = []
+    for number, writer in enumerate(writers):
+        options = writer_options(writer)
+        name = options.get("queryname") or f"query-{number}"
+        if any(query.name == name for query in planned):
+            raise ProgramError(f"two queries are named {name!r}; give each its own .queryName(...)")
+        location = work.queries / f"{number}-{re.sub(r'[^A-Za-z0-9_-]', '_', name)}"
+        sink = sink_of(writer, options)
+        partitions = snapshot.partitions(name) if snapshot else {}
+        plan = query_plan(name, explain(writer), sink, partitions)
+        named = writer.queryName(name).option("checkpointLocation", str(location))
+        planned.append(PlannedQuery(named, plan, location, sink))
+    return planned

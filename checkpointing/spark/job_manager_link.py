@@ -1,0 +1,231 @@
+"""The driver's connection to its job manager: opened, kept, found again, and given up when the lease has run out.
+
+A thread of its own, so that heartbeats go on while Spark starts or a batch keeps the main thread busy.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from checkpointing.clock import Clock
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    DeclineCheckpoint,
+    Heartbeat,
+    JobManagerMessage,
+    MalformedMessage,
+    Message,
+    QueryProgress,
+    Refused,
+    Register,
+    Registered,
+    StatusUpdate,
+    decode,
+    encode,
+)
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 0.5
+_LONGEST_WAIT_S = 0.5
+_LONGEST_MESSAGE = 16 * 1024 * 1024
+Report = AcknowledgeCheckpoint | DeclineCheckpoint | StatusUpdate
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """`token` is sent as a bearer token when set."""
+
+    job_id: str
+    attempt: int
+    lease_s: float
+    token: str | None = None
+
+
+class JobManagerLink:
+    """`find_address` gives the leader's REST base URL or None; `register` and `progress` what to say of the driver now.
+
+    Messages come out of `incoming`, those of an old session left out; a Registered comes after every new connection.
+    `on_lease_lost` is called once, on a thread of the link's, when no leader was reachable for the lease, counted from
+    the start of the last exchange that succeeded: another attempt may start any moment.
+    """
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        find_address: Callable[[float], str | None],
+        register: Callable[[], Register],
+        progress: Callable[[], Mapping[str, QueryProgress]],
+        on_lease_lost: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self.incoming: queue.Queue[JobManagerMessage] = queue.Queue()
+        self._settings = settings
+        self._find_address = find_address
+        self._register = register
+        self._progress = progress
+        self._on_lease_lost = on_lease_lost
+        self._clock = clock
+        self._confirmed_s = clock.monotonic()
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._socket: ClientConnection | None = None
+        self._session_id = ""
+        self._unsent: list[Report] = []
+        self._thread = threading.Thread(target=self._run, name="job-manager-link", daemon=True)
+        self._lease_watch = threading.Thread(target=self._watch_lease, name="lease-watch", daemon=True)
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    def start(self) -> None:
+        self._thread.start()
+        self._lease_watch.start()
+
+    def send(self, report: Report) -> None:
+        """Now, or after the next registration when there is no connection. Any thread."""
+        with self._lock:
+            if not self._sent(report):
+                self._unsent.append(report)
+
+    def close(self, timeout_s: float) -> bool:
+        """Hang up. True when everything was sent; waits up to `timeout_s` for a connection where it was not."""
+        deadline = self._clock.monotonic() + timeout_s
+        while self._unsent and self._thread.is_alive() and self._clock.monotonic() < deadline:
+            self._closing.wait(0.05)
+        self._closing.set()
+        with self._lock:
+            socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+        return not self._unsent
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._one_connection()
+            except (OSError, WebSocketException, TimeoutError, MalformedMessage) as error:
+                log.warning("no connection to the job manager: %s", error)
+            finally:
+                with self._lock:
+                    self._socket = None
+            self._closing.wait(_RETRY_S)
+
+    def _watch_lease(self) -> None:
+        """Apart from the connection's thread, which may hang in the network for longer than the lease lasts."""
+        while (remaining := self._remaining_s()) > 0:
+            if self._closing.wait(min(remaining, _LONGEST_WAIT_S)):
+                return
+        log.error("no job manager was reachable for %.0f s: another attempt may start", self._settings.lease_s)
+        self._closing.set()
+        self._on_lease_lost()
+
+    def _remaining_s(self) -> float:
+        return self._confirmed_s + self._settings.lease_s - self._clock.monotonic()
+
+    def _one_connection(self) -> None:
+        """Returns, or raises, when the connection is over."""
+        address = self._find_address(min(_LONGEST_WAIT_S, max(0.0, self._remaining_s())))
+        if address is None:
+            return
+        with connect(
+            _websocket_address(address),
+            additional_headers={"Authorization": f"Bearer {self._settings.token}"} if self._settings.token else None,
+            open_timeout=min(5.0, max(0.1, self._remaining_s())),
+            close_timeout=1,
+            ping_interval=None,  # our own pings say when the last exchange began
+            max_size=_LONGEST_MESSAGE,
+            proxy=None,
+        ) as socket:
+            registered = self._registered(socket)
+            if registered is not None:
+                self._talk(socket, registered)
+
+    def _registered(self, socket: ClientConnection) -> Registered | None:
+        began = self._clock.monotonic()
+        socket.send(encode(self._register()))
+        answer = decode(socket.recv(timeout=min(10.0, max(0.1, self._remaining_s()))))
+        if isinstance(answer, Refused):
+            self.incoming.put(answer)
+            self._closing.set()
+            return None
+        if not isinstance(answer, Registered):
+            raise MalformedMessage(f"a registration is answered by {answer.type}")
+        self._confirmed_s = began
+        with self._lock:
+            old_session, self._session_id = self._session_id, answer.session_id
+            self._socket = socket
+            known = answer.pending_checkpoints if old_session in ("", answer.session_id) else ()
+            unsent, self._unsent = self._unsent, []
+            for report in unsent:
+                if isinstance(report, StatusUpdate) or report.checkpoint_id in known:
+                    self._sent(report)
+        log.info("registered with the job manager at %s", socket.remote_address)
+        self.incoming.put(answer)
+        return answer
+
+    def _talk(self, socket: ClientConnection, registered: Registered) -> None:
+        interval_s = registered.heartbeat_interval_ms / 1000
+        timeout_s = registered.heartbeat_timeout_ms / 1000
+        next_beat = self._clock.monotonic()
+        pings: list[tuple[float, Any]] = []
+        while not self._closing.is_set():
+            now = self._clock.monotonic()
+            if now >= next_beat:
+                self._send_heartbeat(socket)
+                pings.append((now, socket.ping()))
+                next_beat = now + interval_s
+            for began, pong in pings:
+                if pong.is_set():
+                    self._confirmed_s = max(self._confirmed_s, began)
+            pings = [(began, pong) for began, pong in pings if not pong.is_set()]
+            if pings and now - pings[0][0] > timeout_s:
+                raise TimeoutError(f"the job manager does not answer for {timeout_s:.0f} s")
+            try:
+                text = socket.recv(timeout=max(0.01, min(next_beat - now, _LONGEST_WAIT_S)))
+            except TimeoutError:
+                continue
+            self._receive(decode(text))
+
+    def _send_heartbeat(self, socket: ClientConnection) -> None:
+        settings = self._settings
+        beat = Heartbeat(self._session_id, settings.job_id, settings.attempt, dict(self._progress()))
+        socket.send(encode(beat))
+
+    def _receive(self, message: Message) -> None:
+        if isinstance(message, Refused):
+            self.incoming.put(message)
+            self._closing.set()
+        elif isinstance(message, JobManagerMessage):
+            if message.session_id == self._session_id:
+                self.incoming.put(message)
+            else:
+                log.info("a %s of an old session is dropped", message.type)
+
+    def _sent(self, report: Report) -> bool:
+        """With the lock held. The session is the current one: a report made before a reconnection is still ours."""
+        if self._socket is None:
+            return False
+        try:
+            self._socket.send(encode(replace(report, session_id=self._session_id)))
+        except (OSError, WebSocketException):
+            return False
+        return True
+
+
+def _websocket_address(address: str) -> str:
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        scheme, rest = "http", address
+    return f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{rest.rstrip('/')}/drivers"

@@ -1,0 +1,279 @@
+"""Which files of a streaming query's checkpointLocation make up batch N, and which subtask each belongs to.
+
+Pure: works on a listing and a way to read a small file. Layouts as PySpark 4.3 writes them:
+
+    metadata                                the query's id
+    offsets/N                               the input of batch N, written before it runs
+    commits/N                               batch N is done; state version N+1 is complete from here on
+    sources/<i>/…                           a source's own log
+    state/<operator>/_metadata/…            operator-level metadata, also _stateSchema/…
+    state/<operator>/<partition>/[<store>/] one store's files; a join has four named stores per partition
+        HDFS         V.delta, V.snapshot
+        RocksDB      V.zip (+ SSTs/, logs/), V.changelog; format 2 writes V_<unique id>.changelog and so on
+    sink:_spark_metadata/…                  a file sink's log, read from its output path
+
+A version is rebuilt from the newest base (snapshot or zip) at or below it and every delta or changelog after that base.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from checkpointing.messages import VertexKind
+
+Listing = Mapping[str, int]
+ReadFile = Callable[[str], bytes]
+
+SINK_PREFIX = "sink:"
+_VERSIONED = re.compile(r"(?P<version>\d+)(?:_(?P<uid>[0-9a-f-]{36}))?\.(?P<kind>zip|changelog|snapshot|delta)")
+_BASES = ("zip", "snapshot")
+_CHECKSUM = ".crc"
+_DATA_DIRECTORIES = ("SSTs", "logs")
+
+
+class IncompleteBatch(Exception):
+    """The listing lacks a file of the batch: it was listed too early, cleaned away, or is broken. The text names it."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The subtask that a file belongs to. `index` is the source's, the stateful operator's, or 0 for the sink."""
+
+    kind: VertexKind
+    index: int
+    subtask: int = 0
+
+
+@dataclass(frozen=True)
+class BatchFile:
+    """`immutable`: Spark never writes this name again, so it may be shared between snapshots and linked on restore."""
+
+    path: str
+    size: int
+    owner: Owner
+    immutable: bool = False
+
+
+SINK = Owner(VertexKind.SINK, 0)
+_FIRST_SOURCE = Owner(VertexKind.SOURCE, 0)
+
+
+def committed_batches(names: Iterable[str]) -> list[int]:
+    """The batch numbers among the file names of a log directory (`offsets`, `commits`), ascending."""
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def select_batch(listing: Listing, batch: int, read: ReadFile) -> tuple[BatchFile, ...]:
+    """Exactly the files that a restart after batch `batch` needs; IncompleteBatch when one is missing."""
+    files = [
+        *_logs(listing, batch),
+        *_sources(listing),
+        *_state(listing, batch, read),
+        *_sink_log(listing, batch),
+    ]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _logs(listing: Listing, batch: int) -> Iterator[BatchFile]:
+    wanted = [("metadata", SINK), (f"offsets/{batch}", _FIRST_SOURCE), (f"commits/{batch}", SINK)]
+    if batch > 0:
+        wanted.append((f"offsets/{batch - 1}", _FIRST_SOURCE))
+    for path, owner in wanted:
+        yield BatchFile(path, _size(listing, path), owner)
+
+
+def _size(listing: Listing, path: str) -> int:
+    if path not in listing:
+        raise IncompleteBatch(f"{path} is missing")
+    return listing[path]
+
+
+def _sources(listing: Listing) -> Iterator[BatchFile]:
+    """A source's log may run ahead of the batch: Spark reads it only up to the offset of the batch (measured)."""
+    for path, size in listing.items():
+        parts = path.split("/")
+        if parts[0] == "sources" and len(parts) > 2 and parts[1].isdigit() and not _hidden(parts[-1]):
+            yield BatchFile(path, size, Owner(VertexKind.SOURCE, int(parts[1])))
+
+
+def _hidden(name: str) -> bool:
+    """Hadoop's side files (`.7.crc`) and Spark's unfinished ones (`.7.<uuid>.tmp`): no part of a checkpoint."""
+    return name.startswith(".") or name.endswith(".tmp")
+
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Store:
+    operator: int
+    partition: int
+    name: str
+    directory: str
+
+
+def _state(listing: Listing, batch: int, read: ReadFile) -> Iterator[BatchFile]:
+    stores: dict[_Store, dict[str, int]] = defaultdict(dict)
+    for path, size in listing.items():
+        parts = path.split("/")
+        if parts[0] != "state" or len(parts) < 4 or not parts[1].isdigit() or _hidden(parts[-1]):
+            continue
+        if not parts[2].isdigit():
+            if _is_of(batch, parts[-1]):
+                yield BatchFile(path, size, Owner(VertexKind.STATEFUL, int(parts[1])))
+        elif "_metadata" in parts[3:-1]:
+            yield BatchFile(path, size, Owner(VertexKind.STATEFUL, int(parts[1]), int(parts[2])))
+        else:
+            store, name = _store_of(parts)
+            stores[store][name] = size
+    committed = _CommittedIds(listing, read)
+    for store in sorted(stores, key=lambda each: each.directory):
+        yield from _store_files(store, stores[store], batch, committed, read)
+
+
+def _is_of(batch: int, name: str) -> bool:
+    """Operator metadata may be written per batch (`3`, `3_<uuid>`): that of later batches is left out."""
+    match = re.match(r"\d+", name)
+    return match is None or int(match[0]) <= batch
+
+
+def _store_of(parts: list[str]) -> tuple[_Store, str]:
+    operator, partition, rest = int(parts[1]), int(parts[2]), parts[3:]
+    named = len(rest) > 1 and rest[0] not in _DATA_DIRECTORIES
+    name = rest[0] if named else "default"
+    directory = "/".join(parts[:4] if named else parts[:3])
+    return _Store(operator, partition, name, directory), "/".join(rest[1:] if named else rest)
+
+
+class _CommittedIds:
+    """The unique ids (format 2) that each batch's commit names: the lineage of the state, without failed attempts."""
+
+    def __init__(self, listing: Listing, read: ReadFile) -> None:
+        self._listing = listing
+        self._read = read
+        self._known: dict[int, dict[str, list[list[str]]]] = {}
+
+    def of(self, store: _Store, version: int) -> frozenset[str] | None:
+        """The ids of `version` in the stores of this partition; None when the commit is not there or names none."""
+        partitions = self._commit(version - 1).get(str(store.operator), [])
+        if store.partition >= len(partitions):
+            return None
+        return frozenset(partitions[store.partition]) or None
+
+    def _commit(self, batch: int) -> dict[str, list[list[str]]]:
+        if batch not in self._known:
+            self._known[batch] = self._parse(f"commits/{batch}")
+        return self._known[batch]
+
+    def _parse(self, path: str) -> dict[str, list[list[str]]]:
+        if path not in self._listing:
+            return {}
+        try:
+            text = self._read(path).decode()
+        except FileNotFoundError:  # cleaned away since it was listed
+            return {}
+        body = text.partition("\n")[2]
+        ids: dict[str, list[list[str]]] = (json.loads(body) if body.strip() else {}).get("stateUniqueIds") or {}
+        return ids
+
+
+def _store_files(
+    store: _Store, names: dict[str, int], batch: int, committed: _CommittedIds, read: ReadFile
+) -> Iterator[BatchFile]:
+    target = batch + 1
+    versions = _versions(names, target, store, committed)
+    base = max((number for number, version in versions.items() if version.base), default=0)
+    chosen = [versions[base].base] if base else []
+    for number in range(base + 1, target + 1):
+        steps = versions[number].steps if number in versions else []
+        if not steps:
+            raise IncompleteBatch(f"{store.directory}: nothing leads to version {number} of the state")
+        chosen.extend(steps)
+    for name in chosen:
+        yield from _with_companions(store, name, names, read)
+
+
+@dataclass
+class _Version:
+    """`base` is the name of a whole state, "" when there is none that can be trusted; `steps` are deltas to it."""
+
+    base: str
+    steps: list[str]
+
+
+def _versions(names: dict[str, int], target: int, store: _Store, committed: _CommittedIds) -> dict[int, _Version]:
+    """Versions up to `target`. Where the commit names the unique ids, files of attempts that failed are left out.
+
+    Where it does not (the commit was cleaned away), all steps are kept, as Spark follows the ids and ignores the rest;
+    but a base is trusted only when it is the version's single attempt, since another's would cut off the true lineage.
+    """
+    found: dict[int, list[re.Match[str]]] = defaultdict(list)
+    for name in sorted(names):
+        match = _VERSIONED.fullmatch(name)
+        if match is not None and int(match["version"]) <= target:
+            found[int(match["version"])].append(match)
+    versions = {}
+    for number, matches in found.items():
+        attempts = {match["uid"] for match in matches}
+        ids = committed.of(store, number) if attempts != {None} else None
+        kept = [match for match in matches if ids is None or match["uid"] in ids]
+        trusted = ids is not None or len(attempts) == 1
+        base = next((match[0] for match in kept if trusted and match["kind"] in _BASES), "")
+        versions[number] = _Version(base, [match[0] for match in kept if match["kind"] not in _BASES])
+    return versions
+
+
+def _with_companions(store: _Store, name: str, names: dict[str, int], read: ReadFile) -> Iterator[BatchFile]:
+    owner = Owner(VertexKind.STATEFUL, store.operator, store.partition)
+    wanted = [name]
+    if name.endswith(".zip"):
+        wanted += _zip_contents(read(f"{store.directory}/{name}"))
+    for each in wanted:
+        if each not in names:
+            raise IncompleteBatch(f"{store.directory}/{each} is missing")
+        yield BatchFile(f"{store.directory}/{each}", names[each], owner, immutable=True)
+        if each + _CHECKSUM in names:
+            yield BatchFile(f"{store.directory}/{each}{_CHECKSUM}", names[each + _CHECKSUM], owner)
+
+
+def _zip_contents(content: bytes) -> list[str]:
+    """The files outside the zip that it refers to, as `SSTs/<name>` and `logs/<name>`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            text = archive.read("metadata").decode()
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise IncompleteBatch(f"a RocksDB snapshot cannot be read: {error}") from error
+    metadata = json.loads(text.partition("\n")[2])
+    return [
+        *(f"SSTs/{file['dfsSstFileName']}" for file in metadata.get("sstFiles") or ()),
+        *(f"logs/{file['dfsLogFileName']}" for file in metadata.get("logFiles") or ()),
+    ]
+
+
+# --- file sink -------------------------------------------------------------------------------------------------------
+
+
+def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
+    """The sink's log as of the batch: the newest compacted file at or below it, and what follows.
+
+    A compacted file above the batch holds later entries; entries at or below the batch stay readable on their own for
+    Spark's clean-up delay (10 minutes), far longer than a snapshot takes to link them.
+    """
+    prefix = f"{SINK_PREFIX}_spark_metadata/"
+    names = {path.removeprefix(prefix): size for path, size in listing.items() if path.startswith(prefix)}
+    if not names:
+        return
+    compacts = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+\.compact", name)]
+    base = max((number for number in compacts if number <= batch), default=None)
+    chosen = [f"{base}.compact"] if base is not None else []
+    chosen += [n for n in names if n.isdigit() and (base is None or int(n) > base) and int(n) <= batch]
+    if str(batch) not in chosen and base != batch:
+        raise IncompleteBatch(f"the sink's log has no entry for batch {batch}")
+    for name in sorted(chosen):
+        yield BatchFile(prefix + name, names[name], SINK)

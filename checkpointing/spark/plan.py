@@ -1,0 +1,149 @@
+"""A query's operators as vertices, read from its plan before it runs.
+
+The plan is asked for as text (`explain`), which Spark builds for a streaming DataFrame without starting anything: so
+the vertices are known when there is no data yet, and however long the first batch takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkpointing.ids import stable_id
+from checkpointing.messages import Vertex, VertexKind
+from checkpointing.spark.layout import Owner
+
+_SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
+_STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
+_TREE_DRAWING = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?")
+_LONGEST_NAME = 80
+
+# What people call an operator, by the name Spark gives its physical form.
+_READABLE = {
+    "StateStoreSave": "aggregate",
+    "SessionWindowStateStoreSave": "session window",
+    "StreamingSymmetricHashJoin": "join",
+    "StreamingDeduplicate": "deduplicate",
+    "StreamingDeduplicateWithinWatermark": "deduplicate",
+    "StreamingGlobalLimit": "limit",
+    "FlatMapGroupsWithState": "flatMapGroupsWithState",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
+    "TransformWithState": "transformWithState",
+    "TransformWithStateInPySpark": "transformWithState",
+}
+# The other half of an aggregation: same operator, no name of its own.
+_NOT_ITS_NAME = ("StateStoreRestore", "SessionWindowStateStoreRestore")
+
+
+@dataclass(frozen=True)
+class Sink:
+    """`path` is where a file sink writes, None for any other sink."""
+
+    format: str
+    path: str | None
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """The vertices of one query, by what they own."""
+
+    query: str
+    by_owner: Mapping[tuple[VertexKind, int], Vertex]
+
+    @property
+    def vertices(self) -> tuple[Vertex, ...]:
+        return tuple(self.by_owner.values())
+
+    def vertex(self, owner: Owner) -> Vertex | None:
+        return self.by_owner.get((owner.kind, owner.index))
+
+
+def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[int, int]) -> QueryPlan:
+    """`partitions` overrides the parallelism by operator: a restored query keeps that of its first start."""
+    sources = _source_names(physical_plan)
+    operators = _stateful_operators(physical_plan)
+    vertices = [_vertex(query, VertexKind.SOURCE, i, f"Source: {name}", 1) for i, name in enumerate(sources)]
+    vertices += [
+        _vertex(query, VertexKind.STATEFUL, operator, _operator_name(name), partitions.get(operator, planned))
+        for operator, (name, planned) in sorted(operators.items())
+    ]
+    vertices.append(_vertex(query, VertexKind.SINK, 0, f"Sink: {_sink_name(sink)}", 1))
+    indices = [*range(len(sources)), *sorted(operators), 0]
+    return QueryPlan(query, {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)})
+
+
+def vertex_id(query: str, kind: VertexKind, index: int) -> str:
+    """Stable across restarts and jobs: a vertex is known by its query, its kind and its place."""
+    return stable_id(query, kind.value, str(index))
+
+
+def _vertex(query: str, kind: VertexKind, index: int, name: str, parallelism: int) -> Vertex:
+    return Vertex(vertex_id(query, kind, index), _short(name), kind, parallelism, query)
+
+
+def _source_names(physical_plan: str) -> list[str]:
+    """In the order in which Spark numbers them: that of the plan, from the top."""
+    lines = (_TREE_DRAWING.sub("", line) for line in physical_plan.splitlines())
+    return [match["name"] for line in lines if (match := _SOURCE.match(line))]
+
+
+def _stateful_operators(physical_plan: str) -> dict[int, tuple[str, int]]:
+    found: dict[int, tuple[str, int]] = {}
+    for line in physical_plan.splitlines():
+        match = _STATEFUL.match(_TREE_DRAWING.sub("", line))
+        if match is not None and match["name"] not in _NOT_ITS_NAME:
+            found[int(match["operator"])] = (match["name"], int(match["partitions"]))
+    return found
+
+
+def _operator_name(spark_name: str) -> str:
+    readable = _READABLE.get(spark_name.removesuffix("Exec"))
+    return f"{readable} ({spark_name[0].lower()}{spark_name[1:]})" if readable else spark_name
+
+
+def _sink_name(sink: Sink) -> str:
+    return f"{sink.format}[{sink.path}]" if sink.path else sink.format
+
+
+def _short(name: str) -> str:
+    """Long paths lose their middle: the end tells them apart."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:24]}…{name[-(_LONGEST_NAME - 25) :]}"
+
+
+# --- asking Spark ----------------------------------------------------------------------------------------------------
+
+
+def explain(writer: Any) -> str:
+    """The physical plan of the DataFrame behind a DataStreamWriter; AnalysisException when it cannot be planned."""
+    frame = writer._df  # noqa: SLF001 - the writer has no public way to its DataFrame
+    jvm = frame.sparkSession._jvm  # noqa: SLF001
+    return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))  # noqa: SLF001
+
+
+def writer_options(writer: Any) -> dict[str, str]:
+    """The options set so far, keys in lower case; read by reflection, as the writer keeps them to itself."""
+    options = _private_field(writer, "extraOptions").toMap().iterator()
+    found = {}
+    while options.hasNext():
+        pair = options.next()
+        found[str(pair._1()).lower()] = str(pair._2())  # noqa: SLF001 - Scala's tuple accessors
+    return found
+
+
+_FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
+
+
+def sink_of(writer: Any, options: Mapping[str, str]) -> Sink:
+    name = str(_private_field(writer, "source")).lower()
+    return Sink(name, options.get("path") if name in _FILE_FORMATS else None)
+
+
+def _private_field(writer: Any, name: str) -> Any:
+    java_writer = writer._jwrite  # noqa: SLF001
+    field = java_writer.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(java_writer)

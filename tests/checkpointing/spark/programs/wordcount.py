@@ -1,0 +1,38 @@
+"""Counts words of files as they arrive; each batch's changed counts go to a file of their own under `output`."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+
+def wordcount(spark, args):
+    words = spark.readStream.format("text").option("maxFilesPerTrigger", args.get("files-per-batch", "1"))
+    counts = words.load(args["input"]).groupBy("value").count()
+    writer = counts.writeStream.outputMode("update").queryName("words").foreachBatch(collector(args))
+    return writer.trigger(processingTime=args.get("trigger", "0 seconds"))
+
+
+def collector(args):
+    """One file per batch, named after it, written by rename: a batch that runs again replaces its own."""
+    output = Path(args["output"])
+
+    def write(frame, batch):
+        rows = {row["value"]: row["count"] for row in frame.collect()}
+        if "poison" in rows:
+            raise ValueError("poison is not a word")
+        while (output / "hold").exists():  # the test holds the batch here
+            time.sleep(0.01)
+        partial = output / f".{batch}.{os.getpid()}"
+        partial.write_text(json.dumps(rows))
+        partial.rename(output / f"{batch:05}.json")
+
+    return write
+
+
+def forgot_return(spark, args):
+    spark.readStream.format("text").load(args["input"])
+
+
+def unreadable(spark, args):
+    return spark.readStream.format("text").load("/does/not/exist").writeStream.format("console")

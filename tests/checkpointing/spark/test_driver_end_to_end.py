@@ -1,0 +1,85 @@
+"""A real driver with real Spark against a real WebSocket."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import CheckpointKind, DriverState, Heartbeat, Register, Stop, VertexKind
+
+pytestmark = pytest.mark.spark
+
+
+def some_words(seed: int) -> list[str]:
+    chance = random.Random(seed)
+    return [f"w{chance.randrange(40)}" for _ in range(300)]
+
+
+def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word_once(
+    job_manager: Any, drivers: Any, words: Any, tmp_path: Any, eventually: Any
+) -> None:
+    expected: Counter[str] = Counter()
+
+    def feed(*numbers: int) -> None:
+        for number in numbers:
+            expected.update(some_words(number))
+            words.write(f"f{number}", some_words(number))
+
+    (tmp_path / "token").write_text("secret\n")
+    first = drivers.start(job_manager, "wordcount:wordcount", words.arguments, token_file=str(tmp_path / "token"))
+    job_manager.await_state(1, DriverState.RUNNING)
+    assert job_manager.headers == ["Bearer secret"]
+    assert [v.kind for v in job_manager.vertices] == [VertexKind.SOURCE, VertexKind.STATEFUL, VertexKind.SINK]
+    assert [v.parallelism for v in job_manager.vertices] == [1, 2, 1]
+
+    feed(1, 2, 3)
+    eventually("three batches", lambda: words.counts() == expected)
+    checkpoint = job_manager.complete(1)
+    assert checkpoint.batches == {"words": 2}
+
+    # The future of checkpoint 1 that is abandoned: cut into batches in another way than it will be again.
+    feed(4)
+    eventually("a batch after the checkpoint", lambda: words.counts() == expected)
+    first.kill()
+
+    for file in sorted(words.output.glob("*.json"))[3:]:
+        file.unlink()  # rewind the sink
+    feed(5, 6)
+    drivers.start(job_manager, "wordcount:wordcount", words.arguments, attempt=2, restore=checkpoint)
+    job_manager.await_state(2, DriverState.RUNNING)
+    registered = [m for m in job_manager.heard(Register) if m.attempt == 2]
+    assert registered[0].restored_checkpoint_id == 1
+    eventually("all words", lambda: words.counts() == expected)
+
+    savepoint_of_a_batch_in_flight(job_manager, words, feed, eventually)
+    assert words.counts() == expected
+
+    stopped = job_manager.complete(3, CheckpointKind.SYNC_SAVEPOINT)
+    before = words.batches()
+    words.write("late", ["late"])
+    job_manager.send(Stop(job_manager.session_id))
+    job_manager.await_state(2, DriverState.FINISHED)
+    assert words.batches() == before, "no batch may reach the sink after a synchronous savepoint"
+    expected.update(["late"])
+
+    drivers.start(job_manager, "wordcount:wordcount", words.arguments, attempt=3, restore=stopped)
+    eventually("the late word", lambda: words.counts() == expected)
+
+
+def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, eventually: Any) -> None:
+    words.hold()
+    feed(7)
+    eventually("a batch in flight", lambda: job_manager.heard(Heartbeat)[-1].queries)
+    take = job_manager.trigger(2, CheckpointKind.SAVEPOINT)
+    words.let_go()
+    eventually("the savepoint", lambda: len(take.acknowledgements) == 4)
+    savepoint = job_manager.finish(take)
+    assert savepoint.shared_location is None
+    by_kind = {o.kind: o for o in savepoint.operators}
+    stateful = [s.metrics for s in by_kind[VertexKind.STATEFUL].subtasks]
+    assert all(m.state_size > 0 and m.checkpointed_size == m.state_size for m in stateful)
+    assert sum(m.processed_records for m in stateful) > 0
+    assert by_kind[VertexKind.SOURCE].subtasks[0].metrics.processed_records == 300

@@ -1,6 +1,6 @@
 """The Celery tasks. Thin: each calls one function that reads due rows, acts on them and says in a sentence what it did.
 
-A task is guard of nothing and may run twice or never: the rows hold the truth, and the next tick finds what this one lost.
+A task guards nothing and may run twice or never: the rows hold the truth, and the next tick finds what this one lost.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from django.db.models import Exists, OuterRef
 
@@ -15,6 +15,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.savepoints.history import plain_path
 
 
 def adopt_savepoints(runs: Iterable[Run]) -> list[Savepoint]:
@@ -25,13 +26,15 @@ def adopt_savepoints(runs: Iterable[Run]) -> list[Savepoint]:
     keys = [run.pk for run in runs]
     if not keys:
         return []
-    ours = Savepoint.objects.filter(job=OuterRef("run__job"), path=OuterRef("external_path"))
+    same_path = Savepoint.objects.filter(job=OuterRef("run__job"), path=OuterRef("external_path"))
+    linked = Savepoint.objects.filter(checkpoint=OuterRef("pk"))
     under_way = Savepoint.objects.filter(
         run=OuterRef("run"), state__in=[state for state in SavepointState if state.open]
     )
-    found = (
+    found = list(
         Checkpoint.objects.filter(
-            ~Exists(ours),
+            ~Exists(same_path),
+            ~Exists(linked),
             ~Exists(under_way),
             run__in=keys,
             is_savepoint=True,
@@ -41,9 +44,16 @@ def adopt_savepoints(runs: Iterable[Run]) -> list[Savepoint]:
         .exclude(external_path="")
         .select_related("run")
     )
-    adopted = [_adopted(checkpoint) for checkpoint in found]
+    explained = _explained({checkpoint.run.job_id for checkpoint in found}) if found else set()
+    adopted = [_adopted(one) for one in found if (one.run.job_id, plain_path(one.external_path)) not in explained]
     Savepoint.objects.bulk_create(adopted, ignore_conflicts=True)
     return adopted
+
+
+def _explained(jobs: Collection[int]) -> set[tuple[int, str]]:
+    """Job and place of every savepoint that has a row, however its path was spelled."""
+    paths = Savepoint.objects.filter(job__in=jobs).exclude(path="").values_list("job_id", "path")
+    return {(job_id, plain_path(path)) for job_id, path in paths}
 
 
 def _adopted(checkpoint: Checkpoint) -> Savepoint:

@@ -150,8 +150,8 @@ def _conclude(
 def _newest_seen(each: StoredRun, answer: Checkpoints) -> int | None:
     if each.newest_checkpoint is not None:
         return each.newest_checkpoint
-    if each.run.job.created_at > each.run.started_at:
-        return None  # the run is older than our watch
+    if not each.began_unseen:
+        return None  # the run is older than our watch, or has no checkpoint yet
     return answer.restored.id if answer.restored is not None else 0
 
 

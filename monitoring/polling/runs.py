@@ -31,6 +31,8 @@ class StoredRun:
     run: Run
     observed: RunObservation | None = None
     newest_checkpoint: int | None = None
+    # It began after the cluster's last answer: whatever it did before this answer was not seen.
+    began_unseen: bool = False
     # The engine counts from zero again: its job manager was replaced since the last answer.
     replaced: bool = False
 
@@ -88,8 +90,12 @@ def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
 
 def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
     """End the runs whose engine id leads another life (`reused`: their keys); that becomes a run of its own."""
+    over = runs.renamed.union(reused)
+    if over:
+        # At once: the next run is to be stored under the id.
+        Run.objects.filter(pk__in=over).update(superseded=True)
     for each in runs.stored:
-        if each.run.pk in reused or each.run.pk in runs.renamed:
+        if each.run.pk in over:
             each.observed = None
             each.run.superseded = True
             each.run.final_read_done = True
@@ -118,7 +124,8 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
         rows.append(_new_run(job, numbers[job.pk], observed, now))
     Run.objects.bulk_create(rows)
     for run, observed in zip(rows, new, strict=True):
-        runs.stored.append(StoredRun(run, observed))
+        watched = cluster.last_answer_at is not None and cluster.last_answer_at <= run.started_at
+        runs.stored.append(StoredRun(run, observed, began_unseen=watched))
         runs.before[run.pk] = _snapshot(run)
         runs.changes.append(RunStateChange(run=run, at=now, target=run.state, why="Seen for the first time."))
         runs.events.append(f"{run} is new, {run.state}")

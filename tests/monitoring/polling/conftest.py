@@ -1,0 +1,318 @@
+"""An engine to poll: a real HTTP server in Flink's shapes, with switches for everything that goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from monitoring.engine.client import FlinkClient
+from monitoring.models import Cluster
+from monitoring.polling.cycle import poll_due
+
+START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1000)
+SOURCE, COUNT = "6bf01baa9d2ca23a3ef7ce311722523d", "f3972bd41bae29c99f67c3c4998870ba"
+VERTICES = {SOURCE: "Source: gen", COUNT: "count -> Sink: Writer"}
+PARALLELISM = 2
+
+
+@dataclass
+class FakeCheckpoint:
+    id: int
+    status: str = "COMPLETED"
+    triggered: int = START_MS
+    is_savepoint: bool = False
+    path: str = ""
+    discarded: bool = False
+    forgotten: bool = False  # details and subtasks are evicted
+
+    def stats(self, job: FakeJob) -> dict[str, Any]:
+        done = self.status == "COMPLETED"
+        answer = {
+            "className": self.status.lower(),
+            "id": self.id,
+            "status": self.status,
+            "is_savepoint": self.is_savepoint,
+            "savepointFormat": "CANONICAL" if self.is_savepoint else None,
+            "trigger_timestamp": self.triggered,
+            "latest_ack_timestamp": self.triggered + 84 if done else -1,
+            "checkpointed_size": 19540 if done else 0,
+            "state_size": 40000 if done else 0,
+            "end_to_end_duration": 84 if done else -1,
+            "alignment_buffered": 0,
+            "processed_data": 42,
+            "persisted_data": 0,
+            "num_subtasks": len(VERTICES) * PARALLELISM,
+            "num_acknowledged_subtasks": len(VERTICES) * PARALLELISM if done else 1,
+            "checkpoint_type": "SAVEPOINT" if self.is_savepoint else "CHECKPOINT",
+            "tasks": {},
+        }
+        if done:
+            answer |= {"external_path": self.path or f"file:/cp/{job.id}/chk-{self.id}", "discarded": self.discarded}
+        if self.status == "FAILED":
+            answer |= {
+                "failure_timestamp": self.triggered + 600,
+                "failure_message": "Checkpoint expired before completing.",
+            }
+        return answer
+
+    def task(self) -> dict[str, Any]:
+        done = self.status == "COMPLETED"
+        return {
+            "id": self.id,
+            "status": self.status,
+            "latest_ack_timestamp": self.triggered + 84,
+            "checkpointed_size": 9770,
+            "state_size": 20000,
+            "end_to_end_duration": 84,
+            "alignment_buffered": 0,
+            "processed_data": 21,
+            "persisted_data": 0,
+            "num_subtasks": PARALLELISM,
+            "num_acknowledged_subtasks": PARALLELISM if done else 1,
+        }
+
+    def subtasks(self) -> dict[str, Any]:
+        acknowledged = PARALLELISM if self.status == "COMPLETED" else 1
+        listed = [
+            {
+                "className": "completed",
+                "index": index,
+                "status": "completed",
+                "ack_timestamp": self.triggered + 80 + index,
+                "end_to_end_duration": 80 + index,
+                "checkpointed_size": 4885,
+                "state_size": 10000,
+                "checkpoint": {"sync": 3 + index, "async": 7 + index},
+                "alignment": {"buffered": 0, "processed": 10, "persisted": 0, "duration": 11 + index},
+                "start_delay": 30 + index,
+                "unaligned_checkpoint": False,
+                "aborted": False,
+            }
+            for index in range(acknowledged)
+        ]
+        listed += [
+            {"className": "pending", "index": index, "status": "pending_or_failed"}
+            for index in range(acknowledged, PARALLELISM)
+        ]
+        return {**self.task(), "summary": {}, "subtasks": listed}
+
+
+@dataclass
+class FakeJob:
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    name: str = "demo-job"
+    state: str = "RUNNING"
+    started: int = START_MS
+    ended: int = -1
+    interval: int = 2000
+    checkpoints: list[FakeCheckpoint] = field(default_factory=list)  # oldest first
+    kept: int = 10
+    counted_before: int = 0  # checkpoints that are in the counts but in no history any more
+    restored: dict[str, Any] | None = None
+    exceptions: list[dict[str, Any]] = field(default_factory=list)
+    launch: dict[str, Any] | None = None
+    checkpointing: bool = True
+
+    def history(self) -> list[FakeCheckpoint]:
+        return self.checkpoints[::-1][: self.kept]
+
+    def add(self, *ids: int, **values: Any) -> FakeCheckpoint:
+        for one in ids:
+            self.checkpoints.append(FakeCheckpoint(one, **{"triggered": START_MS + one * 2000, **values}))
+        return self.checkpoints[-1]
+
+    def overview(self) -> dict[str, Any]:
+        return {
+            "jid": self.id,
+            "name": self.name,
+            "start-time": self.started,
+            "end-time": self.ended,
+            "duration": 1,
+            "state": self.state,
+            "last-modification": self.started,
+            "tasks": {"running": 4, "total": 4},
+        }
+
+    def answer(self, rest: str) -> Any:
+        match rest.split("/"):
+            case [""]:
+                vertices = [
+                    {"id": key, "name": name, "parallelism": PARALLELISM, "status": "RUNNING"}
+                    for key, name in VERTICES.items()
+                ]
+                return {**self.overview(), "vertices": vertices}
+            case ["config"]:
+                return {"jid": self.id, "name": self.name, "execution-config": {}} | (
+                    {"launch": self.launch} if self.launch else {}
+                )
+            case ["exceptions"]:
+                return {"exceptionHistory": {"entries": self.exceptions, "truncated": False}}
+            case ["checkpoints", *more]:
+                return self.checkpoint_answer(more) if self.checkpointing else None
+        return None
+
+    def checkpoint_answer(self, path: list[str]) -> Any:
+        match path:
+            case []:
+                return self.checkpoints_answer()
+            case ["config"]:
+                return {
+                    "mode": "exactly_once",
+                    "interval": self.interval,
+                    "timeout": 600000,
+                    "min_pause": 0,
+                    "max_concurrent": 1,
+                    "externalization": {"enabled": True, "delete_on_cancellation": False},
+                    "tolerable_failed_checkpoints": 0,
+                }
+            case ["details", one, *more]:
+                found = next((each for each in self.history() if each.id == int(one) and not each.forgotten), None)
+                if found is None:
+                    return None
+                if more:
+                    return found.subtasks()
+                return {**found.stats(self), "tasks": {key: found.task() for key in VERTICES}}
+        return None
+
+    def checkpoints_answer(self) -> dict[str, Any]:
+        counted = {"COMPLETED": 0, "FAILED": 0, "IN_PROGRESS": 0}
+        for each in self.checkpoints:
+            counted[each.status] += 1
+        newest = {
+            "completed": [one for one in self.checkpoints if one.status == "COMPLETED" and not one.is_savepoint],
+            "savepoint": [one for one in self.checkpoints if one.status == "COMPLETED" and one.is_savepoint],
+            "failed": [one for one in self.checkpoints if one.status == "FAILED"],
+        }
+        latest = {kind: (found[-1].stats(self) if found else None) for kind, found in newest.items()}
+        figure = {"min": 1, "max": 2, "avg": 1, "p50": "NaN", "p90": 2.0}
+        return {
+            "counts": {
+                "restored": 1 if self.restored else 0,
+                "total": len(self.checkpoints) + self.counted_before,
+                "in_progress": counted["IN_PROGRESS"],
+                "completed": counted["COMPLETED"] + self.counted_before,
+                "failed": counted["FAILED"],
+            },
+            "summary": {"state_size": figure, "end_to_end_duration": figure},
+            "latest": {**latest, "restored": self.restored},
+            "history": [each.stats(self) for each in self.history()],
+        }
+
+
+class FakeEngine:
+    """`hang`, `cut_short`, `down_with` and `instead` are the switches."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self.jobs: list[FakeJob] = []
+        self.asked: list[str] = []
+        self.hang: str = ""  # a pattern of paths that never answer
+        self.cut_short = False
+        self.down_with: tuple[int, str] | None = None
+        self.instead: dict[str, Any] = {}  # pattern of a path -> another answer
+        self.released = threading.Event()
+        self.url = server.url_for("/").rstrip("/")
+        server.expect_request(re.compile(".*")).respond_with_handler(self.respond)
+
+    def job(self, **values: Any) -> FakeJob:
+        self.jobs.append(FakeJob(**values))
+        return self.jobs[-1]
+
+    def respond(self, request: Request) -> Response:
+        path = request.path
+        self.asked.append(path)
+        if self.hang and re.fullmatch(self.hang, path):
+            self.released.wait(30)
+        if self.down_with is not None:
+            return Response(json.dumps({"errors": [self.down_with[1]]}), self.down_with[0])
+        if self.cut_short:
+            return Response(b'{"jobs": [', headers={"Content-Length": "1000"})
+        for pattern, answer in self.instead.items():
+            if re.fullmatch(pattern, path):
+                return Response(answer if isinstance(answer, str) else json.dumps(answer))
+        answer = self.answer(path)
+        if answer is None:
+            text = f"org.apache.flink.runtime.rest.NotFoundException: No {path}\n\tat x"
+            return Response(json.dumps({"errors": [text]}), 404)
+        return Response(json.dumps(answer))
+
+    def answer(self, path: str) -> Any:
+        if path == "/overview":
+            return {
+                "taskmanagers": 1,
+                "slots-total": 4,
+                "slots-available": 4,
+                "jobs-running": len(self.jobs),
+                "flink-version": "2.3.0",
+                "flink-commit": "c0f8d1a",
+            }
+        if path == "/jobs/overview":
+            return {"jobs": [job.overview() for job in self.jobs]}
+        _, _, job_id, *rest = path.split("/")
+        job = next((job for job in self.jobs if job.id == job_id), None)
+        return None if job is None else job.answer("/".join(rest))
+
+
+@pytest.fixture
+def make_engine() -> Iterator[Callable[[], FakeEngine]]:
+    started: list[tuple[HTTPServer, FakeEngine]] = []
+
+    def make() -> FakeEngine:
+        server = HTTPServer(host="127.0.0.1", threaded=True)
+        server.start()  # type: ignore[no-untyped-call]
+        started.append((server, FakeEngine(server)))
+        return started[-1][1]
+
+    yield make
+    for server, engine in started:
+        engine.released.set()
+        server.stop()  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def engine(make_engine: Callable[[], FakeEngine]) -> FakeEngine:
+    return make_engine()
+
+
+class Poller:
+    """Ticks at moments that the test chooses: `clock` is the time, each poll happens `every` seconds after the last."""
+
+    def __init__(self) -> None:
+        self.clock = START + timedelta(minutes=5)
+        self.limit_s = 2.0
+
+    def __call__(self, after_s: float = 20.0) -> str:
+        self.clock += timedelta(seconds=after_s)
+        return poll_due(lambda: self.clock, lambda url, token: FlinkClient(url, token, read_limit_s=self.limit_s))
+
+
+@pytest.fixture
+def poll(db: None) -> Poller:
+    return Poller()
+
+
+@pytest.fixture
+def watch(db: None) -> Callable[..., Cluster]:
+    """Stores a cluster that is polled from now on."""
+    numbers = itertools.count(1)
+
+    def make(engine: FakeEngine, **values: Any) -> Cluster:
+        return Cluster.objects.create(name=f"cluster-{next(numbers)}", rest_url=engine.url, **values)
+
+    return make
+
+
+@pytest.fixture
+def cluster(engine: FakeEngine, watch: Callable[..., Cluster]) -> Cluster:
+    return watch(engine)

@@ -1,0 +1,270 @@
+"""Rows equal what the engine answered, and nothing that it forgets is lost or invented."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from monitoring.models import (
+    Checkpoint,
+    CheckpointGap,
+    CheckpointStatus,
+    Cluster,
+    Engine,
+    Job,
+    OperatorCheckpoint,
+    Run,
+    RunStateChange,
+    Savepoint,
+)
+
+
+def at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+
+
+def everything() -> list[list[dict]]:
+    """All rows but those that say when we looked."""
+    looked = {"observed_at", "next_read_at"}
+    tables = (Job, Run, RunStateChange, Checkpoint, OperatorCheckpoint, CheckpointGap, Savepoint)
+    return [
+        [
+            {name: value for name, value in row.items() if name not in looked}
+            for row in table.objects.order_by("pk").values()
+        ]
+        for table in tables
+    ]
+
+
+def test_rows_equal_what_was_answered(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, 2)
+    job.add(3, status="FAILED")
+    job.add(4, status="IN_PROGRESS")
+    poll()
+
+    run = Run.objects.select_related("job").get()
+    assert (run.job.name, run.job.cluster_id, run.job.current_run_id, run.number) == ("demo-job", cluster.pk, run.pk, 1)
+    assert (run.engine_job_id, run.state, run.started_at, run.ended_at) == (job.id, "RUNNING", at(job.started), None)
+    assert [vertex["name"] for vertex in run.vertices] == ["Source: gen", "count -> Sink: Writer"]
+    assert run.checkpoint_config["interval"] == 2000
+    assert run.counts == {"restored": 0, "total": 4, "in_progress": 1, "completed": 2, "failed": 1}
+    assert run.summary["state_size"] == {"min": 1, "max": 2, "avg": 1, "p50": None, "p90": 2.0}
+
+    second, third, fourth = (Checkpoint.objects.get(checkpoint_id=one) for one in (2, 3, 4))
+    assert (second.status, second.triggered_at, second.latest_ack_at) == (
+        "COMPLETED",
+        at(job.checkpoints[1].triggered),
+        at(job.checkpoints[1].triggered + 84),
+    )
+    assert (second.end_to_end_duration, second.checkpointed_size, second.state_size) == (84, 19540, 40000)
+    assert (second.alignment_max, second.start_delay_max, second.sync_max, second.async_max) == (12, 31, 4, 8)
+    assert second.external_path == f"file:/cp/{job.id}/chk-2"
+    assert second.final
+    assert (third.failure_message, third.final) == ("Checkpoint expired before completing.", True)
+    assert third.failed_at == at(job.checkpoints[2].triggered + 600)
+    assert (fourth.status, fourth.final, fourth.latest_ack_at, fourth.end_to_end_duration) == (
+        "IN_PROGRESS",
+        False,
+        None,
+        None,
+    )
+
+    source, count = second.operators.all()
+    assert (source.name, count.name) == ("Source: gen", "count -> Sink: Writer")
+    assert (count.subtask_alignment, count.subtask_start_delay) == ([11, 12], [30, 31])
+    assert (count.subtask_sync, count.subtask_async, count.subtask_aborted) == ([3, 4], [7, 8], [False, False])
+    assert fourth.operators.first().subtask_end_to_end == [80, None]
+
+    cluster.refresh_from_db()
+    assert (cluster.version, cluster.engine, cluster.last_error) == ("2.3.0", Engine.FLINK, "")
+    assert cluster.last_answer_at == poll.clock
+    assert cluster.poll_claimed_until is None
+
+
+def test_polling_twice_changes_nothing_and_asks_for_nothing_stored(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, 2, 3)
+    poll()
+    before, engine.asked[:] = everything(), []
+    assert poll() == ""
+    assert everything() == before
+    assert engine.asked == ["/jobs/overview", f"/jobs/{job.id}/checkpoints"]
+
+
+def test_a_pending_checkpoint_is_followed_to_its_end(engine, cluster, poll):
+    job = engine.job()
+    pending = job.add(1, status="IN_PROGRESS")
+    poll()
+    pending.status = "COMPLETED"
+    poll()
+    row = Checkpoint.objects.get()
+    assert (row.status, row.final, row.num_acknowledged_subtasks, row.alignment_max) == ("COMPLETED", True, 4, 12)
+    assert row.operators.first().subtask_end_to_end == [80, 81]
+
+
+def test_a_finished_checkpoint_never_turns_back(engine, cluster, poll):
+    job = engine.job()
+    job.add(1)
+    poll()
+    job.checkpoints[0].status = "IN_PROGRESS"
+    poll()
+    assert Checkpoint.objects.get().status == CheckpointStatus.COMPLETED
+
+
+def test_a_subsumed_checkpoint_is_marked_discarded(engine, cluster, poll):
+    job = engine.job()
+    job.add(1)
+    poll()
+    job.checkpoints[0].discarded = True
+    job.add(2)
+    poll()
+    assert dict(Checkpoint.objects.values_list("checkpoint_id", "discarded")) == {1: True, 2: False}
+
+
+def test_figures_that_the_engine_forgot_are_not_asked_for_for_ever(engine, cluster, poll):
+    engine.job().add(1, forgotten=True)
+    poll()
+    row = Checkpoint.objects.get()
+    assert (row.status, row.final, row.alignment_max, row.operators.count()) == ("COMPLETED", True, None, 0)
+
+
+def test_figures_that_could_not_be_read_are_read_the_next_time(engine, cluster, poll):
+    engine.job().add(1)
+    engine.instead[".*/subtasks/.*"] = {"subtasks": "none"}
+    poll()
+    assert not Checkpoint.objects.get().final
+    cluster.refresh_from_db()
+    assert "subtasks" in cluster.last_error
+    engine.instead.clear()
+    poll()
+    assert (Checkpoint.objects.get().final, Checkpoint.objects.get().alignment_max) == (True, 12)
+
+
+def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, 2, 3)
+    poll()
+    job.add(*range(4, 30))
+    assert "16 checkpoints not seen" in poll()
+    gap = CheckpointGap.objects.get()
+    assert (gap.first_id, gap.last_id) == (4, 19)
+    assert sorted(Checkpoint.objects.values_list("checkpoint_id", flat=True)) == [1, 2, 3, *range(20, 30)]
+    poll()
+    assert CheckpointGap.objects.count() == 1
+
+
+def test_a_pending_checkpoint_whose_end_rolled_over_belongs_to_the_gap(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, 2)
+    pending = job.add(3, status="IN_PROGRESS")
+    poll()
+    pending.status = "COMPLETED"
+    job.add(*range(4, 30))
+    poll()
+    gap = CheckpointGap.objects.get()
+    assert (gap.first_id, gap.last_id) == (3, 19)
+    assert not Checkpoint.objects.filter(checkpoint_id=3).exists()
+
+
+def test_an_id_missing_inside_the_history_is_no_gap(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, 2)
+    poll()
+    job.add(5, 6)
+    poll()
+    assert not CheckpointGap.objects.exists()
+
+
+def test_a_job_watched_from_its_middle_has_no_gap(engine, cluster, poll):
+    engine.job(counted_before=500, started=1_600_000_000_000).add(*range(501, 520))
+    poll()
+    assert not CheckpointGap.objects.exists()
+    assert Checkpoint.objects.count() == 10
+
+
+def test_a_job_manager_failover_keeps_the_run_and_fails_what_was_pending(engine, cluster, poll):
+    job = engine.job()
+    job.add(*range(1, 12))
+    job.add(12, status="IN_PROGRESS")
+    poll()
+    job.checkpoints.clear()
+    job.restored = {
+        "id": 11,
+        "restore_timestamp": job.started + 60_000,
+        "is_savepoint": False,
+        "external_path": "file:/cp/11",
+    }
+    job.started += 60_000
+    job.add(13)
+    poll()
+    run = Run.objects.get()
+    assert (run.restored_checkpoint_id, run.counts["total"]) == (11, 1)
+    assert run.started_at == at(job.started - 60_000), "the submission, not the failover"
+    lost = Checkpoint.objects.get(checkpoint_id=12)
+    assert (lost.status, lost.failed_at, lost.final) == ("FAILED", poll.clock, True)
+    assert "job manager was replaced" in lost.failure_message
+    assert not CheckpointGap.objects.exists()
+
+
+def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
+    job = engine.job(id="0" * 32)
+    job.add(1, 2, 3)
+    poll()
+    job.checkpoints.clear()
+    job.started += 3_600_000
+    job.add(1, triggered=job.started)
+    assert "began the same job id anew" in poll()
+    old, new = Run.objects.order_by("number")
+    assert (old.superseded, old.state, old.checkpoints.count()) == (True, "LOST", 3)
+    assert (new.superseded, new.state, new.checkpoints.count()) == (False, "RUNNING", 1)
+    assert Job.objects.get().current_run_id == new.pk
+    poll()
+    assert new.checkpoints.get().final
+    assert Run.objects.count() == 2
+
+
+@pytest.mark.parametrize("seen_before", [False, True])
+def test_the_number_of_queries_does_not_grow_with_the_history(engine, watch, poll, seen_before):
+    counts = []
+    for kept in (10, 200):
+        Cluster.objects.update(enabled=False)
+        engine.jobs.clear()
+        cluster = watch(engine)
+        job = engine.job(kept=kept)
+        if seen_before:
+            job.add(1)
+            poll()
+        job.add(*range(2, kept + 1))
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            poll()
+        assert Checkpoint.objects.filter(run__job__cluster=cluster).count() >= kept - 1
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+def test_a_long_history_is_read_over_several_ticks(engine, cluster, poll):
+    engine.job(kept=50).add(*range(1, 51))
+    poll()
+    assert Checkpoint.objects.filter(final=True).count() == 20
+    poll()
+    poll()
+    assert Checkpoint.objects.filter(final=True).count() == 50
+
+
+def test_a_job_without_checkpointing_is_watched_all_the_same(engine, cluster, poll):
+    engine.job(checkpointing=False)
+    poll()
+    cluster.refresh_from_db()
+    assert (Run.objects.get().state, cluster.last_error) == ("RUNNING", "")
+
+
+def test_periodic_checkpoints_switched_off_have_no_interval(engine, cluster, poll):
+    engine.job(interval=2**63 - 1)
+    poll()
+    assert Run.objects.get().checkpoint_config["interval"] is None

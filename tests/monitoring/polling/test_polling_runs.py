@@ -1,0 +1,325 @@
+"""Jobs and runs: what they are matched by, how their states move, and what silence proves (nothing)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring.models import Checkpoint, Cluster, Engine, Job, Run, RunStateChange, Savepoint, SavepointOrigin
+from monitoring.models import SavepointState as State
+
+
+def moves(run: Run) -> list[tuple[str, str]]:
+    return list(RunStateChange.objects.filter(run=run).order_by("id").values_list("source", "target"))
+
+
+def failure(at: int, message: str = "boom") -> dict:
+    trace = f"a.FlinkException: task failed\n\tat a.B\nCaused by: java.lang.IllegalStateException: {message}\n\tat c.D"
+    return {
+        "exceptionName": "org.apache.flink.FlinkException",
+        "stacktrace": trace,
+        "timestamp": at,
+        "taskName": "count",
+    }
+
+
+def test_a_restart_is_the_next_run_of_the_same_job_with_what_it_was_restored_from(engine, cluster, poll):
+    first = engine.job()
+    first.add(1, 2)
+    poll()
+    first.state, first.ended = "FAILED", first.started + 9000
+    second = engine.job(started=first.started + 60_000)
+    second.restored = {
+        "id": 2,
+        "restore_timestamp": second.started + 500,
+        "is_savepoint": True,
+        "external_path": "file:/sp/savepoint-1",
+    }
+    second.add(3)
+    poll()
+    job = Job.objects.get()
+    one, two = job.runs.order_by("number")
+    assert (one.number, one.state, two.number, two.state) == (1, "FAILED", 2, "RUNNING")
+    assert (two.restored_path, two.restored_checkpoint_id, two.restored_is_savepoint) == (
+        "file:/sp/savepoint-1",
+        2,
+        True,
+    )
+    assert job.current_run_id == two.pk
+    assert moves(one) == [("", "RUNNING"), ("RUNNING", "FAILED")]
+    assert moves(two) == [("", "RUNNING")]
+
+
+def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll):
+    job = engine.job()
+    job.add(1)
+    poll()
+    job.add(2, status="FAILED")
+    job.state, job.ended = "FAILED", job.started + 9000
+    job.exceptions = [failure(job.started + 8000)]
+    poll()
+    run = Run.objects.get()
+    assert (run.state, run.exception, run.final_read_done) == ("FAILED", "boom", True)
+    assert run.ended_at is not None
+    assert RunStateChange.objects.get(target="FAILED").why == "boom"
+    assert Checkpoint.objects.get(checkpoint_id=2).status == "FAILED"
+    engine.asked.clear()
+    poll()
+    assert engine.asked == ["/jobs/overview"]
+
+
+def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
+    job = engine.job(state="RESTARTING", exceptions=[failure(1_795_000_000_000, "first")])
+    poll()
+    job.exceptions = [failure(1_795_000_100_000, "second")]
+    poll()
+    run = Run.objects.get()
+    assert ([one["message"] for one in run.exceptions], run.exception) == (["second", "first"], "second")
+
+
+def test_a_failed_job_that_comes_back_under_its_id_lives_again(engine, cluster, poll):
+    job = engine.job(state="FAILED", ended=1_795_233_300_000)
+    poll()
+    job.state, job.ended = "RUNNING", -1
+    job.add(1)
+    poll()
+    run = Run.objects.get()
+    assert (run.state, run.live, run.ended_at, run.final_read_done) == ("RUNNING", True, None, False)
+    assert run.checkpoints.count() == 1
+    assert "under the same id" in RunStateChange.objects.get(source="FAILED").why
+
+
+def test_a_job_that_vanished_is_lost_only_after_the_hold_down(engine, cluster, poll):
+    job, other = engine.job(), engine.job(name="other")
+    job.add(1, status="IN_PROGRESS")
+    poll()
+    engine.jobs.remove(job)
+    poll(5)
+    run = Run.objects.get(engine_job_id=job.id)
+    assert (run.state, run.missing_polls) == ("RUNNING", 1)
+    poll(10)
+    run.refresh_from_db()
+    assert run.state == "RUNNING", "two polls, but not yet 30 s"
+    poll(25)
+    run.refresh_from_db()
+    assert (run.state, run.live, run.ended_at) == ("LOST", False, run.missing_since)
+    assert "does not know the job" in RunStateChange.objects.get(target="LOST").why
+    pending = Checkpoint.objects.get(run=run)
+    assert (pending.status, pending.final) == ("FAILED", True)
+    assert Run.objects.get(engine_job_id=other.id).state == "RUNNING"
+
+
+def test_silence_ends_the_hold_down_and_proves_nothing(engine, cluster, poll):
+    job, _ = engine.job(), engine.job(name="other")
+    poll()
+    engine.jobs.remove(job)
+    poll(5)
+    engine.down_with = (503, "Service temporarily unavailable due to an ongoing leader election. Please refresh.")
+    poll(60)
+    poll(600)
+    engine.down_with = None
+    poll(60)
+    run = Run.objects.get(engine_job_id=job.id)
+    assert (run.state, run.missing_polls) == ("RUNNING", 1)
+
+
+def test_a_job_that_is_named_again_in_time_was_never_lost(engine, cluster, poll):
+    job, _ = engine.job(), engine.job(name="other")
+    poll()
+    engine.jobs.remove(job)
+    poll(10)
+    engine.jobs.append(job)
+    poll(60)
+    run = Run.objects.get(engine_job_id=job.id)
+    assert (run.state, run.missing_since, run.missing_polls) == ("RUNNING", None, 0)
+
+
+def test_a_new_empty_job_manager_is_given_longer(engine, cluster, poll):
+    engine.job()
+    poll()
+    engine.jobs.clear()
+    poll(5)
+    poll(60)
+    assert Run.objects.get().state == "RUNNING"
+    poll(60)
+    assert Run.objects.get().state == "LOST"
+
+
+def refuse(engine, poll):
+    engine.down_with = (503, "org.apache.flink.X: leader election")
+
+
+def initialising(engine, poll):
+    engine.down_with = (500, "Internal server error. UnavailableDispatcherOperationException")
+
+
+def hang(engine, poll):
+    engine.hang, poll.limit_s = ".*", 0.3
+
+
+def cut_short(engine, poll):
+    engine.cut_short = True
+
+
+def not_json(engine, poll):
+    engine.instead["/jobs/overview"] = "<html>sign in</html>"
+
+
+def wrong_types(engine, poll):
+    engine.instead["/jobs/overview"] = {"jobs": [{"jid": 7}]}
+
+
+def huge_number(engine, poll):
+    engine.instead["/jobs/overview"] = {"jobs": [{**engine.jobs[0].overview(), "start-time": 10**30}]}
+
+
+def too_large(engine, poll):
+    engine.instead["/jobs/overview"] = '{"jobs": [' + " " * (17 * 1024 * 1024) + "]}"
+
+
+@pytest.mark.parametrize(
+    "fault", [refuse, initialising, hang, cut_short, not_json, wrong_types, huge_number, too_large]
+)
+def test_nothing_is_dropped_or_concluded_while_there_is_no_answer(engine, cluster, poll, fault):
+    job = engine.job()
+    job.add(1, 2)
+    poll()
+    fault(engine, poll)
+    assert "does not answer" in poll()
+    since = poll.clock
+    assert poll(300) == "", "said once"
+    cluster.refresh_from_db()
+    assert (cluster.reachable, cluster.unreachable_since, cluster.consecutive_failures) == (False, since, 2)
+    assert cluster.last_error
+    assert cluster.next_poll_at > poll.clock
+    run = Run.objects.get()
+    assert (run.state, run.checkpoints.count(), run.missing_polls) == ("RUNNING", 2, 0)
+    engine.down_with, engine.hang, engine.cut_short = None, "", False
+    engine.instead.clear()
+    engine.released.set()
+    assert "answers again" in poll()
+    cluster.refresh_from_db()
+    assert (cluster.reachable, cluster.consecutive_failures, cluster.last_error) == (True, 0, "")
+
+
+def test_a_job_that_hangs_costs_the_others_nothing(engine, cluster, poll):
+    slow, quick = engine.job(name="slow"), engine.job(name="quick")
+    quick.add(1)
+    engine.hang, poll.limit_s = f"/jobs/{slow.id}/.*", 0.3
+    poll()
+    cluster.refresh_from_db()
+    assert cluster.reachable
+    assert "did not answer" in cluster.last_error
+    assert Checkpoint.objects.get().run.job.name == "quick"
+    assert Run.objects.get(job__name="slow").state == "RUNNING"
+
+
+def test_a_cluster_that_hangs_costs_the_others_nothing(engine, make_engine, watch, poll):
+    hanging = make_engine()
+    hanging.hang = ".*"
+    watch(hanging), watch(engine)
+    engine.job().add(1)
+    poll.limit_s = 1.0
+    poll()
+    assert Checkpoint.objects.count() == 1
+    assert list(Cluster.objects.values_list("unreachable_since", flat=True)).count(None) == 1
+
+
+def test_an_answer_that_cannot_be_stored_is_counted_and_tried_later(engine, make_engine, watch, poll, monkeypatch):
+    broken, sound = watch(make_engine()), watch(engine)
+    engine.job()
+    from monitoring.polling import cycle
+
+    write = cycle.store
+
+    def failing(claim, observation, now):
+        if claim.cluster_id == broken.pk:
+            raise ValueError("no such column")
+        return write(claim, observation, now)
+
+    monkeypatch.setattr(cycle, "store", failing)
+    poll()
+    broken.refresh_from_db()
+    assert (broken.consecutive_failures, broken.last_error) == (1, "ValueError: no such column")
+    assert (broken.next_poll_at > poll.clock, broken.poll_claimed_until) == (True, None)
+    assert Run.objects.get().job.cluster_id == sound.pk
+
+
+def test_our_job_manager_says_how_to_start_a_job_again(engine, cluster, poll):
+    launch = {"jar_id": "1_wordcount.py", "entry_class": "wordcount:main", "program_args": ["--x"], "parallelism": 2}
+    engine.job(launch=launch)
+    poll()
+    cluster.refresh_from_db()
+    assert Job.objects.get().launch == {"kind": "waymark", **launch}
+    assert cluster.engine == Engine.SPARK
+
+
+def test_a_name_that_is_too_long_or_holds_what_no_database_can_is_still_a_job(engine, cluster, poll):
+    engine.job(name="a" * 700 + "1")
+    engine.job(name="a" * 700 + "2")
+    engine.job(name="nul\x00 and half a pair \ud800")
+    poll()
+    poll()
+    assert Job.objects.count() == 3
+    assert Job.objects.filter(name="nul\ufffd and half a pair \ufffd\ufffd\ufffd").exists()
+
+
+def test_two_jobs_of_one_name_are_two_runs_and_the_living_one_is_current(engine, cluster, poll):
+    living = engine.job()
+    poll()
+    engine.job(started=living.started + 5000, state="FAILED", ended=living.started + 6000)
+    poll()
+    assert Job.objects.get().current_run.engine_job_id == living.id
+    assert Run.objects.count() == 2
+
+
+def test_a_savepoint_taken_elsewhere_is_adopted_once(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, is_savepoint=True, path="file:/sp/savepoint-9")
+    poll()
+    poll()
+    savepoint = Savepoint.objects.get()
+    assert (savepoint.origin, savepoint.state, savepoint.path) == (
+        SavepointOrigin.ADOPTED,
+        State.COMPLETED,
+        "file:/sp/savepoint-9",
+    )
+    assert (savepoint.checkpoint.checkpoint_id, savepoint.size, savepoint.run.engine_job_id) == (1, 40000, job.id)
+
+
+@pytest.mark.parametrize("path", ["file:/sp/savepoint-9", "file:///sp/savepoint-9"])
+def test_adoption_waits_for_our_own_savepoint_and_leaves_it_alone(engine, cluster, poll, path):
+    job = engine.job()
+    poll()
+    run = Run.objects.get()
+    own = Savepoint.objects.create(
+        job=run.job, run=run, origin=SavepointOrigin.MANUAL, state=State.IN_PROGRESS, requested_at=poll.clock
+    )
+    job.add(1, is_savepoint=True, path="file:/sp/savepoint-9")
+    poll()
+    assert Savepoint.objects.count() == 1
+    Savepoint.objects.filter(pk=own.pk).update(state=State.COMPLETED, path=path)
+    poll()
+    assert Savepoint.objects.count() == 1
+
+
+def test_a_savepoint_left_by_a_failed_request_is_adopted(engine, cluster, poll):
+    job = engine.job()
+    poll()
+    run = Run.objects.get()
+    Savepoint.objects.create(
+        job=run.job, run=run, origin=SavepointOrigin.MANUAL, state=State.FAILED, requested_at=poll.clock
+    )
+    job.add(1, is_savepoint=True, path="file:/sp/savepoint-9")
+    poll()
+    assert Savepoint.objects.filter(origin=SavepointOrigin.ADOPTED).count() == 1
+
+
+def test_a_run_is_read_before_its_history_can_roll_over(engine, cluster, poll):
+    engine.job(interval=600)
+    poll()
+    run = Run.objects.get()
+    cluster.refresh_from_db()
+    assert run.next_read_at - poll.clock == timedelta(seconds=2)
+    assert cluster.next_poll_at == run.next_read_at

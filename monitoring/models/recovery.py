@@ -51,6 +51,8 @@ class RestartAttempt(models.Model):
     stop_savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
     # Written before the launch leaves: from then on the job may run, so it is looked up before anything else.
     launch_sent_at = models.DateTimeField(null=True)
+    launches = models.PositiveSmallIntegerField(default=0)  # how often it was sent, always under the one id
+    launched_at = models.DateTimeField(null=True)  # the engine was seen to know the id
     created_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()

@@ -1,0 +1,49 @@
+"""Engine calls of one cycle, all at once: a cluster that hangs holds up only itself.
+
+Called between transactions, never inside one. The acts touch no database; what they answer is settled afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from monitoring.engine.client import FlinkClient, client_for
+from monitoring.engine.errors import EngineError, Unreachable
+from monitoring.models import Cluster
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Shorter than the claims of the rows that the calls are made for.
+CALL_LIMIT_S = 45.0
+AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Call(Generic[T_co]):
+    cluster: Cluster
+    act: Callable[[FlinkClient], Awaitable[T_co]]
+
+
+def call_all(calls: Sequence[Call[T]]) -> list[T | EngineError]:
+    """The answers in the order of the calls; an engine's failure is a value among them."""
+    return asyncio.run(_gather(calls, CALL_LIMIT_S)) if calls else []
+
+
+async def _gather(calls: Sequence[Call[T]], limit_s: float) -> list[T | EngineError]:
+    gate = asyncio.Semaphore(AT_ONCE)
+    running: list[Coroutine[None, None, T | EngineError]] = [_one(call, gate, limit_s) for call in calls]
+    return list(await asyncio.gather(*running))
+
+
+async def _one(call: Call[T], gate: asyncio.Semaphore, limit_s: float) -> T | EngineError:
+    try:
+        async with gate, asyncio.timeout(limit_s), client_for(call.cluster) as client:
+            return await call.act(client)
+    except EngineError as error:
+        return error
+    except TimeoutError:
+        return Unreachable(f"{call.cluster.rest_url} did not answer within {limit_s:g} s.")

@@ -1,0 +1,1 @@
+"""Bringing a job back, exactly once: evidence → decision → attempt → steps. The attempt's row is the guard."""

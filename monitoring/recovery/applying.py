@@ -1,0 +1,72 @@
+"""What a stage's outcome makes of the attempt, in one transaction, only while the claim is ours."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_never
+
+from monitoring.engine.errors import NotReady, Unreachable
+from monitoring.models import AttemptState, RestartAttempt, StepState
+from monitoring.recovery.attempt import end, show_step
+from monitoring.recovery.stages.await_running import AwaitRunning
+from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
+from monitoring.recovery.stages.check_state import CheckState
+from monitoring.recovery.stages.start_job import StartJob
+from monitoring.recovery.stages.stop_job import StopJob
+from monitoring.recovery.telling import tell
+
+STAGES: dict[AttemptState, Stage] = {
+    AttemptState.DECIDED: CheckState(),
+    AttemptState.VALIDATING: CheckState(),
+    AttemptState.STOPPING: StopJob(),
+    AttemptState.LAUNCHING: StartJob(),
+    AttemptState.WAITING: AwaitRunning(),
+}
+RELATED = ("job__cluster", "job__current_run", "old_run", "stop_savepoint")
+SHOWN_END = {
+    AttemptState.SUCCEEDED: StepState.DONE,
+    AttemptState.FAILED: StepState.FAILED,
+    AttemptState.CANCELED: StepState.SKIPPED,
+}
+
+
+def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> str:
+    """`decided`: the plan came to an outcome without asking the engine. Returns "moved" when another stage follows at
+    once, else what came of it in words. Raises Overtaken."""
+    attempt = _locked(claimed)
+    stage = STAGES[AttemptState(attempt.state)]
+    outcome = decided or stage.conclude(attempt, answer, now)
+    if isinstance(outcome, Wait) and _too_late(attempt, answer, now):
+        outcome = End(AttemptState.FAILED, f"Given up after its time was over; last: {outcome.text}")
+    match outcome:
+        case Next(state, text, shown_as):
+            show_step(attempt, stage.step, shown_as, text, now)
+            write(attempt, state=state, next_step_at=now)
+            return "moved"
+        case Wait(text, after):
+            show_step(attempt, stage.step, StepState.RUNNING, text, now)
+            write(attempt, next_step_at=now + after, claimed_until=None)
+            return "waiting"
+        case End(state, why):
+            show_step(attempt, stage.step, SHOWN_END[state], why, now)
+            end(attempt, state, why, now)
+            if automatic(attempt) and state is AttemptState.FAILED:
+                sentence = f"Restart {attempt.epoch} of {attempt.job.name} failed: {why}"
+                tell(attempt.job, sentence, {"attempt": attempt.pk}, now)
+            return state.value
+        case _:
+            assert_never(outcome)
+
+
+def _locked(claimed: RestartAttempt) -> RestartAttempt:
+    ours = RestartAttempt.objects.filter(pk=claimed.pk, claimed_until=claimed.claimed_until)
+    attempt = ours.select_related(*RELATED).select_for_update(of=("self",)).first()
+    if attempt is None:
+        raise Overtaken
+    return attempt
+
+
+def _too_late(attempt: RestartAttempt, answer: object, now: datetime) -> bool:
+    """An attempt that may have started the job stays open while the engine cannot be asked: it guards the job."""
+    silent = isinstance(answer, Unreachable | NotReady)
+    return now >= attempt.deadline_at and not (silent and attempt.launch_sent_at is not None)

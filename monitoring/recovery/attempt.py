@@ -1,0 +1,120 @@
+"""The attempt's row: how one comes to be, its steps on the page, and its end.
+
+One attempt per (job, epoch): whoever moves the job's epoch by a compare-and-set owns the restart. Two deciders that saw
+the same death, a task delivered twice, a person and the automation: one wins, the others are told.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+
+from checkpointing.ids import new_id
+from monitoring import audit
+from monitoring.models import (
+    AttemptState,
+    Job,
+    RestartAttempt,
+    RestartStep,
+    RestartTrigger,
+    Run,
+    Savepoint,
+    StepState,
+)
+
+TIME_LIMIT = timedelta(minutes=10)
+ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
+
+
+class AttemptOpen(Exception):  # noqa: N818 (it names what happened)
+    """Another restart of this job is under way, or was decided in the same moment; `attempt` is which."""
+
+    def __init__(self, job: Job) -> None:
+        self.attempt = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
+        which = f"restart {self.attempt.epoch}, {self.attempt.trigger}" if self.attempt else "another decision"
+        super().__init__(f"{job.name} is being restarted already: {which}.")
+
+
+def open_attempt(
+    job: Job,
+    trigger: RestartTrigger,
+    reason: str,
+    by: str,
+    now: datetime,
+    *,
+    restore_path: str = "",
+    restore_is_savepoint: bool | None = None,
+    restore_state_at: datetime | None = None,
+    savepoint: Savepoint | None = None,
+    stop_first: bool = False,
+) -> RestartAttempt:
+    """Decide a restart of the life of `job` that the caller saw. Raises AttemptOpen.
+
+    The job's epoch and current run must still be those of `job` in memory: the decision was made on them.
+    """
+    try:
+        with transaction.atomic():
+            claimed = Job.objects.filter(pk=job.pk, epoch=job.epoch, current_run=job.current_run_id).update(
+                epoch=job.epoch + 1
+            )
+            if not claimed:
+                raise AttemptOpen(job)
+            attempt = RestartAttempt.objects.create(
+                job=job,
+                epoch=job.epoch + 1,
+                trigger=trigger,
+                reason=reason,
+                requested_by=by,
+                old_run=job.current_run,
+                engine_job_id=_engine_job_id(job),
+                restore_path=restore_path,
+                restore_is_savepoint=restore_is_savepoint,
+                restore_state_at=restore_state_at,
+                savepoint=savepoint,
+                stop_first=stop_first,
+                created_at=now,
+                deadline_at=now + TIME_LIMIT,
+                next_step_at=now,
+            )
+            RestartStep.objects.create(
+                attempt=attempt, name="Decide", state=StepState.DONE, text=reason, started_at=now, ended_at=now
+            )
+            audit.record(by, "restart.decide", f"job {job.name}", reason, attempt=attempt.pk, epoch=attempt.epoch)
+    except IntegrityError as error:
+        raise AttemptOpen(job) from error
+    job.epoch += 1
+    return attempt
+
+
+def end(attempt: RestartAttempt, state: AttemptState, why: str, now: datetime) -> None:
+    """`why` is the error unless it SUCCEEDED. The caller holds the transaction and the claim."""
+    error = "" if state is AttemptState.SUCCEEDED else why
+    RestartAttempt.objects.filter(pk=attempt.pk).update(
+        state=state, ended_at=now, error=error, next_step_at=None, claimed_until=None
+    )
+    audit.record(audit.AUTOMATION, f"restart.{state.value}", f"job {attempt.job.name}", why, attempt=attempt.pk)
+
+
+def show_step(attempt: RestartAttempt, name: str, state: StepState, text: str, now: datetime) -> None:
+    """The newest step of that name if it is still under way, else a new one."""
+    ended_at = None if state is StepState.RUNNING else now
+    running = attempt.steps.filter(name=name, state=StepState.RUNNING).last()
+    if running is None:
+        RestartStep.objects.create(
+            attempt=attempt, name=name, state=state, text=text, started_at=now, ended_at=ended_at
+        )
+    else:
+        RestartStep.objects.filter(pk=running.pk).update(state=state, text=text, ended_at=ended_at)
+
+
+def _engine_job_id(job: Job) -> str:
+    """A new id; or the last one, if its launch may still come to life: the engine then refuses a second under it."""
+    last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
+    unresolved = (
+        last is not None
+        and last.launch_sent_at is not None
+        and last.launched_at is None
+        and not Run.objects.filter(job=job, engine_job_id=last.engine_job_id).exists()
+    )
+    return last.engine_job_id if last is not None and unresolved else new_id()

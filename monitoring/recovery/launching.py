@@ -1,0 +1,97 @@
+"""How a job is started again, by the kind of its launch record. A new kind is a class and a line in KINDS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from monitoring.engine.client import FlinkClient
+
+
+class BadLaunch(ValueError):  # noqa: N818 (it names what is wrong)
+    """A launch record that cannot be used: which field, what it is, what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"launch.{field} is {value!r}: {allowed}.")
+        self.field = field
+
+
+@dataclass(frozen=True)
+class LaunchOrder:
+    """`job_id` is fixed before the launch; `restore_path` is never empty: nothing starts empty here."""
+
+    launch: Mapping[str, object]
+    job_id: str
+    job_name: str
+    restore_path: str
+
+
+class LaunchKind(Protocol):
+    def check(self, launch: Mapping[str, object]) -> None:
+        """Raise BadLaunch when this record could never start a job."""
+        ...
+
+    async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
+        """Start it under `order.job_id` and return the id the engine gave. Raises EngineError."""
+        ...
+
+
+class WaymarkLaunch:
+    """A program on our own job manager, through /jars/:id/run."""
+
+    def check(self, launch: Mapping[str, object]) -> None:
+        jar_id = launch.get("jar_id")
+        if not isinstance(jar_id, str) or not jar_id:
+            raise BadLaunch("jar_id", jar_id, "the id of an uploaded program is needed")
+        parallelism = launch.get("parallelism")
+        if parallelism is not None and not (isinstance(parallelism, int) and parallelism >= 1):
+            raise BadLaunch("parallelism", parallelism, "a whole number from 1 is needed, or nothing")
+        arguments = launch.get("program_args") or []
+        if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+            raise BadLaunch("program_args", arguments, "a list of texts is needed")
+        if not isinstance(launch.get("configuration") or {}, dict):
+            raise BadLaunch("configuration", launch.get("configuration"), "keys and values are needed")
+
+    async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
+        self.check(order.launch)
+        launch = order.launch
+        parallelism, arguments, configuration = (
+            launch.get(name) for name in ("parallelism", "program_args", "configuration")
+        )
+        return await client.run_jar(
+            str(launch["jar_id"]),
+            job_id=order.job_id,
+            entry_class=entry_class(launch),
+            program_args=arguments if isinstance(arguments, list) else (),
+            parallelism=parallelism if isinstance(parallelism, int) else None,
+            savepoint_path=order.restore_path,
+            configuration=_texts(configuration) if isinstance(configuration, dict) else None,
+            job_name=order.job_name,
+        )
+
+
+KINDS: dict[str, LaunchKind] = {"waymark": WaymarkLaunch()}
+
+
+def kind_of(launch: Mapping[str, object]) -> LaunchKind:
+    kind = launch.get("kind", "waymark")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadLaunch("kind", kind, f"one of {', '.join(KINDS)} is needed")
+    return KINDS[kind]
+
+
+def check_launch(launch: Mapping[str, object] | None) -> None:
+    """Raise BadLaunch, naming the field, when the job could not be started by it."""
+    if launch is None:
+        raise BadLaunch("kind", None, "Waymark does not know how this job was started, so it cannot start it")
+    kind_of(launch).check(launch)
+
+
+def entry_class(launch: Mapping[str, object] | None) -> str | None:
+    value = (launch or {}).get("entry_class")
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(configuration: Mapping[object, object]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in configuration.items()}

@@ -1,0 +1,98 @@
+"""A restart that a person asks for. What cannot work is refused here, before anything is stopped."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from monitoring import audit
+from monitoring.models import AttemptState, Job, RestartAttempt, RestartTrigger, Savepoint, SavepointState
+from monitoring.recovery.attempt import AttemptOpen, open_attempt
+from monitoring.recovery.candidates import State
+from monitoring.recovery.launching import BadLaunch, check_launch
+from monitoring.recovery.states import restore_candidates
+from monitoring.savepoints.history import plain_path
+
+LONGEST_PATH = 2000
+
+
+class RestartRefused(ValueError):  # noqa: N818 (it names what happened)
+    """Nothing was stopped or started: which field, its value, what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field} is {value!r}: {allowed}.")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+
+def restart_from(job: Job, state: Savepoint | str, by: str, now: datetime, stop_first: bool = True) -> RestartAttempt:
+    """Stop the job if it lives, start it from `state`: a savepoint of the job, or a path.
+
+    `stop_first`: a live job is stopped with a savepoint, so that nothing is lost; False: it is cancelled.
+    Raises RestartRefused, BadLaunch or AttemptOpen (it says which restart is under way).
+    """
+    check_launch(job.launch)
+    if not job.cluster.reachable:
+        raise RestartRefused("cluster", job.cluster.name, "a cluster that answers is needed")
+    chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
+    savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
+    path = chosen.path if chosen else str(state).strip()
+    return open_attempt(
+        job,
+        RestartTrigger.MANUAL,
+        f"{by} asked to restart from {chosen or path}.",
+        by,
+        now,
+        restore_path=path,
+        restore_is_savepoint=chosen.is_savepoint if chosen else None,
+        restore_state_at=chosen.taken_at if chosen else None,
+        savepoint=savepoint,
+        stop_first=stop_first,
+    )
+
+
+@transaction.atomic
+def cancel_attempt(attempt: RestartAttempt, by: str, now: datetime) -> bool:
+    """Give a restart up before anything was stopped or started; False: it is too late for that."""
+    early = RestartAttempt.objects.filter(
+        pk=attempt.pk, state__in=(AttemptState.DECIDED, AttemptState.VALIDATING), launch_sent_at=None
+    )
+    canceled = early.update(
+        state=AttemptState.CANCELED,
+        ended_at=now,
+        error=f"Canceled by {by}.",
+        next_step_at=None,
+        claimed_until=None,
+    )
+    if canceled:
+        audit.record(by, "restart.cancel", f"job {attempt.job.name}", attempt=attempt.pk)
+    return bool(canceled)
+
+
+def _of_savepoint(job: Job, savepoint: Savepoint) -> State:
+    if savepoint.job_id != job.pk:
+        raise RestartRefused("savepoint", str(savepoint), f"a savepoint of {job.name} is needed")
+    if savepoint.state != SavepointState.COMPLETED or not savepoint.path:
+        raise RestartRefused("savepoint", savepoint.state, "a completed savepoint is needed")
+    return State(
+        path=savepoint.path,
+        taken_at=savepoint.checkpoint.triggered_at if savepoint.checkpoint else savepoint.requested_at,
+        is_savepoint=True,
+        run_number=savepoint.run.number,
+        checkpoint_id=savepoint.checkpoint.checkpoint_id if savepoint.checkpoint else None,
+        savepoint_row=savepoint.pk,
+    )
+
+
+def _of_path(job: Job, path: str) -> State | None:
+    """The known state at that path; None: a place that Waymark has not seen, which the cluster has to judge."""
+    path = path.strip()
+    if not path or len(path) > LONGEST_PATH or not path.isprintable():
+        raise RestartRefused("path", path[:100], "the path of a savepoint or retained checkpoint is needed")
+    known = (state for state in restore_candidates(job) if plain_path(state.path) == plain_path(path))
+    return next(known, None)
+
+
+__all__ = ["AttemptOpen", "BadLaunch", "RestartRefused", "cancel_attempt", "restart_from"]

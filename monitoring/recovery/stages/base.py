@@ -1,0 +1,110 @@
+"""A stage plans from stored rows, acts on the engine in no transaction, and concludes from the answer.
+
+Whatever happens between two of these, the stage is planned anew from the row: every act must bear being repeated, or
+must be looked up first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from monitoring.engine.answers import TERMINAL_STATES, JobOverview
+from monitoring.engine.client import FlinkClient
+from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
+
+Act = Callable[[FlinkClient], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Next:
+    """The stage is over; go on with `state` at once."""
+
+    state: AttemptState
+    text: str
+    shown_as: StepState = StepState.DONE
+
+
+@dataclass(frozen=True)
+class Wait:
+    text: str
+    after: timedelta = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class End:
+    state: AttemptState
+    why: str
+
+
+Outcome = Next | Wait | End
+
+
+class Stage(Protocol):
+    step: str  # its name on the page
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        """May write intent, only through `write`."""
+        ...
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        """`answer` is what the act returned, or an EngineError. Runs in the transaction that applies the outcome."""
+        ...
+
+
+class Overtaken(Exception):  # noqa: N818 (it names what happened)
+    """The claim on the attempt ended and another worker has it: drop everything."""
+
+
+def write(attempt: RestartAttempt, **values: object) -> None:
+    """Change the row, only while the claim is still ours. Raises Overtaken."""
+    ours = RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=attempt.claimed_until)
+    if not ours.update(**values):
+        raise Overtaken
+    for name, value in values.items():
+        setattr(attempt, name, value)
+
+
+def automatic(attempt: RestartAttempt) -> bool:
+    return attempt.trigger == RestartTrigger.AUTOMATIC
+
+
+def paused(attempt: RestartAttempt) -> End | None:
+    """Looked at before every act: automation that was paused meanwhile goes no further."""
+    if automatic(attempt) and attempt.job.automation_paused:
+        return End(AttemptState.CANCELED, "The job's automation was paused; nothing was started.")
+    return None
+
+
+@dataclass(frozen=True)
+class Lives:
+    """By what a life of this job is known: its name and every engine id it ever had or was to have."""
+
+    name: str
+    ids: frozenset[str]
+    own_id: str
+
+    def own(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
+        """The life that this attempt started."""
+        return next((job for job in jobs if job.id == self.own_id), None)
+
+    def live(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
+        """Another one that has not ended."""
+        return next(
+            (
+                job
+                for job in jobs
+                if job.state not in TERMINAL_STATES
+                and job.id != self.own_id
+                and (job.name == self.name or job.id in self.ids)
+            ),
+            None,
+        )
+
+
+def lives_of(attempt: RestartAttempt) -> Lives:
+    runs = Run.objects.filter(job=attempt.job_id).values_list("engine_job_id", flat=True)
+    attempts = RestartAttempt.objects.filter(job=attempt.job_id).values_list("engine_job_id", flat=True)
+    return Lives(attempt.job.name, frozenset([*runs, *attempts]), attempt.engine_job_id)

@@ -1,0 +1,85 @@
+"""Chooses the state to restore and has it checked, before anything is stopped or started."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from monitoring.engine.answers import SavepointValidation
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, Malformed, NotReady, Unreachable
+from monitoring.models import AttemptState, RestartAttempt, StepState
+from monitoring.recovery.launching import entry_class
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, paused, write
+from monitoring.recovery.states import restore_candidates
+
+
+class CheckState:
+    step = "Check the state"
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        if stopped := paused(attempt):
+            return stopped
+        if not attempt.restore_path and not _choose(attempt):
+            return End(AttemptState.FAILED, _nothing_left(attempt))
+        path, program = attempt.restore_path, entry_class(attempt.job.launch)
+
+        async def act(client: FlinkClient) -> object:
+            return await client.validate_savepoint(path, program)
+
+        return act
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        match answer:
+            case None:
+                text = f"{attempt.restore_path}: this cluster cannot check a state before it is used."
+                return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
+            case SavepointValidation(valid=True):
+                return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
+            case SavepointValidation(reason=reason):
+                return reject(attempt, reason or "it is not valid")
+            case Unreachable() | NotReady() | Malformed():
+                return Wait(str(answer))
+            case EngineError():
+                return reject(attempt, str(answer))
+            case _:
+                raise TypeError(f"{type(answer).__name__} is no answer to a validation")
+
+
+def reject(attempt: RestartAttempt, why: str) -> Outcome:
+    """The automation goes on with the next state; what a person chose is not replaced by something else."""
+    refusal = f"{attempt.restore_path} cannot be restored: {why.rstrip('.')}."
+    if not automatic(attempt):
+        return End(AttemptState.FAILED, refusal)
+    write(
+        attempt,
+        rejected=[*attempt.rejected, {"path": attempt.restore_path, "why": why}],
+        restore_path="",
+        restore_is_savepoint=None,
+        restore_state_at=None,
+        savepoint_id=None,
+    )
+    return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
+
+
+def _choose(attempt: RestartAttempt) -> bool:
+    rejected = {each["path"] for each in attempt.rejected}
+    state = next((state for state in restore_candidates(attempt.job) if state.path not in rejected), None)
+    if state is None:
+        return False
+    write(
+        attempt,
+        restore_path=state.path,
+        restore_is_savepoint=state.is_savepoint,
+        restore_state_at=state.taken_at,
+        savepoint_id=state.savepoint_row,
+    )
+    return True
+
+
+def _nothing_left(attempt: RestartAttempt) -> str:
+    never = "and a job is never started empty"
+    if not attempt.rejected:
+        return f"There is no savepoint or retained checkpoint to restore from, {never}."
+    count, last = len(attempt.rejected), attempt.rejected[-1]
+    tried = "The only state" if count == 1 else f"None of the {count} states"
+    return f"{tried} could {'not ' if count == 1 else ''}be restored, {never}; the last: {last['why']}"

@@ -1,0 +1,115 @@
+"""Starts the job, once.
+
+1. Write the intent: when, and for the how manieth time, under the id that was fixed when the attempt was decided.
+2. Look at the engine: is the id known already? Then an earlier launch got through, whatever became of its answer.
+   Does another life of the job, by name or id, live? Then nothing is started.
+3. Launch. No answer, or "exists already": look again. Only an engine that answers, and has not known the id for a
+   while, is told again, under the same id, so that it refuses a second one by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitoring.engine.answers import JobOverview
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, NotFound, Refused
+from monitoring.models import AttemptState, RestartAttempt
+from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, lives_of, paused, write
+from monitoring.recovery.stages.check_state import reject
+
+SEND_AGAIN_AFTER = timedelta(seconds=30)
+MOST_LAUNCHES = 3
+
+
+@dataclass(frozen=True)
+class Known:
+    """The engine has the attempt's id."""
+
+    job: JobOverview
+
+
+@dataclass(frozen=True)
+class LivesAlready:
+    job: JobOverview
+
+
+@dataclass(frozen=True)
+class Launched:
+    job_id: str
+
+
+@dataclass(frozen=True)
+class NotSeen:
+    """It was sent, and the engine does not know the id (yet)."""
+
+
+class StartJob:
+    step = "Start the job"
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        if attempt.launch_sent_at is None and (stopped := paused(attempt)):
+            return stopped
+        try:
+            check_launch(attempt.job.launch)
+        except BadLaunch as problem:
+            return End(AttemptState.FAILED, str(problem))
+        send = _may_send(attempt, now)
+        if send:
+            write(attempt, launch_sent_at=now, launches=attempt.launches + 1)
+        return _act(attempt, send)
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        match answer:
+            case Launched(job_id):
+                write(attempt, launched_at=now, engine_job_id=job_id)
+                return Next(AttemptState.WAITING, f"Started as {job_id} from {attempt.restore_path}.")
+            case Known(job):
+                write(attempt, launched_at=now)
+                return Next(AttemptState.WAITING, f"Started as {job.id} from {attempt.restore_path}.")
+            case LivesAlready(job):
+                why = f"A life of this job, {job.id}, is {job.state} already. Nothing was started."
+                return End(AttemptState.CANCELED, why)
+            case NotSeen():
+                return _not_seen(attempt, now)
+            case NotFound():
+                return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
+            case Refused(status=status) if 400 <= status < 500 and status != 409:
+                write(attempt, launch_sent_at=None)  # refused, so certainly not started
+                return reject(attempt, str(answer))
+            case EngineError():
+                return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
+            case _:
+                raise TypeError(f"{type(answer).__name__} is no answer to a launch")
+
+
+def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
+    if attempt.launch_sent_at is None:
+        return True
+    return now - attempt.launch_sent_at >= SEND_AGAIN_AFTER and attempt.launches < MOST_LAUNCHES
+
+
+def _act(attempt: RestartAttempt, send: bool) -> Act:
+    lives = lives_of(attempt)
+    launch = attempt.job.launch or {}
+    order = LaunchOrder(launch, attempt.engine_job_id, attempt.job.name, attempt.restore_path)
+
+    async def act(client: FlinkClient) -> object:
+        jobs = await client.jobs_overview()
+        if own := lives.own(jobs):
+            return Known(own)
+        if living := lives.live(jobs):
+            return LivesAlready(living)
+        return Launched(await kind_of(launch).launch(client, order)) if send else NotSeen()
+
+    return act
+
+
+def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
+    sent_at = attempt.launch_sent_at or now
+    if attempt.launches >= MOST_LAUNCHES and now - sent_at >= SEND_AGAIN_AFTER:
+        why = f"The engine was told {attempt.launches} times to start {attempt.engine_job_id} and does not know it."
+        return End(AttemptState.FAILED, why)
+    return Wait(f"The engine does not know {attempt.engine_job_id} yet.", timedelta(seconds=2))

@@ -1,0 +1,87 @@
+"""Makes sure that no life of the job is left: stops the one that a person wants replaced, and touches no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitoring.engine.answers import JobOverview
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError
+from monitoring.models import AttemptState, RestartAttempt, SavepointOrigin, SavepointState, StepState
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, lives_of, paused, write
+from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+
+
+@dataclass(frozen=True)
+class Living:
+    """The job's life that has not ended, if any."""
+
+    job: JobOverview | None
+
+
+class StopJob:
+    step = "Stop the job"
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        if stopped := paused(attempt):
+            return stopped
+        lives = lives_of(attempt)
+        to_cancel = None if automatic(attempt) or attempt.stop_first else _known_life(attempt)
+
+        async def act(client: FlinkClient) -> object:
+            living = lives.live(await client.jobs_overview())
+            if living is not None and living.id == to_cancel and living.state != "CANCELLING":
+                await client.cancel(living.id)  # repeatable
+            return Living(living)
+
+        return act
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        match answer:
+            case Living(None):
+                return _ended(attempt)
+            case Living(JobOverview() as life) if automatic(attempt):
+                return End(AttemptState.CANCELED, f"The job lives: {life.id} is {life.state}. Nothing was started.")
+            case Living(JobOverview() as life) if life.id != _known_life(attempt):
+                why = f"Another life of this job, {life.id}, is {life.state}. It was not stopped, nothing was started."
+                return End(AttemptState.CANCELED, why)
+            case Living(JobOverview() as life):
+                return _stopping(attempt, life, now)
+            case EngineError():
+                return Wait(str(answer))
+            case _:
+                raise TypeError(f"{type(answer).__name__} is no answer about a job's life")
+
+
+def _known_life(attempt: RestartAttempt) -> str | None:
+    """The engine id of the run that the person saw when deciding."""
+    return attempt.old_run.engine_job_id if attempt.old_run else None
+
+
+def _ended(attempt: RestartAttempt) -> Outcome:
+    saved = attempt.stop_savepoint
+    if saved is None and (automatic(attempt) or attempt.stop_first):
+        return Next(AttemptState.LAUNCHING, "The job is not running.", StepState.SKIPPED)
+    text = f"Stopped; what it had is saved at {saved.path}." if saved and saved.path else "Stopped."
+    return Next(AttemptState.LAUNCHING, text)
+
+
+def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outcome:
+    if not attempt.stop_first:
+        return Wait(f"Cancelling; the job is {life.state}.")
+    saved = attempt.stop_savepoint
+    if saved is None:
+        return _ask_to_stop(attempt, now)
+    if saved.state == SavepointState.FAILED:
+        return End(AttemptState.FAILED, f"The savepoint on stop failed, so the job goes on: {saved.failure}")
+    return Wait(f"Stopping with a savepoint; the job is {life.state}.")
+
+
+def _ask_to_stop(attempt: RestartAttempt, now: datetime) -> Outcome:
+    try:
+        saved = request_savepoint(attempt.job, SavepointOrigin.RESTART, attempt.requested_by, now, stops_job=True)
+    except SavepointDeferred as deferred:
+        return Wait(f"The job cannot be stopped with a savepoint yet: {deferred.reason}.")
+    write(attempt, stop_savepoint_id=saved.pk)
+    return Wait("Stopping with a savepoint.")

@@ -1,0 +1,79 @@
+"""The stored rows behind `candidates`."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from monitoring.models import (
+    Checkpoint,
+    CheckpointStatus,
+    Job,
+    RestoreFrom,
+    Run,
+    RunState,
+    Savepoint,
+    SavepointState,
+)
+from monitoring.recovery.candidates import Life, State, candidates
+
+# An engine keeps a handful of checkpoints; looking at more of the stored ones only finds those that are gone.
+CHECKPOINTS = 20
+SAVEPOINTS = 50
+
+
+def restore_candidates(job: Job) -> list[State]:
+    """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
+    lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
+    return candidates([*_savepoints(job), *_checkpoints(job)], lives, RestoreFrom(job.restore_from))
+
+
+def _savepoints(job: Job) -> list[State]:
+    rows = (
+        Savepoint.objects.filter(job=job, state=SavepointState.COMPLETED)
+        .exclude(path="")
+        .exclude(checkpoint__discarded=True)
+        .select_related("run", "checkpoint")[:SAVEPOINTS]
+    )
+    return [
+        State(
+            path=row.path,
+            taken_at=row.checkpoint.triggered_at if row.checkpoint else row.requested_at,
+            is_savepoint=True,
+            run_number=row.run.number,
+            checkpoint_id=row.checkpoint.checkpoint_id if row.checkpoint else None,
+            savepoint_row=row.pk,
+        )
+        for row in rows
+    ]
+
+
+def _checkpoints(job: Job) -> list[State]:
+    rows = (
+        Checkpoint.objects.filter(run__job=job, status=CheckpointStatus.COMPLETED, discarded=False)
+        .exclude(external_path="")
+        .exclude(external_path__startswith="<")  # Flink's "<checkpoint-not-externally-addressable>"
+        .filter(Q(is_savepoint=True) | Q(run__in=_retaining_runs(job)))
+        .select_related("run")
+        .order_by("-triggered_at")
+    )
+    # Both kinds apart, so that many checkpoints cannot push every savepoint out of sight.
+    newest = [*rows.filter(is_savepoint=False)[:CHECKPOINTS], *rows.filter(is_savepoint=True)[:SAVEPOINTS]]
+    return [
+        State(row.external_path, row.triggered_at, row.is_savepoint, row.run.number, row.checkpoint_id)
+        for row in newest
+    ]
+
+
+def _retaining_runs(job: Job) -> list[int]:
+    """Runs whose checkpoints outlive them. Without externalization an engine deletes them at the end of the job."""
+    rows = Run.objects.filter(job=job).values_list("pk", "state", "checkpoint_config")
+    return [pk for pk, state, config in rows if _retains(RunState(state), config)]
+
+
+def _retains(state: RunState, config: dict[str, object]) -> bool:
+    externalization = config.get("externalization")
+    if not isinstance(externalization, dict):
+        return True  # not known; a state is validated before it is used
+    if not externalization.get("enabled", True):
+        return False
+    return not (state is RunState.CANCELED and externalization.get("delete_on_cancellation", False))

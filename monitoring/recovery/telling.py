@@ -1,0 +1,50 @@
+"""Tells people that a dead job is not coming back by itself, and that it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from monitoring import audit
+from monitoring.alerts.incidents import change_incident, open_incident, resolve_incident
+from monitoring.models import Incident, IncidentKind, IncidentState, Job, RunState, Severity
+
+# The job runs, or ended as somebody wished.
+CLEAR = (RunState.RUNNING, RunState.FINISHED, RunState.CANCELED)
+
+
+@transaction.atomic
+def tell(job: Job, sentence: str, evidence: Mapping[str, object], now: datetime) -> bool:
+    """Open the job's incident, or change its sentence. False: that was said already."""
+    Job.objects.select_for_update().get(pk=job.pk)  # two workers that find the same open one incident
+    incident = _open_incidents().filter(job=job).first()
+    if incident is not None and incident.sentence == sentence:
+        return False
+    if incident is None:
+        open_incident(job, None, IncidentKind.NOT_RESTARTED, Severity.CRITICAL, sentence, evidence, now)
+    else:
+        change_incident(incident, sentence, evidence, now)
+    Job.objects.filter(pk=job.pk, automation_paused=False).update(automation_note=sentence)
+    audit.record(audit.AUTOMATION, "restart.needs-person", f"job {job.name}", sentence)
+    return True
+
+
+def all_clear(now: datetime) -> int:
+    """Resolve the incidents of jobs that are dead no longer; returns how many."""
+    cleared = _open_incidents().filter(job__current_run__state__in=CLEAR).select_related("job__current_run")
+    return sum(_clear(incident, now) for incident in cleared)
+
+
+@transaction.atomic
+def _clear(incident: Incident, now: datetime) -> bool:
+    run = incident.job.current_run
+    resolved = resolve_incident(incident, f"the job is {run.state if run else 'back'}.", {}, now)
+    Job.objects.filter(pk=incident.job_id, automation_note=incident.sentence).update(automation_note="")
+    return resolved
+
+
+def _open_incidents() -> QuerySet[Incident]:
+    return Incident.objects.filter(kind=IncidentKind.NOT_RESTARTED).exclude(state=IncidentState.RESOLVED)

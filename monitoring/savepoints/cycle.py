@@ -1,0 +1,78 @@
+"""Moves every savepoint on its way a step.
+
+1. Ask for what the schedules say.
+2. Claim due rows by a conditional UPDATE; `posted_at` is written before the first request leaves.
+3. Talk to the engines, all at once, in no transaction.
+4. Settle each answer. A worker that dies in between leaves the row due again when its claim ends, and the engine is
+   asked about the trigger id before it is ever told again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitoring.engine.answers import SavepointStatus
+from monitoring.engine.client import FlinkClient
+from monitoring.engine_calls import Call, call_all
+from monitoring.models import Savepoint
+from monitoring.savepoints.request import IN_FLIGHT
+from monitoring.savepoints.schedule import request_due
+from monitoring.savepoints.settle import link_to_history, settle
+
+BATCH = 100
+CLAIM = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The engine took the request."""
+
+
+Answer = Accepted | SavepointStatus
+
+
+def advance(now: datetime) -> str:
+    """One cycle; says in a sentence what it did."""
+    outcome = request_due(now)
+    claimed = [each for each in _due(now) if _claim(each, now)]
+    answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
+    for savepoint, answer in zip(claimed, answers, strict=True):
+        outcome[settle(savepoint, answer, now)] += 1
+    outcome["found in the history"] += link_to_history(now)
+    done = ", ".join(f"{count} {what}" for what, count in outcome.items() if what and count)
+    return f"Savepoints: {done}." if done else "No savepoint was due."
+
+
+def _due(now: datetime) -> list[Savepoint]:
+    return list(
+        Savepoint.objects.filter(state__in=IN_FLIGHT, next_check_at__lte=now)
+        .select_related("job__cluster", "run")
+        .order_by("next_check_at", "id")[:BATCH]
+    )
+
+
+def _claim(savepoint: Savepoint, now: datetime) -> int:
+    """The row in memory keeps the `posted_at` it had: None means that this worker sends the first request."""
+    seen = Savepoint.objects.filter(pk=savepoint.pk, state=savepoint.state, next_check_at=savepoint.next_check_at)
+    savepoint.next_check_at = now + CLAIM
+    return seen.update(next_check_at=savepoint.next_check_at, posted_at=savepoint.posted_at or now)
+
+
+class _Act:
+    """What the engine is asked, by the facts of the row as it was claimed."""
+
+    def __init__(self, savepoint: Savepoint) -> None:
+        self._job_id = savepoint.run.engine_job_id
+        self._trigger_id = savepoint.trigger_id
+        self._stops_job = savepoint.stops_job
+        self._never_sent = savepoint.posted_at is None
+
+    async def __call__(self, client: FlinkClient) -> Answer:
+        if not self._never_sent:
+            return await client.savepoint_status(self._job_id, self._trigger_id)
+        if self._stops_job:
+            await client.stop_with_savepoint(self._job_id, self._trigger_id)
+        else:
+            await client.trigger_savepoint(self._job_id, self._trigger_id)
+        return Accepted()

@@ -1,0 +1,40 @@
+"""A savepoint in the stored checkpoint history: the witness that outlives the engine's memory of a request."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from monitoring.models import Checkpoint, CheckpointStatus, Savepoint
+
+# The engine's clock and ours may differ a little; a savepoint that another row already has is never taken for ours.
+CLOCK_SKEW = timedelta(seconds=5)
+
+
+def find_requested(savepoint: Savepoint) -> Checkpoint | None:
+    """The savepoint that our request started: of its run, triggered no earlier, not another request's.
+
+    Completed ones come first, then those under way, then failed ones.
+    """
+    taken = Savepoint.objects.filter(job=savepoint.job).exclude(pk=savepoint.pk)
+    found = list(
+        Checkpoint.objects.filter(
+            run=savepoint.run, is_savepoint=True, triggered_at__gte=savepoint.requested_at - CLOCK_SKEW
+        )
+        .exclude(external_path__in=taken.exclude(path="").values("path"))
+        .exclude(pk__in=taken.filter(checkpoint__isnull=False).values("checkpoint"))
+        .order_by("triggered_at")
+    )
+    order = (CheckpointStatus.COMPLETED, CheckpointStatus.IN_PROGRESS, CheckpointStatus.FAILED)
+    return min(found, key=lambda each: order.index(CheckpointStatus(each.status)), default=None)
+
+
+def find_by_path(savepoint: Savepoint) -> Checkpoint | None:
+    """The checkpoint row of a completed savepoint; None until it was polled."""
+    completed = Checkpoint.objects.filter(run=savepoint.run, is_savepoint=True, status=CheckpointStatus.COMPLETED)
+    return next((each for each in completed if plain_path(each.external_path) == plain_path(savepoint.path)), None)
+
+
+def plain_path(path: str) -> str:
+    """`file:///x`, `file:/x` and `/x` are one place."""
+    return re.sub(r"^file:/+", "/", path).rstrip("/")

@@ -1,0 +1,40 @@
+"""Whether a savepoint may be asked for now. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monitoring.models import RunState
+
+
+@dataclass(frozen=True)
+class PreflightFacts:
+    run_state: RunState | None  # None: no run was ever seen
+    cluster_reachable: bool
+    savepoint_under_way: bool
+    paused: bool
+
+
+@dataclass(frozen=True)
+class Ready:
+    pass
+
+
+@dataclass(frozen=True)
+class NotNow:
+    reason: str
+
+
+def preflight(facts: PreflightFacts) -> Ready | NotNow:
+    match facts.run_state:
+        case None:
+            return NotNow("the job has never run")
+        case state if state is not RunState.RUNNING:
+            return NotNow(f"the job is {state.value}, not RUNNING")
+    if not facts.cluster_reachable:
+        return NotNow("the cluster does not answer")
+    if facts.savepoint_under_way:
+        return NotNow("a savepoint is already under way")
+    if facts.paused:
+        return NotNow("the job's automation is paused")
+    return Ready()

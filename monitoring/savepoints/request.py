@@ -1,0 +1,79 @@
+"""Asking for a savepoint: the row first, with its trigger id. The cycle tells the engine."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+
+from monitoring import audit
+from monitoring.models import (
+    Checkpoint,
+    CheckpointStatus,
+    Job,
+    Run,
+    RunState,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+)
+from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
+
+TIME_LIMIT = timedelta(minutes=10)
+IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
+
+
+class SavepointDeferred(Exception):  # noqa: N818 (it names what happened)
+    """Not now; the message says why. Nothing was asked of the engine."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"No savepoint now: {reason}.")
+        self.reason = reason
+
+
+def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime, stops_job: bool = False) -> Savepoint:
+    """Write the request that the next cycle sends. Raises SavepointDeferred.
+
+    `stops_job`: the job ends with it (Flink's stop-with-savepoint). At most one is in flight per job.
+    """
+    verdict = preflight(facts_of(job, scheduled=origin is SavepointOrigin.SCHEDULED))
+    run = job.current_run
+    if isinstance(verdict, NotNow) or run is None:
+        raise SavepointDeferred(verdict.reason if isinstance(verdict, NotNow) else "the job has never run")
+    try:
+        with transaction.atomic():
+            savepoint = _write(job, run, origin, by, now, stops_job)
+            action = "savepoint.stop" if stops_job else "savepoint.request"
+            audit.record(by, action, f"job {job.name}", SavepointOrigin(origin).label, savepoint=savepoint.pk)
+    except IntegrityError as error:
+        raise SavepointDeferred("a savepoint is already under way") from error
+    return savepoint
+
+
+def facts_of(job: Job, scheduled: bool) -> PreflightFacts:
+    run = job.current_run
+    under_way = Savepoint.objects.filter(job=job, state__in=IN_FLIGHT).exists() or (
+        run is not None
+        and Checkpoint.objects.filter(run=run, is_savepoint=True, status=CheckpointStatus.IN_PROGRESS).exists()
+    )
+    return PreflightFacts(
+        run_state=None if run is None else RunState(run.state),
+        cluster_reachable=job.cluster.reachable,
+        savepoint_under_way=under_way,
+        paused=scheduled and job.automation_paused,
+    )
+
+
+def _write(job: Job, run: Run, origin: SavepointOrigin, by: str, now: datetime, stops_job: bool) -> Savepoint:
+    if origin is SavepointOrigin.SCHEDULED:
+        Savepoint.objects.filter(job=job, state=SavepointState.DEFERRED).delete()
+    return Savepoint.objects.create(
+        job=job,
+        run=run,
+        origin=origin,
+        stops_job=stops_job,
+        requested_by=by,
+        requested_at=now,
+        deadline_at=now + TIME_LIMIT,
+        next_check_at=now,
+    )

@@ -1,0 +1,108 @@
+"""What an engine's answer makes of a savepoint's row. Every change is conditional: a row that moved on stays."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+
+from monitoring.engine.answers import SavepointDone, SavepointFailed, SavepointForgotten, SavepointInProgress
+from monitoring.engine.errors import EngineError, NotFound, Refused
+from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointState
+from monitoring.savepoints.history import find_by_path, find_requested
+from monitoring.savepoints.request import IN_FLIGHT
+
+POLL = timedelta(seconds=1)
+POLL_HISTORY = timedelta(seconds=3)
+RETRY = timedelta(seconds=5)
+# How long the stored history may lag behind an engine that forgot a request.
+HISTORY_LAG = timedelta(seconds=30)
+# Within it a request that the engine never heard of is sent again, under the same trigger id.
+SEND_AGAIN_WITHIN = timedelta(minutes=4)
+LINK_WITHIN = timedelta(hours=1)
+
+
+def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
+    """Apply one answer; says what it came to, "" for nothing worth saying."""
+    match answer:
+        case SavepointDone(location):
+            return _complete(savepoint, location, now)
+        case SavepointFailed(reason, usable_location):
+            # Flink: the job failed while it stopped, after the savepoint was complete. It is as good as any.
+            return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason)
+        case SavepointForgotten():
+            return _look_in_history(savepoint, now)
+        case Refused() | NotFound():
+            return _fail(savepoint, str(answer))
+        case EngineError():
+            return _keep(savepoint, now, RETRY, str(answer))
+        case SavepointInProgress():
+            return _keep(savepoint, now, POLL, "it is still under way", state=SavepointState.IN_PROGRESS)
+        case _:  # the request was accepted
+            return _keep(savepoint, now, POLL, "it is still under way", "sent", state=SavepointState.IN_PROGRESS)
+
+
+def link_to_history(now: datetime) -> int:
+    """Give completed savepoints their checkpoint row, and so their size, once it was polled."""
+    unlinked = Savepoint.objects.filter(
+        state=SavepointState.COMPLETED, checkpoint=None, completed_at__gt=now - LINK_WITHIN
+    ).select_related("run")
+    found = [(savepoint, row) for savepoint in unlinked if (row := find_by_path(savepoint))]
+    for savepoint, row in found:
+        Savepoint.objects.filter(pk=savepoint.pk).update(checkpoint=row, size=_size(row))
+    return len(found)
+
+
+def _look_in_history(savepoint: Savepoint, now: datetime) -> str:
+    found = find_requested(savepoint)
+    match found.status if found else None:
+        case CheckpointStatus.COMPLETED if found and found.external_path:
+            return _complete(savepoint, found.external_path, now)
+        case CheckpointStatus.FAILED if found:
+            return _fail(savepoint, found.failure_message)
+        case CheckpointStatus.IN_PROGRESS:
+            return _keep(savepoint, now, POLL_HISTORY, "it is still under way", state=SavepointState.IN_PROGRESS)
+    if savepoint.state == SavepointState.REQUESTED and now - savepoint.requested_at < SEND_AGAIN_WITHIN:
+        return _keep(savepoint, now, timedelta(), "the engine never heard of it", "to be sent again", posted_at=None)
+    forgotten_at = savepoint.forgotten_at or now
+    if now - forgotten_at >= HISTORY_LAG:
+        return _fail(savepoint, "The engine forgot the request, and no savepoint of it is in the job's history.")
+    return _keep(savepoint, now, POLL_HISTORY, "the engine forgot the request", forgotten_at=forgotten_at)
+
+
+def _complete(savepoint: Savepoint, path: str, now: datetime) -> str:
+    savepoint.path = path
+    row = find_by_path(savepoint)
+    values: dict[str, object] = {
+        "state": SavepointState.COMPLETED,
+        "path": path,
+        "completed_at": (row.latest_ack_at if row else None) or now,
+        "checkpoint": row,
+        "size": _size(row) if row else None,
+        "failure": "",
+    }
+    try:
+        with transaction.atomic():
+            return _update(savepoint, values, "completed")
+    except IntegrityError:
+        return _fail(savepoint, f"The engine answered with {path}, which is another savepoint's.")
+
+
+def _fail(savepoint: Savepoint, reason: str) -> str:
+    reason = reason.strip() or "The engine gave no reason."
+    return _update(savepoint, {"state": SavepointState.FAILED, "failure": reason}, "failed")
+
+
+def _keep(savepoint: Savepoint, now: datetime, wait: timedelta, why: str, outcome: str = "", **values: object) -> str:
+    if savepoint.deadline_at and now >= savepoint.deadline_at:
+        return _fail(savepoint, f"Not completed in time: {why.rstrip('.')}.")
+    return _update(savepoint, {"next_check_at": now + wait, **values}, outcome)
+
+
+def _update(savepoint: Savepoint, values: dict[str, object], outcome: str) -> str:
+    ours = Savepoint.objects.filter(pk=savepoint.pk, state__in=IN_FLIGHT, next_check_at=savepoint.next_check_at)
+    return outcome if ours.update(**values) else "overtaken by another worker"
+
+
+def _size(row: Checkpoint) -> int | None:
+    return row.state_size if row.state_size is not None else row.checkpointed_size

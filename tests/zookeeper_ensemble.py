@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class ZooKeeperEnsemble:
-    """`count` servers on loopback, each with its data in its own directory, so that a killed one comes back with them."""
+    """`count` servers on loopback, each with a directory of its own: a killed one comes back with its data."""
 
     def __init__(self, directory: Path, java_home: Path, count: int) -> None:
         self._directory = directory
@@ -94,7 +94,13 @@ class ZooKeeperEnsemble:
             f"dataDir={data}",
             f"clientPort={port}",
             f"clientPortAddress={LOOPBACK}",
-            *("tickTime=500", "initLimit=20", "syncLimit=10", "admin.enableServer=false", "4lw.commands.whitelist=srvr"),
+            *(
+                "tickTime=500",
+                "initLimit=20",
+                "syncLimit=10",
+                "admin.enableServer=false",
+                "4lw.commands.whitelist=srvr",
+            ),
             *(f"server.{peer}={LOOPBACK}:{quorum}:{election}" for peer, (quorum, election) in enumerate(peers)),
         ]
         (self._directory / str(index) / "zoo.cfg").write_text("\n".join(settings) + "\n")

@@ -22,13 +22,9 @@ from checkpointing.ha.errors import (
     NodeMissing,
     NodeNotEmpty,
 )
+from checkpointing.ha.session_lease import certain_until
 from checkpointing.ha.zookeeper import ConnectionState, Create, Node, Watch, ZooKeeperConnection
 
-_CERTAIN_PART = 0.75
-"""Of the session time-out, from the start of the last answered request: then the attempt counts as lost.
-
-The rest of the time-out is what the driver has to stop itself before its node can go.
-"""
 _RENEWALS_PER_TIMEOUT = 6
 _LONGEST_WAIT_S = 1.0
 
@@ -100,16 +96,18 @@ class ZooKeeperAttemptRegistry:
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
         path = _path(job_id)
 
-        def create() -> float:
-            asked_at = self._clock.monotonic()
+        def create() -> ZooKeeperHeldAttempt:
+            asked_at, session = self._clock.monotonic(), self._connection.session_id
+            if session is None:
+                raise ConnectionUnavailable("not connected")
             self._connection.ensure(path.rpartition("/")[0])
             try:
                 self._connection.commit([Create(path, json.dumps({"attempt": attempt}).encode(), ephemeral=True)])
             except NodeExists:
                 self._check_is_ours(job_id, attempt)
-            return asked_at
+            return ZooKeeperHeldAttempt(self._connection, self._clock, path, attempt, session, asked_at)
 
-        held = ZooKeeperHeldAttempt(self._connection, self._clock, path, attempt, self._connection.retrying(create))
+        held = self._connection.retrying(create)
         held.watch_over()
         return held
 
@@ -148,14 +146,20 @@ class ZooKeeperHeldAttempt:
     """Watched over by a thread of its own."""
 
     def __init__(
-        self, connection: ZooKeeperConnection, clock: Clock, path: str, attempt: int, confirmed_at: float
+        self,
+        connection: ZooKeeperConnection,
+        clock: Clock,
+        path: str,
+        attempt: int,
+        session: int,
+        asked_at: float,
     ) -> None:
         self.attempt = attempt
         self._connection = connection
         self._clock = clock
         self._path = path
-        self._session = connection.session_id
-        self._certain_until = confirmed_at + connection.session_timeout_s * _CERTAIN_PART
+        self._session = session
+        self._certain_until = certain_until(asked_at, connection.session_timeout_s)
         self._lost = False
         self._released = False
         self._callbacks: list[Callable[[], None]] = []
@@ -186,13 +190,18 @@ class ZooKeeperHeldAttempt:
             self._released = True
             self._callbacks.clear()
         self._end_thread()
-        if self._lost:
+        with contextlib.suppress(HighAvailabilityError):  # else the node ends with the session
+            self._connection.retrying(self._remove_node)
+
+    def _remove_node(self) -> None:
+        node = self._connection.find(self._path)
+        if node is None or node.owner_session != self._session:
             return
         with contextlib.suppress(NodeMissing):
-            self._connection.retrying(lambda: self._connection.delete(self._path))
+            self._connection.delete(self._path)
         # Of a job that was cleaned up while its driver was still ending, this node was the last.
         with contextlib.suppress(NodeMissing, NodeNotEmpty):
-            self._connection.retrying(lambda: self._connection.delete(self._path.rpartition("/")[0]))
+            self._connection.delete(self._path.rpartition("/")[0])
 
     def _end_thread(self) -> None:
         self._connection.remove_listener(self._on_connection)
@@ -216,15 +225,19 @@ class ZooKeeperHeldAttempt:
     def _still_held(self) -> bool:
         if self._connection.state is ConnectionState.CONNECTED:
             asked_at = self._clock.monotonic()
-            try:
-                node = self._connection.find(self._path)
-            except HighAvailabilityError:
-                node = None
-            else:
-                if node is None or node.owner_session != self._session:
+            with contextlib.suppress(ConnectionUnavailable):
+                if not self._confirmed():
                     return False
-                self._certain_until = asked_at + self._connection.session_timeout_s * _CERTAIN_PART
+                self._certain_until = certain_until(asked_at, self._connection.session_timeout_s)
         return self._clock.monotonic() < self._certain_until
+
+    def _confirmed(self) -> bool:
+        try:
+            self._connection.confirm(self._path)
+        except NodeMissing:
+            return False
+        node = self._connection.find(self._path)
+        return node is not None and node.owner_session == self._session
 
     def _call_back(self) -> None:
         with self._lock:

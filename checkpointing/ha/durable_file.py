@@ -17,7 +17,7 @@ def write_durably(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
+    except (OSError, UnicodeError):
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)

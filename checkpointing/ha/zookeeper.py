@@ -284,6 +284,19 @@ class ZooKeeperConnection:
             ):
                 raise translated(result, what) from result
 
+    def confirm(self, path: str) -> None:
+        """Ask the quorum that the node exists and that this session lives; NodeMissing when the node does not.
+
+        A transaction that checks and changes nothing: unlike a read, no server can answer it that was cut off from the
+        others.
+        """
+        transaction = self._client.transaction()
+        transaction.check(self._full(path), ANY_VERSION)
+        with _errors_of(f"confirm {path}"):
+            [result] = self._await(transaction.commit_async())
+            if isinstance(result, kazoo_errors.KazooException):
+                raise result
+
     def delete_tree(self, path: str) -> None:
         """Remove `path` with all below it; missing nodes are fine."""
         for child in self.children(path):

@@ -4,8 +4,8 @@
     leader/rest_server/connection_info           ephemeral, published by the leader
 
 A term ends, and `has_leadership` turns false, at once when the connection is suspended, and on the monotonic clock when
-the server has not answered for a session time-out, counted from the *start* of the last request that it answered: no
-later than the server can give the leadership to another one. After a term the contender's node is removed and a new one
+the quorum has not confirmed it for most of a session time-out (`session_lease`): before it can give the leadership to
+another one. After a term the contender's node is removed and a new one
 made, so that a write fenced with the old node can never succeed.
 """
 
@@ -27,6 +27,7 @@ from checkpointing.ha.errors import (
     NodeMissing,
 )
 from checkpointing.ha.leadership import ElectionClosed, LeaderContender, LeaderInformation
+from checkpointing.ha.session_lease import certain_until
 from checkpointing.ha.zookeeper import ConnectionState, Create, Delete, Operation, ZooKeeperConnection
 
 LATCH = "leader/latch"
@@ -99,6 +100,7 @@ class ZooKeeperLeaderElection:
             return
         self._connection.remove_listener(self._on_connection)
         self._end_term("the election was closed")
+        self._wake.set()
         self._thread.join()
         with contextlib.suppress(HighAvailabilityError):  # else the nodes end with the session
             if self._connection.state is ConnectionState.CONNECTED:
@@ -125,6 +127,9 @@ class ZooKeeperLeaderElection:
                     self._take_part()
             except (ConnectionUnavailable, LeadershipLost) as error:
                 log.info("leader election: %s", error)
+            except NodeMissing:
+                self._end_term("its node in the election is gone")
+                self._wake.set()
             except HighAvailabilityError as error:
                 self._end_term(str(error))
                 self._report(error)
@@ -136,11 +141,12 @@ class ZooKeeperLeaderElection:
             latch = self._latch
         if latch is None:
             latch = self._join()
-        asked_at = self._clock.monotonic()
         latches = sorted(self._connection.children(LATCH), key=_sequence)
         if latch not in latches or self._connection.find(f"{LATCH}/{latch}", self._on_watch) is None:
-            self._end_term("its node in the election is gone")
-        elif latch == latches[0]:
+            raise NodeMissing(latch)
+        if latch == latches[0]:
+            asked_at = self._clock.monotonic()
+            self._connection.confirm(f"{LATCH}/{latch}")
             self._lead(latch, asked_at)
         elif self._connection.find(f"{LATCH}/{latches[latches.index(latch) - 1]}", self._on_watch) is None:
             self._wake.set()
@@ -168,7 +174,7 @@ class ZooKeeperLeaderElection:
         with self._lock:
             if self._latch != latch or self._closed:  # the connection broke since the server was asked
                 return
-            self._certain_until = asked_at + self._connection.session_timeout_s
+            self._certain_until = certain_until(asked_at, self._connection.session_timeout_s)
             granted = self._session_id is None
             if granted:
                 self._session_id = str(uuid.uuid4())
@@ -201,7 +207,7 @@ class ZooKeeperLeaderElection:
         with self._lock:
             uncertain = self._session_id is not None and not self._leads(self._session_id)
         if uncertain:
-            self._end_term("ZooKeeper has not answered for a session time-out")
+            self._end_term("ZooKeeper has not confirmed it for too long")
 
     def _end_term(self, reason: str) -> None:
         with self._lock:
@@ -212,7 +218,6 @@ class ZooKeeperLeaderElection:
             log.warning("leadership revoked, session %s: %s", ended, reason)
             if self._notifier is not None:
                 self._notifier.revoke()
-        self._wake.set()
 
     def _report(self, error: HighAvailabilityError) -> None:
         if self._notifier is not None:

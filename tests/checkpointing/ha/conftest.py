@@ -118,9 +118,7 @@ class CheckpointFiles:
         self.failures = 0
         self._by_location: dict[str, CompletedCheckpoint] = {}
 
-    def completed(
-        self, checkpoint_id: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT
-    ) -> CompletedCheckpoint:
+    def completed(self, checkpoint_id: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> CompletedCheckpoint:
         checkpoint = CompletedCheckpoint(
             job_id=JOB_ID,
             job_name="wordcount",

@@ -1,4 +1,4 @@
-"""A job manager of one thread for tests that kill it: it leads, takes checkpoints as fast as it can, and prints their ids.
+"""A job manager for tests that kill it: it leads, takes checkpoints as fast as it can, and prints their ids.
 
 Arguments: hosts, root, storage directory. Stores where each checkpoint lies; nothing lies there.
 """

@@ -11,7 +11,9 @@ KINDS = {"cp": CheckpointKind.CHECKPOINT, "sp": CheckpointKind.SAVEPOINT, "sync"
 @pytest.mark.parametrize(
     ("num_retained", "stored", "kept"),
     [
-        pytest.param(1, "cp1 cp2 sp3 sp4 sp5", "cp2 sp5", id="test_conformance_E19_at_least_one_checkpoint_is_retained"),
+        pytest.param(
+            1, "cp1 cp2 sp3 sp4 sp5", "cp2 sp5", id="test_conformance_E19_at_least_one_checkpoint_is_retained"
+        ),
         pytest.param(1, "cp1 sp2 cp3", "cp3", id="test_conformance_E20_an_older_savepoint_is_subsumed"),
         pytest.param(1, "cp1 sp2 sync3", "sync3", id="a_synchronous_savepoint_replaces_all"),
         pytest.param(3, "cp1 cp2 cp3", "cp1 cp2 cp3", id="test_conformance_E22_nothing_is_subsumed_if_not_needed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import threading
 
@@ -112,7 +113,7 @@ def test_conformance_F03_concurrent_ids_are_unique_and_ascend_in_every_thread(co
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(sum(given, [])) == list(range(1, 101))
+    assert sorted(itertools.chain(*given)) == list(range(1, 101))
     assert all(mine == sorted(mine) for mine in given)
     assert counter.get() == 101
 
@@ -186,7 +187,7 @@ def test_a_partitioned_counter_refuses_and_goes_on_afterwards(connect, proxy, ev
     assert counter.get_and_increment() == 1
     proxy.cut()
     eventually(lambda: connection.state is not ConnectionState.CONNECTED)
-    with pytest.raises(CounterUnavailable, match="SUSPENDED|LOST"):
+    with pytest.raises(CounterUnavailable, match=r"SUSPENDED|LOST"):
         counter.get_and_increment()
     proxy.heal()
     eventually(lambda: connection.state is ConnectionState.CONNECTED)

@@ -18,7 +18,6 @@ from dashboard.stack.process import Command
 # Who takes work goes first, who keeps data last. The job manager has its drivers to end, each with a JVM.
 STOP_ORDER = (
     "web",
-    "demo-seed",
     "worker",
     "beat",
     "jobmanager",

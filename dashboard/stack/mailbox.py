@@ -67,7 +67,8 @@ def read_mail(directory: Path, mail_id: str) -> tuple[Mail, str]:
     except FileNotFoundError:
         raise NoSuchMail(mail_id) from None
     body = message.get_body(("plain", "html"))
-    return _summary(mail_id, message), str(body.get_content()) if body is not None else ""
+    text = str(body.get_content()) if body is not None else ""
+    return _summary(mail_id, message), text.replace("\r\n", "\n")
 
 
 def _files(directory: Path) -> list[Path]:

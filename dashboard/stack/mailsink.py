@@ -29,16 +29,19 @@ class _Keeper:
         return f"250 kept as {mail_id}"
 
 
-async def serve(host: str, port: int, directory: Path) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    logging.getLogger("mail.log").setLevel(logging.WARNING)  # aiosmtpd tells every command otherwise
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+async def sink(host: str, port: int, directory: Path) -> asyncio.Server:
+    """A server that keeps what it receives in `directory`; it listens already."""
     keeper = _Keeper(directory)
-    server = await loop.create_server(
+    return await asyncio.get_running_loop().create_server(
         lambda: SMTP(keeper, hostname="waymark", data_size_limit=_LARGEST_MESSAGE, enable_SMTPUTF8=True), host, port
     )
-    async with server:
+
+
+async def serve(host: str, port: int, directory: Path) -> None:
+    """Until SIGTERM or SIGINT."""
+    logging.getLogger("mail.log").setLevel(logging.WARNING)  # aiosmtpd tells every command otherwise
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with await sink(host, port, directory):
         await stop.wait()

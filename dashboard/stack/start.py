@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -38,7 +39,11 @@ def start(*, demo: bool) -> None:
 
 def _run(var: Path, record: StackRecord, *, demo: bool) -> None:
     begun = time.monotonic()
-    output = Output(var / "log")
+    with contextlib.closing(Output(var / "log")) as output:
+        _supervise(var, record, output, begun, demo=demo)
+
+
+def _supervise(var: Path, record: StackRecord, output: Output, begun: float, *, demo: bool) -> None:
     output.say(f"data and logs are in {var}")
     record.end_leftovers(output.say)
     java = find_java(os.environ, var / "java")
@@ -55,10 +60,7 @@ def _run(var: Path, record: StackRecord, *, demo: bool) -> None:
         output=output,
         on_up=lambda: _greet(output, environment, time.monotonic() - begun),
     )
-    try:
-        supervisor.run()
-    finally:
-        output.close()
+    supervisor.run()
 
 
 def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None:

@@ -83,7 +83,7 @@ class _Child:
 
 
 class Supervisor:
-    """`parts` start in the order given (dependencies first) and stop in `stop_order`; what that leaves out stops last."""
+    """`parts` start in the order given, dependencies first, and stop in `stop_order`; those it leaves out stop last."""
 
     def __init__(
         self,
@@ -121,6 +121,7 @@ class Supervisor:
             try:
                 self._stop_all()
             finally:
+                self._close_pipes()
                 for number, handler in previous.items():
                     signal.signal(number, handler)
 
@@ -279,6 +280,12 @@ class Supervisor:
             self._unfinished_lines[descriptor] = rest
         for line in lines:
             self._output.line(name, line.decode(errors="replace").rstrip("\r"))
+
+    def _close_pipes(self) -> None:
+        """Those that a process which outlived its parent still holds open; it writes to nobody from now on."""
+        for key in list(self._selector.get_map().values()):
+            os.close(key.fd)
+        self._selector.close()
 
     def _set_state(self, child: _Child, state: PartState) -> None:
         child.state = state

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from dashboard.stack import mailbox
+from dashboard.stack.mailbox import NoSuchMail, keep_mail, list_mails, read_mail
+from dashboard.stack.mailsink import sink
+from dashboard.stack.ports import any_free
+
+NOW = datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def smtp_port(tmp_path: Path) -> Iterator[int]:
+    port = any_free()
+    listening, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with await sink("127.0.0.1", port, tmp_path):
+            listening.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert listening.wait(10)
+    yield port
+    stop.set()
+    thread.join(10)
+
+
+def test_mail_sent_over_smtp_can_be_listed_and_read(smtp_port: int, tmp_path: Path) -> None:
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "waymark@localhost", "ann@localhost", "3 failed – “Seats”"
+    message.set_content("Three checkpoints failed.\nÜber all.")
+    with smtplib.SMTP("127.0.0.1", smtp_port, timeout=10) as client:
+        client.send_message(message, to_addrs=["ann@localhost", "bob@localhost"])
+    (mail,) = list_mails(tmp_path)
+    assert (mail.sender, mail.recipients) == ("waymark@localhost", ("ann@localhost", "bob@localhost"))
+    assert mail.subject == "3 failed – “Seats”"
+    assert read_mail(tmp_path, mail.id) == (mail, "Three checkpoints failed.\nÜber all.\n")
+
+
+def test_the_newest_come_first_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailbox, "KEPT", 3)
+    for number in range(5):
+        content = f"Subject: {number}\r\n\r\n".encode()
+        keep_mail(tmp_path, content, "a@x", ["b@x"], NOW + timedelta(seconds=number))
+    assert [mail.subject for mail in list_mails(tmp_path)] == ["4", "3", "2"]
+    assert list_mails(tmp_path)[0].at == NOW + timedelta(seconds=4)
+
+
+def test_no_mail_is_an_empty_list(tmp_path: Path) -> None:
+    assert list_mails(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("mail_id", ["../secret-key", "", "0" * 20 + "-zzzzzzzz", "1" * 20 + "-00000000"])
+def test_an_id_that_is_none_finds_nothing(tmp_path: Path, mail_id: str) -> None:
+    with pytest.raises(NoSuchMail):
+        read_mail(tmp_path, mail_id)
+
+
+def test_an_envelope_cannot_smuggle_headers_in(tmp_path: Path) -> None:
+    mail_id = keep_mail(tmp_path, b"Subject: s\r\n\r\nbody", "a@x\r\nSubject: forged", ["b@x"], NOW)
+    mail, text = read_mail(tmp_path, mail_id)
+    assert (mail.subject, text.strip()) == ("s", "body")

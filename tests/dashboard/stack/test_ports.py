@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dashboard.stack.ports import PortBook, any_free
+
+
+@pytest.fixture
+def book_path(tmp_path: Path) -> Path:
+    return tmp_path / "ports.json"
+
+
+def taken(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen()
+    return listener
+
+
+def test_the_preferred_port_is_taken_when_free(book_path: Path) -> None:
+    port = any_free()
+    assert PortBook(book_path).choose("web", port) == port
+
+
+def test_another_port_is_taken_when_the_preferred_one_is_in_use(book_path: Path) -> None:
+    port = any_free()
+    with taken(port):
+        assert PortBook(book_path).choose("web", port) != port
+
+
+def test_a_later_start_keeps_the_port_of_the_first(book_path: Path) -> None:
+    preferred = any_free()
+    with taken(preferred):
+        first = PortBook(book_path).choose("web", preferred)
+    assert PortBook(book_path).choose("web", preferred) == first
+
+
+def test_two_parts_never_get_the_same_port(book_path: Path) -> None:
+    port = any_free()
+    book = PortBook(book_path)
+    assert book.choose("web", port) != book.choose("jobmanager", port)
+
+
+def test_a_damaged_book_is_written_anew(book_path: Path) -> None:
+    book_path.write_text("{")
+    port = any_free()
+    assert PortBook(book_path).choose("web", port) == port

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dashboard.stack.postgres import PostgresServer, find_pg_bindir, is_reachable
+from dashboard.stack.process import ServerFailed, running, wait_until
+from dashboard.stack.record import start_time
+
+
+def test_pg_bindir_wins_and_must_hold_a_server(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=f"PG_BINDIR={tmp_path}"):
+        find_pg_bindir({"PG_BINDIR": str(tmp_path)})
+    bindir = find_pg_bindir({})
+    assert find_pg_bindir({"PG_BINDIR": str(bindir)}) == bindir
+
+
+def test_a_private_directory_is_out_of_another_users_reach(tmp_path: Path) -> None:
+    inside = tmp_path / "private" / "inside"
+    inside.mkdir(parents=True)
+    for directory in (inside, inside.parent):
+        directory.chmod(0o755)
+    stranger = os.geteuid() + 12345
+    reachable_before = is_reachable(inside, stranger)
+    inside.parent.chmod(0o700)
+    assert not is_reachable(inside, stranger)
+    # pytest's own directory above is private too: only the owner's view tells the difference then.
+    assert is_reachable(inside.parent, os.geteuid()) or not reachable_before
+
+
+def test_a_socket_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="too long"):
+        PostgresServer(tmp_path / ("x" * 100)).prepare()
+
+
+def test_rows_survive_a_stop_and_a_start(session_directory: Path) -> None:
+    server, log = PostgresServer(session_directory / "kept"), session_directory / "kept.log"
+    with running(server, log=log), psycopg.connect(server.dsn()) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+    with running(server, log=log), psycopg.connect(server.dsn()) as connection:
+        assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
+
+
+_PARENT = """
+import signal, sys
+from pathlib import Path
+from dashboard.stack.postgres import PostgresServer
+from dashboard.stack.process import running
+home = Path(sys.argv[1])
+with running(PostgresServer(home), log=home.with_suffix(".log")):
+    print((home / "data" / "postmaster.pid").read_text().splitlines()[0], flush=True)
+    signal.pause()
+"""
+
+
+def test_the_server_ends_when_its_parent_is_killed(session_directory: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(session_directory / "orphan")],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path.cwd(),
+    )
+    assert parent.stdout is not None
+    postmaster = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    wait_until(lambda: start_time(postmaster) is None, limit_s=30, what="the end of PostgreSQL")

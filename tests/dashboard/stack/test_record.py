@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dashboard.stack.record import (
+    AlreadyRunning,
+    PartRecord,
+    StackRecord,
+    adopt_environment,
+    keep_environment,
+    start_time,
+    write_private,
+)
+
+_HOLDER = """
+import sys, signal
+from pathlib import Path
+from dashboard.stack.record import StackRecord
+with StackRecord(Path(sys.argv[1])).held():
+    print("held", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> StackRecord:
+    return StackRecord(tmp_path / "run")
+
+
+def hold_elsewhere(record: StackRecord) -> subprocess.Popen[str]:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(record.directory)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_holder_is_refused_with_the_first_ones_pid(record: StackRecord) -> None:
+    holder = hold_elsewhere(record)
+    try:
+        with pytest.raises(AlreadyRunning, match=f"pid {holder.pid}"), record.held():
+            pass
+        assert record.supervisor_pid() == holder.pid
+    finally:
+        end(holder)
+
+
+def test_the_lock_of_a_killed_holder_is_free(record: StackRecord) -> None:
+    end(hold_elsewhere(record))
+    assert record.supervisor_pid() is None
+    with record.held():
+        pass
+
+
+def test_parts_of_a_stack_that_is_gone_are_down_external_ones_stay(record: StackRecord) -> None:
+    with record.held():
+        record.write(
+            [PartRecord("web", "up", "http://here", pid=os.getpid()), PartRecord("mail", "external", "smtp://x")]
+        )
+    assert [(part.name, part.state, part.pid) for part in record.read()] == [
+        ("web", "down", None),
+        ("mail", "external", None),
+    ]
+
+
+def test_a_part_whose_pid_now_belongs_to_another_process_is_down(record: StackRecord) -> None:
+    started = start_time(os.getpid())
+    assert started is not None
+    with record.held():
+        record.write([PartRecord("web", "up", pid=os.getpid(), pid_started=started - 1)])
+        assert record.read()[0].state == "down"
+        record.write([PartRecord("web", "up", pid=os.getpid(), pid_started=started)])
+        assert record.read()[0].state == "up"
+
+
+def test_what_an_earlier_run_left_is_waited_for_and_then_killed(record: StackRecord) -> None:
+    left = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
+    record.directory.mkdir()
+    record.write([PartRecord("web", "up", pid=left.pid, pid_started=start_time(left.pid))])
+    said: list[str] = []
+    record.end_leftovers(said.append, limit_s=0.2)
+    assert left.wait(10) == -signal.SIGKILL
+    assert said == ["waiting for web of an earlier run to end", f"killing web of an earlier run (pid {left.pid})"]
+
+
+def test_other_commands_find_the_running_servers_but_what_is_set_wins(record: StackRecord) -> None:
+    with record.held():
+        keep_environment(record.directory, {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://here"})
+        environ = {"REDIS_URL": "redis://mine"}
+        adopt_environment(environ, record.directory)
+    assert environ == {"DATABASE_URL": "postgresql://here", "REDIS_URL": "redis://mine"}
+
+
+def test_nothing_is_adopted_from_a_stack_that_does_not_run(record: StackRecord) -> None:
+    with record.held():
+        keep_environment(record.directory, {"DATABASE_URL": "postgresql://here"})
+    environ: dict[str, str] = {}
+    adopt_environment(environ, record.directory)
+    assert environ == {}
+
+
+def test_a_private_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    write_private(tmp_path / "secret", "x")
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600

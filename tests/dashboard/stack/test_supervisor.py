@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dashboard.stack.output import Output
+from dashboard.stack.parts import ExternalPart, Part, Program
+from dashboard.stack.process import Command, wait_until
+from dashboard.stack.record import StackRecord, start_time
+from dashboard.stack.supervisor import GaveUp, Supervisor
+
+# Writes to the journal when it starts and when it is told to stop.
+_SERVER = """
+import os, signal, sys
+name, directory = sys.argv[1:]
+def note(what):
+    with open(f"{directory}/journal", "a") as file: file.write(f"{name} {what}\\n")
+def stop(*_):
+    note("stopped"); sys.exit()
+signal.signal(signal.SIGTERM, stop)
+note("started")
+open(f"{directory}/{name}.pid", "w").write(str(os.getpid()))
+print("hello from", name, flush=True)
+while True: signal.pause()
+"""
+
+
+class Stack:
+    """Parts made of small programs, a journal of what they did, and what the supervisor said."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.said = io.StringIO()
+        self.record = StackRecord(directory / "run")
+
+    def server(
+        self,
+        name: str,
+        *after: str,
+        source: str = _SERVER,
+        ready: Callable[[], bool] | None = None,
+        grace_s: float = 10,
+    ) -> Part:
+        pid = self.directory / f"{name}.pid"
+        command = Command((sys.executable, "-S", "-c", source, name, str(self.directory)), stop_grace_s=grace_s)
+        program = Program(name, f"at {name}", command, ready or pid.exists, lambda: pid.unlink(missing_ok=True))
+        return Part(program, after=after)
+
+    def step(self, name: str, source: str, *after: str) -> Part:
+        command = Command((sys.executable, "-S", "-c", source, name, str(self.directory)))
+        return Part(Program(name, "", command, lambda: True), after=after, step=True)
+
+    def run(self, *parts: Part, on_up: Callable[[], None], stop_order: tuple[str, ...] = ()) -> None:
+        with self.record.held(), contextlib.closing(Output(self.directory / "log", self.said)) as output:
+            Supervisor(
+                parts,
+                external=[ExternalPart("mail", "smtp://elsewhere", "EMAIL_URL")],
+                stop_order=stop_order,
+                record=self.record,
+                output=output,
+                on_up=on_up,
+            ).run()
+
+    def journal(self) -> list[str]:
+        return (self.directory / "journal").read_text().splitlines()
+
+    def pid(self, name: str) -> int:
+        return int((self.directory / f"{name}.pid").read_text())
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    return Stack(tmp_path)
+
+
+def ask_to_stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_parts_start_after_what_they_need_and_stop_in_the_given_order(stack: Stack) -> None:
+    setup = stack.step("setup", "open(__import__('sys').argv[2] + '/journal', 'a').write('setup ran\\n')", "db")
+    parts = (stack.server("db"), setup, stack.server("web", "setup"))
+    stack.run(*parts, on_up=ask_to_stop, stop_order=("web", "db"))
+    assert stack.journal() == ["db started", "setup ran", "web started", "web stopped", "db stopped"]
+
+
+def test_what_a_part_says_is_prefixed_with_its_name_and_kept(stack: Stack) -> None:
+    stack.run(stack.server("db"), on_up=ask_to_stop)
+    assert "db          │ hello from db\n" in stack.said.getvalue()
+    assert (stack.directory / "log" / "db.log").read_text() == "hello from db\n"
+
+
+def test_a_part_that_dies_is_started_again_and_the_log_says_so(stack: Stack) -> None:
+    killed: list[int] = []
+
+    def restarted() -> bool:
+        if not (stack.directory / "db.pid").exists():
+            return False
+        if killed and stack.pid("db") != killed[0]:
+            ask_to_stop()
+        return True
+
+    def kill() -> None:
+        killed.append(stack.pid("db"))
+        os.kill(killed[0], signal.SIGKILL)
+
+    stack.run(stack.server("db", ready=restarted), on_up=kill)
+    assert stack.journal() == ["db started", "db started", "db stopped"]
+    assert "db: was ended by SIGKILL; starting it again in 1 s" in stack.said.getvalue()
+
+
+def test_a_part_that_never_comes_up_ends_everything_with_its_last_words(stack: Stack) -> None:
+    broken = stack.server("web", "db", source="raise SystemExit('no such module')", ready=lambda: False)
+    with pytest.raises(GaveUp, match=r"web ended with exit code 1(.|\n)*no such module"):
+        stack.run(stack.server("db"), broken, on_up=ask_to_stop)
+    assert stack.journal() == ["db started", "db stopped"]
+
+
+def test_a_failed_step_ends_everything(stack: Stack) -> None:
+    with pytest.raises(GaveUp, match="migration is broken"):
+        stack.run(stack.step("setup", "raise SystemExit('migration is broken')"), on_up=ask_to_stop)
+
+
+def test_a_part_that_does_not_stop_is_killed_with_its_children(stack: Stack) -> None:
+    stubborn = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    while True: time.sleep(60)
+open(f"{sys.argv[2]}/child.pid", "w").write(str(child))
+open(f"{sys.argv[2]}/{sys.argv[1]}.pid", "w").write(str(os.getpid()))
+while True: time.sleep(60)
+"""
+    stack.run(stack.server("db", source=stubborn, grace_s=0.3), on_up=ask_to_stop)
+    assert "db: does not stop on SIGTERM" in stack.said.getvalue()
+    wait_until(lambda: start_time(stack.pid("child")) is None, limit_s=10, what="the end of the child")
+
+
+def test_while_it_runs_the_record_names_every_part_and_afterwards_all_are_down(stack: Stack) -> None:
+    seen = {}
+
+    def look() -> None:
+        seen.update({part.name: part for part in stack.record.read()})
+        ask_to_stop()
+
+    stack.run(stack.server("db"), stack.step("setup", ""), on_up=look)
+    assert set(seen) == {"mail", "db"}
+    assert (seen["db"].state, seen["db"].address, seen["db"].pid) == ("up", "at db", stack.pid("db"))
+    assert (seen["mail"].state, seen["mail"].pid) == ("external", None)
+    assert {part.name: part.state for part in stack.record.read()} == {"mail": "external", "db": "down"}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from monitoring.models import Checkpoint, CheckpointStatus, Cluster, Job, Run, RunState
+from tests.monitoring.fake_job_manager import FakeJobManager, running_job_manager
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -89,3 +90,9 @@ def rows(db: None) -> Rows:
 def later() -> Callable[[float], datetime]:
     """The moment `seconds` after `now`."""
     return lambda seconds: NOW + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def job_manager() -> Iterator[FakeJobManager]:
+    with running_job_manager() as manager:
+        yield manager

@@ -1,0 +1,209 @@
+"""A job manager over real HTTP with failure switches. It keeps the promises of Flink's REST API that recovery rests on:
+a job id runs once, a trigger id starts one savepoint."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TERMINAL = ("FAILED", "CANCELED", "FINISHED")
+
+
+@dataclass
+class FakeJob:
+    id: str
+    name: str
+    state: str
+    savepoint_path: str | None = None
+
+
+@dataclass
+class FakeSavepoint:
+    job_id: str
+    location: str
+    status: str = "IN_PROGRESS"
+    failure: str = ""
+    stops: bool = False
+
+
+@dataclass
+class FakeJobManager:
+    """Switches are sets of the calls' names: run, validate, trigger, stop, status, cancel, overview."""
+
+    url: str = ""
+    jobs: dict[str, FakeJob] = field(default_factory=dict)
+    savepoints: dict[str, FakeSavepoint] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    # Acts, then breaks off without an answer.
+    loses_answer_of: set[str] = field(default_factory=set)
+    # Breaks off before it acts.
+    loses_request_of: set[str] = field(default_factory=set)
+    hangs_at: set[str] = field(default_factory=set)
+    answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message instead of acting
+    invalid_paths: dict[str, str] = field(default_factory=dict)
+    can_validate: bool = True
+    starts_as: str = "RUNNING"
+    exception: str = "java.lang.RuntimeException: out of luck"
+    completes_savepoints: bool = True
+    most_alive: int = 0
+    release: threading.Event = field(default_factory=threading.Event)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def add(self, job_id: str, name: str, state: str = "RUNNING") -> FakeJob:
+        self.jobs[job_id] = FakeJob(job_id, name, state)
+        self._count_alive()
+        return self.jobs[job_id]
+
+    def alive(self) -> list[FakeJob]:
+        return [job for job in self.jobs.values() if job.state not in TERMINAL]
+
+    def count(self, call: str) -> int:
+        return self.calls.count(call)
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        """None: the connection breaks off without an answer."""
+        parts = path.partition("?")[0].strip("/").split("/")
+        call = self._name(method, parts)
+        with self.lock:
+            self.calls.append(call)
+        if call in self.hangs_at:
+            self.release.wait(30)
+            return None
+        if call in self.loses_request_of:
+            return None
+        if call in self.answers:
+            status, message = self.answers[call]
+            return status, {"errors": [message]}
+        with self.lock:
+            answer = getattr(self, f"_{call}")(parts, body)
+            self._count_alive()
+        return None if call in self.loses_answer_of else answer
+
+    @staticmethod
+    def _name(method: str, parts: list[str]) -> str:
+        match method, parts:
+            case "GET", ["jobs", "overview"]:
+                return "overview"
+            case "GET", ["jobs", _, "exceptions"]:
+                return "exceptions"
+            case "POST", ["jobs", _, "savepoints"]:
+                return "trigger"
+            case "POST", ["jobs", _, "stop"]:
+                return "stop"
+            case "GET", ["jobs", _, "savepoints", _]:
+                return "status"
+            case "PATCH", ["jobs", _]:
+                return "cancel"
+            case "POST", ["jars", _, "run"]:
+                return "run"
+            case "POST", ["savepoints", "validate"]:
+                return "validate"
+        return "unknown"
+
+    def _count_alive(self) -> None:
+        self.most_alive = max(self.most_alive, len(self.alive()))
+
+    def _unknown(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return 404, {"errors": [f"Not found: {'/'.join(parts)}"]}
+
+    def _overview(self, _parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        jobs = [
+            {"jid": job.id, "name": job.name, "state": job.state, "start-time": 1_800_000_000_000, "end-time": -1}
+            for job in self.jobs.values()
+        ]
+        return 200, {"jobs": jobs}
+
+    def _exceptions(self, _parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        entry = {
+            "exceptionName": "java.lang.RuntimeException",
+            "stacktrace": self.exception,
+            "timestamp": 1_800_000_000_000,
+        }
+        return 200, {"exceptionHistory": {"entries": [entry], "truncated": False}}
+
+    def _run(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        job_id = body.get("jobId") or uuid.uuid4().hex
+        if job_id in self.jobs:
+            return 409, {"errors": [f"Job {job_id} has already been submitted."]}
+        name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
+        self.jobs[job_id] = FakeJob(job_id, name, self.starts_as, body.get("savepointPath"))
+        return 200, {"jobid": job_id}
+
+    def _validate(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if not self.can_validate:
+            return 404, {"errors": ["Not found."]}
+        reason = self.invalid_paths.get(body["path"])
+        return 200, {"valid": reason is None, "reason": reason or ""}
+
+    def _trigger(self, parts: list[str], body: dict[str, Any], stops: bool = False) -> tuple[int, dict[str, Any]]:
+        trigger_id = body["triggerId"]
+        job_id = parts[1]
+        made = FakeSavepoint(job_id, f"file:/savepoints/savepoint-{job_id[:6]}-{trigger_id[:12]}", stops=stops)
+        self.savepoints.setdefault(trigger_id, made)
+        return 202, {"request-id": trigger_id}
+
+    def _stop(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return self._trigger(parts, body, stops=True)
+
+    def _status(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        savepoint = self.savepoints.get(parts[3])
+        if savepoint is None:
+            return 404, {"errors": ["There is no savepoint operation with triggerId."]}
+        if savepoint.failure:
+            trace = f"java.lang.Exception: {savepoint.failure}"
+            failure = {"class": "java.lang.Exception", "stack-trace": trace}
+            return 200, {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}}
+        if not self.completes_savepoints:
+            return 200, {"status": {"id": "IN_PROGRESS"}, "operation": None}
+        if savepoint.stops and savepoint.job_id in self.jobs:
+            self.jobs[savepoint.job_id].state = "FINISHED"
+        return 200, {"status": {"id": "COMPLETED"}, "operation": {"location": savepoint.location}}
+
+    def _cancel(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self.jobs[parts[1]].state = "CANCELED"
+        return 202, {}
+
+
+@contextmanager
+def running_job_manager() -> Iterator[FakeJobManager]:
+    manager = FakeJobManager()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_args: object) -> None: ...
+
+        def _serve(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length) or b"{}") or {}
+            answer = manager.answer(self.command, self.path, body)
+            if answer is None:
+                self.close_connection = True
+                return
+            status, content = answer
+            raw = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 (http.server's names)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    manager.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield manager
+    finally:
+        manager.release.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)

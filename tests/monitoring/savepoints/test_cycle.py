@@ -1,0 +1,233 @@
+from datetime import timedelta
+
+import pytest
+
+from monitoring import engine_calls
+from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.savepoints import cycle
+from monitoring.savepoints.cycle import CLAIM, advance
+from monitoring.savepoints.request import TIME_LIMIT, request_savepoint
+from monitoring.savepoints.settle import HISTORY_LAG, SEND_AGAIN_WITHIN
+
+
+@pytest.fixture
+def job(rows, job_manager):
+    job = rows.job(rows.cluster(rest_url=job_manager.url), name="flights")
+    run = rows.run(job)
+    job_manager.add(run.engine_job_id, "flights")
+    return job
+
+
+@pytest.fixture
+def savepoint(job, now):
+    return request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+
+
+class Killed(BaseException):
+    """kill -9: no handler runs."""
+
+
+def reload(savepoint):
+    savepoint.refresh_from_db()
+    return savepoint
+
+
+def seconds(now, count):
+    return now + timedelta(seconds=count)
+
+
+def test_a_savepoint_is_sent_followed_and_recorded(rows, savepoint, job_manager, now):
+    assert advance(now) == "Savepoints: 1 sent."
+    assert advance(seconds(now, 1)) == "Savepoints: 1 completed."
+
+    done = reload(savepoint)
+    assert (done.state, done.path) == ("completed", job_manager.savepoints[savepoint.trigger_id].location)
+    assert advance(seconds(now, 60)) == "No savepoint was due."
+
+
+def test_its_size_comes_from_the_history_once_it_was_polled(rows, savepoint, job_manager, now):
+    advance(now)
+    advance(seconds(now, 1))
+    path = reload(savepoint).path.replace("file:/", "file:///")
+    row = rows.checkpoint(savepoint.run, is_savepoint=True, external_path=path, triggered_at=now, state_size=4321)
+
+    assert advance(seconds(now, 2)) == "Savepoints: 1 found in the history."
+    assert (reload(savepoint).checkpoint, savepoint.size) == (row, 4321)
+
+
+def test_it_is_followed_for_as_long_as_it_takes_until_its_time_is_over(savepoint, job_manager, now):
+    job_manager.completes_savepoints = False
+    advance(now)
+    assert advance(seconds(now, 1)) == "No savepoint was due."  # nothing worth saying
+    assert reload(savepoint).state == SavepointState.IN_PROGRESS
+
+    assert advance(now + TIME_LIMIT) == "Savepoints: 1 failed."
+    assert reload(savepoint).failure == "Not completed in time: it is still under way."
+
+
+def test_why_it_failed_is_the_engines_sentence(savepoint, job_manager, now):
+    advance(now)
+    job_manager.savepoints[savepoint.trigger_id].failure = "Disk is full"
+    advance(seconds(now, 1))
+    assert (reload(savepoint).state, savepoint.failure) == ("failed", "Disk is full")
+
+
+def test_a_refused_request_fails_with_the_engines_sentence(savepoint, job_manager, now):
+    job_manager.answers["trigger"] = (400, "No savepoint directory is configured.")
+    advance(now)
+    assert (reload(savepoint).state, savepoint.failure) == ("failed", "No savepoint directory is configured.")
+
+
+def test_a_request_whose_answer_was_lost_is_looked_up_and_not_repeated(savepoint, job_manager, now):
+    job_manager.loses_answer_of = {"trigger"}
+    advance(now)
+    job_manager.loses_answer_of = set()
+    assert reload(savepoint).state == SavepointState.REQUESTED
+
+    assert advance(seconds(now, 5)) == "Savepoints: 1 completed."
+    assert job_manager.count("trigger") == 1
+
+
+def test_a_request_that_never_arrived_is_sent_again_under_the_same_trigger_id(savepoint, job_manager, now):
+    job_manager.loses_request_of = {"trigger"}
+    advance(now)
+    job_manager.loses_request_of = set()
+
+    assert advance(seconds(now, 5)) == "Savepoints: 1 to be sent again."
+    advance(seconds(now, 6))
+    advance(seconds(now, 7))
+
+    assert reload(savepoint).state == SavepointState.COMPLETED
+    assert list(job_manager.savepoints) == [savepoint.trigger_id]
+
+
+def test_an_old_request_is_not_sent_again(savepoint, job_manager, now):
+    job_manager.loses_request_of = {"trigger"}
+    advance(now)
+    job_manager.loses_request_of = set()
+    late = now + SEND_AGAIN_WITHIN
+    advance(late)
+    advance(late + HISTORY_LAG)
+    assert reload(savepoint).failure.startswith("The engine forgot the request")
+    assert job_manager.count("trigger") == 1
+
+
+def test_a_forgotten_savepoint_is_found_in_the_history(rows, savepoint, job_manager, now):
+    advance(now)
+    job_manager.savepoints.clear()
+    advance(seconds(now, 1))
+    row = rows.checkpoint(
+        savepoint.run, is_savepoint=True, external_path="file:/sp/1", triggered_at=seconds(now, 1), state_size=7
+    )
+
+    assert advance(seconds(now, 5)) == "Savepoints: 1 completed."
+    done = reload(savepoint)
+    assert (done.path, done.checkpoint, done.size) == ("file:/sp/1", row, 7)
+
+
+@pytest.mark.parametrize("which", ["older", "another request's", "a checkpoint", "another run's"])
+def test_another_savepoint_in_the_history_is_not_taken_for_it(rows, savepoint, job_manager, now, which):
+    advance(now)
+    job_manager.savepoints.clear()
+    run = savepoint.run if which != "another run's" else rows.run(savepoint.job, current=False)
+    rows.checkpoint(
+        run,
+        is_savepoint=which != "a checkpoint",
+        external_path="file:/sp/1",
+        triggered_at=seconds(now, -6 if which == "older" else 1),
+    )
+    if which == "another request's":
+        Savepoint.objects.create(
+            job=savepoint.job, run=run, origin="manual", state="completed", path="file:/sp/1", requested_at=now
+        )
+
+    advance(seconds(now, 1))
+    assert reload(savepoint).state == SavepointState.IN_PROGRESS
+    advance(seconds(now, 1) + HISTORY_LAG)
+    assert reload(savepoint).state == SavepointState.FAILED
+
+
+def test_a_savepoint_that_failed_after_it_was_forgotten_says_why(rows, savepoint, job_manager, now):
+    advance(now)
+    job_manager.savepoints.clear()
+    rows.failed(savepoint.run, 9, seconds(now, 20)).__class__.objects.update(is_savepoint=True)
+    advance(seconds(now, 1))
+    assert reload(savepoint).failure == "Checkpoint expired before completing."
+
+
+def test_stopping_with_a_savepoint_ends_the_job(job, job_manager, now):
+    savepoint = request_savepoint(job, SavepointOrigin.MANUAL, "ada", now, stops_job=True)
+    advance(now)
+    advance(seconds(now, 1))
+    assert reload(savepoint).state == SavepointState.COMPLETED
+    assert job_manager.jobs[job.current_run.engine_job_id].state == "FINISHED"
+
+
+def test_an_engine_that_does_not_answer_is_asked_again_until_the_time_is_over(savepoint, job_manager, now):
+    job_manager.loses_request_of = {"trigger", "status"}
+    advance(now)
+    advance(seconds(now, 5))
+    assert reload(savepoint).state == SavepointState.REQUESTED
+    advance(now + TIME_LIMIT)
+    assert reload(savepoint).state == SavepointState.FAILED
+
+
+def test_a_cluster_that_hangs_does_not_hold_up_the_others(rows, savepoint, job_manager, now, monkeypatch):
+    monkeypatch.setattr(engine_calls, "CALL_LIMIT_S", 1.0)
+    job_manager.hangs_at = {"trigger"}
+    with_other = rows.job(rows.cluster(rest_url="http://127.0.0.1:1/"))
+    rows.run(with_other)
+    other = request_savepoint(with_other, SavepointOrigin.MANUAL, "ada", now)
+
+    advance(now)
+
+    assert reload(savepoint).next_check_at == reload(other).next_check_at == seconds(now, 5)
+
+
+@pytest.mark.parametrize("killed_in", ["call_all", "settle"])
+@pytest.mark.parametrize("cycles_before", [0, 1])
+def test_a_worker_killed_anywhere_leads_to_one_savepoint(
+    savepoint, job_manager, now, monkeypatch, killed_in, cycles_before
+):
+    moment = now
+    for _ in range(cycles_before):
+        advance(moment)
+        moment = seconds(moment, 1)
+    real = getattr(cycle, killed_in)
+
+    def die(*args):
+        if killed_in == "call_all":
+            real(*args)  # the engine acted, the worker did not live to see it
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cycle, killed_in, die)
+        with pytest.raises(Killed):
+            advance(moment)
+
+    for _ in range(6):
+        moment += CLAIM
+        advance(moment)
+
+    assert reload(savepoint).state == SavepointState.COMPLETED
+    assert job_manager.count("trigger") == 1
+    assert len(job_manager.savepoints) == 1
+
+
+def test_a_worker_killed_before_the_request_left_sends_it_later(savepoint, job_manager, now, monkeypatch):
+    def die(*_args):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cycle, "call_all", die)
+        with pytest.raises(Killed):
+            advance(now)
+    assert job_manager.count("trigger") == 0
+
+    moment = now
+    for _ in range(4):
+        moment += CLAIM / 2
+        advance(moment)
+        advance(moment)
+    assert reload(savepoint).state == SavepointState.COMPLETED
+    assert len(job_manager.savepoints) == 1

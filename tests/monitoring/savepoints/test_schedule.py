@@ -1,0 +1,127 @@
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from monitoring.models import AuditEntry, Job, RunState, Savepoint, SavepointOrigin, SavepointState
+from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+from monitoring.savepoints.schedule import BadInterval, request_due, set_interval
+
+
+@pytest.fixture
+def job(rows, now):
+    job = rows.job()
+    rows.run(job)
+    set_interval(job, 600, "ada", now)
+    return job
+
+
+def due_time(job):
+    return Job.objects.get(pk=job.pk).next_savepoint_at
+
+
+def test_a_savepoint_is_asked_for_when_its_time_has_come(job, now):
+    assert not request_due(due_time(job) - timedelta(microseconds=1))
+    due = due_time(job)
+    assert request_due(due)["requested"] == 1
+
+    savepoint = Savepoint.objects.get()
+    assert (savepoint.origin, savepoint.state, savepoint.requested_at) == ("scheduled", "requested", due)
+    assert timedelta(seconds=600) <= due_time(job) - due <= timedelta(seconds=630)
+
+
+def test_a_job_given_an_interval_by_other_hands_starts_one_interval_later(rows, now):
+    job = rows.job(savepoint_interval_s=100)
+    request_due(now)
+    assert timedelta(seconds=100) <= due_time(job) - now <= timedelta(seconds=105)
+
+
+def test_what_cannot_be_now_is_deferred_with_its_reason_and_tried_soon(rows, job, now):
+    job.current_run.state = RunState.RESTARTING
+    job.current_run.save()
+    due = due_time(job)
+
+    assert request_due(due)["deferred"] == 1
+    assert request_due(due_time(job))["deferred"] == 1
+
+    deferred = Savepoint.objects.get()
+    assert (deferred.state, deferred.failure) == ("deferred", "the job is RESTARTING, not RUNNING")
+    assert due_time(job) == due + timedelta(seconds=60)
+
+
+def test_the_deferred_one_becomes_the_requested_one(job, now):
+    job.current_run.state = RunState.RESTARTING
+    job.current_run.save()
+    request_due(due_time(job))
+    job.current_run.state = RunState.RUNNING
+    job.current_run.save()
+
+    request_due(due_time(job))
+
+    assert Savepoint.objects.get().state == SavepointState.REQUESTED
+
+
+@pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED])
+def test_a_job_that_ended_as_wished_is_left_in_peace(job, state):
+    job.current_run.state = state
+    job.current_run.save()
+    assert not request_due(due_time(job))
+    assert not Savepoint.objects.exists()
+
+
+def test_a_paused_job_is_not_saved_by_the_schedule_but_by_hand(job, now):
+    job.automation_paused = True
+    job.save()
+    assert request_due(due_time(job))["deferred"] == 1
+    assert request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+
+
+def test_a_second_request_is_told_of_the_first(job, now):
+    request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+    with pytest.raises(SavepointDeferred, match="already under way"):
+        request_savepoint(job, SavepointOrigin.MANUAL, "bob", now)
+    assert Savepoint.objects.count() == 1
+
+
+def test_a_savepoint_that_others_started_counts_as_under_way(rows, job, now):
+    rows.checkpoint(job.current_run, status="IN_PROGRESS", is_savepoint=True, external_path="")
+    with pytest.raises(SavepointDeferred, match="already under way"):
+        request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+
+
+def test_a_request_is_audited_with_who_and_why(job, now):
+    request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+    entry = AuditEntry.objects.filter(action="savepoint.request").get()
+    assert (entry.actor, entry.reason) == ("ada", "by hand")
+
+
+@pytest.mark.parametrize("interval", [29, 30 * 86_400 + 1, 0, -5, "600", 1.5])
+def test_an_interval_that_makes_no_sense_is_refused(job, now, interval):
+    with pytest.raises(BadInterval, match=r"^savepoint_interval_s is"):
+        set_interval(job, interval, "ada", now)
+    job.refresh_from_db()
+    assert job.savepoint_interval_s == 600
+
+
+def test_no_interval_ends_the_schedule(job, now):
+    set_interval(job, None, "ada", now)
+    assert not request_due(now + timedelta(days=1))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_four_schedulers_at_once_ask_once_per_job(rows, now):
+    for _ in range(10):
+        job = rows.job(savepoint_interval_s=600, next_savepoint_at=now)
+        rows.run(job)
+
+    def work(_worker):
+        try:
+            return request_due(now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        total = sum((each["requested"] for each in pool.map(work, range(4))), 0)
+
+    assert total == Savepoint.objects.count() == 10

@@ -76,7 +76,9 @@ class Take:
 class JobManager:
     """Accepts drivers of one job, triggers checkpoints, completes them. No time-outs, no decisions."""
 
-    def __init__(self, directory: Path, *, heartbeat_interval_ms: int = 200, heartbeat_timeout_ms: int = 20_000) -> None:
+    def __init__(
+        self, directory: Path, *, heartbeat_interval_ms: int = 200, heartbeat_timeout_ms: int = 20_000
+    ) -> None:
         self.job_id = new_id()
         self.session_id = new_id()
         self.storage = FileCheckpointStorage(str(directory / "checkpoints"), self.job_id)
@@ -230,7 +232,9 @@ class Drivers:
     ) -> Driver:
         work = self._directory / f"attempt-{attempt}"
         work.mkdir(parents=True)
-        restored = RestoreSpec(restore.location, restore.checkpoint_id, restore.properties.is_savepoint) if restore else None
+        restored = (
+            RestoreSpec(restore.location, restore.checkpoint_id, restore.properties.is_savepoint) if restore else None
+        )
         spec = DriverSpec(
             job_id=manager.job_id,
             job_name="words",
@@ -313,10 +317,15 @@ class Words:
         return newest
 
     def hold(self) -> None:
+        """The next batch stays in its sink until `let_go`."""
+        (self.output / "held").unlink(missing_ok=True)
         (self.output / "hold").touch()
 
     def let_go(self) -> None:
         (self.output / "hold").unlink()
+
+    def is_held(self) -> bool:
+        return (self.output / "held").exists()
 
     def batches(self) -> int:
         return len(list(self.output.glob("*.json")))
@@ -333,5 +342,3 @@ def words(tmp_path: Path) -> Words:
 @pytest.fixture(scope="session", autouse=True)
 def _java(java_home: Path) -> None:
     """The drivers of these tests find a Java."""
-
-

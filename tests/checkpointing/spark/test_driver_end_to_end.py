@@ -72,8 +72,9 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
 def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, eventually: Any) -> None:
     words.hold()
     feed(7)
-    eventually("a batch in flight", lambda: job_manager.heard(Heartbeat)[-1].queries)
+    eventually("a batch in flight", words.is_held)
     take = job_manager.trigger(2, CheckpointKind.SAVEPOINT)
+    assert take.acknowledgements == [], "the batch in flight has not ended"
     words.let_go()
     eventually("the savepoint", lambda: len(take.acknowledgements) == 4)
     savepoint = job_manager.finish(take)
@@ -81,5 +82,9 @@ def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, even
     by_kind = {o.kind: o for o in savepoint.operators}
     stateful = [s.metrics for s in by_kind[VertexKind.STATEFUL].subtasks]
     assert all(m.state_size > 0 and m.checkpointed_size == m.state_size for m in stateful)
+    assert all(m.start_delay > 0 for m in stateful)
     assert sum(m.processed_records for m in stateful) > 0
     assert by_kind[VertexKind.SOURCE].subtasks[0].metrics.processed_records == 300
+    eventually(
+        "a heartbeat with the batch", lambda: job_manager.heard(Heartbeat)[-1].queries["words"].input_rows == 300
+    )

@@ -22,6 +22,7 @@ def collector(args):
         if "poison" in rows:
             raise ValueError("poison is not a word")
         while (output / "hold").exists():  # the test holds the batch here
+            (output / "held").touch()
             time.sleep(0.01)
         partial = output / f".{batch}.{os.getpid()}"
         partial.write_text(json.dumps(rows))

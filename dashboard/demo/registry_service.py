@@ -54,6 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: RegistryServer
     protocol_version = "HTTP/1.1"
     timeout = 30
+    wbufsize = -1  # one packet per answer
 
     def do_GET(self) -> None:
         if self.path == "/health":

@@ -1,0 +1,85 @@
+"""How long did each checkpoint take, and in which phase?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.charts.figure import as_dict, duration_ticks, layout, moment, restart_marks, time_axis
+from dashboard.queries.series import CheckpointPoint, RunStart, Span
+from dashboard.units import duration_text
+
+# From the bottom up. The phases are the slowest subtask's, which need not be the same subtask in each.
+PHASES = (
+    ("async", "asynchronous", "async"),
+    ("sync", "sync", "sync"),
+    ("alignment", "alignment", "alignment"),
+    ("start-delay", "start_delay", "start delay"),
+)
+
+
+def durations_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
+    """Stacked phases for completed checkpoints, one hatched bar for each failed one."""
+    completed = [p for p in points if not p.failed]
+    failed = [p for p in points if p.failed]
+    widths = dict(zip(points, bar_widths(points, span), strict=True))
+    stacked = [
+        _bars(name, completed, [getattr(p, field) or 0 for p in completed], widths) for name, field, _ in PHASES
+    ]
+    rest = _bars("rest", completed, [unattributed(p) for p in completed], widths)
+    broken = _bars("failed", failed, [p.duration or 0 for p in failed], widths)
+    broken.marker.pattern.shape = "/"
+    rest.hovertext, rest.hoverinfo = [_story(p) for p in completed], "text"
+    broken.hovertext, broken.hoverinfo = [_story(p) for p in failed], "text"
+    highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
+    shape = layout(barmode="stack", **restart_marks(starts))
+    shape["xaxis"] |= time_axis(span)
+    shape["yaxis"] |= duration_ticks(max(highest, 10), duration_text)
+    return as_dict([*stacked, rest, broken], shape)
+
+
+def unattributed(point: CheckpointPoint) -> int:
+    """What is left of the end-to-end duration: all of it where the subtasks' figures are not known."""
+    return max(0, (point.duration or 0) - _phases(point))
+
+
+def bar_widths(points: Sequence[CheckpointPoint], span: Span) -> list[float]:
+    """In ms: never into the next bar, never wider than checkpoints usually lie apart."""
+    at = [p.triggered_at.timestamp() * 1000 for p in points]
+    gaps = [later - sooner for sooner, later in zip(at, at[1:], strict=False)]
+    least = (span.end - span.start).total_seconds() * 1000 / 900  # still to be seen
+    usual = median([g for g in gaps if g > 0] or [least * 6])
+    return [max(least, min(usual, gap) * 0.84) for gap in [*gaps, usual]] if points else []
+
+
+def _phases(point: CheckpointPoint) -> int:
+    return sum(getattr(point, field) or 0 for _, field, _ in PHASES)
+
+
+def _bars(role: str, points: Sequence[CheckpointPoint], heights: Sequence[int], widths: dict[Any, float]) -> Any:
+    return go.Bar(
+        meta={"role": role},
+        x=[moment(p.triggered_at) for p in points],
+        y=list(heights),
+        width=[widths[p] for p in points],
+        hoverinfo="skip",
+        marker={"line": {"width": 0}},
+    )
+
+
+def _story(point: CheckpointPoint) -> str:
+    kind = "savepoint" if point.is_savepoint else "checkpoint"
+    lines = [
+        f"<b>{kind} {point.checkpoint_id}</b> · run {point.run_number} · {point.triggered_at:%H:%M:%S}",
+        f"{'failed after' if point.failed else 'end to end'} {duration_text(point.duration)}",
+    ]
+    if point.failed:
+        lines += [point.failure[:90]] if point.failure else []
+    else:
+        lines += [f"{label} {duration_text(getattr(point, field))}" for _, field, label in reversed(PHASES)]
+    if point.stands_for > 1:
+        lines.append(f"slowest of {point.stands_for} here")
+    return "<br>".join(lines)

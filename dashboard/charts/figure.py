@@ -1,0 +1,106 @@
+"""What all charts share: the layout, the marks of restarts, the steps of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from math import ceil, log10
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.queries.series import RunStart, Span
+
+_DURATION_STEPS = [
+    *(m * 10**e for e in range(3) for m in (1, 2, 5)),
+    *(s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)),
+]
+
+
+def layout(**extra: Any) -> dict[str, Any]:
+    return {
+        "margin": {"l": 4, "r": 4, "t": 26, "b": 24},
+        "showlegend": False,
+        "hovermode": "x",
+        "dragmode": False,
+        "bargap": 0,
+        "xaxis": {"fixedrange": True, "showgrid": False, "zeroline": False, "automargin": True},
+        "yaxis": {
+            "fixedrange": True,
+            "zeroline": False,
+            "side": "right",
+            "rangemode": "tozero",
+            "automargin": True,
+            "ticklabelposition": "outside right",
+        },
+        **extra,
+    }
+
+
+def as_dict(traces: Sequence[Any], shape: dict[str, Any]) -> dict[str, Any]:
+    """Checked by Plotly, then plain: lists and dictionaries only."""
+    figure: dict[str, Any] = go.Figure(data=list(traces), layout=shape).to_plotly_json()
+    figure["layout"].pop("template", None)
+    return figure
+
+
+def time_axis(span: Span) -> dict[str, Any]:
+    return {"type": "date", "range": [span.start.isoformat(), span.end.isoformat()], "nticks": 8}
+
+
+def duration_ticks(highest_ms: float, text: Any) -> dict[str, Any]:
+    """About four round steps for an axis in milliseconds, labelled by `text(ms)`."""
+    step = next((s for s in _DURATION_STEPS if highest_ms / s <= 4.5), _DURATION_STEPS[-1])
+    return _ticks(highest_ms, step, text)
+
+
+def byte_ticks(highest: float, text: Any) -> dict[str, Any]:
+    """The same in powers of 1024."""
+    unit = 1
+    while highest / unit >= 1000:
+        unit *= 1024
+    raw = highest / unit / 4
+    magnitude = 10 ** int(log10(raw)) if raw >= 1 else 1
+    step = next(m * magnitude for m in (1, 2, 5, 10) if raw <= m * magnitude)
+    return _ticks(highest, step * unit, text)
+
+
+def _ticks(highest: float, step: float, text: Any) -> dict[str, Any]:
+    values = [step * n for n in range(1, max(1, ceil(highest / step)) + 1)][:8]
+    return {"tickmode": "array", "tickvals": values, "ticktext": [text(v) for v in values], "range": [0, values[-1]]}
+
+
+def restart_marks(starts: Sequence[RunStart]) -> dict[str, Any]:
+    """A dashed line where each run began; labels only while they can be read."""
+    labelled = starts if len(starts) <= 4 else starts[-1:]
+    return {
+        "shapes": [
+            {
+                "type": "line",
+                "xref": "x",
+                "yref": "paper",
+                "x0": start.at.isoformat(),
+                "x1": start.at.isoformat(),
+                "y0": 0,
+                "y1": 1,
+                "line": {"dash": "dot", "width": 1.5},
+            }
+            for start in starts
+        ],
+        "annotations": [
+            {
+                "x": start.at.isoformat(),
+                "xref": "x",
+                "y": 1,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "text": f"run {start.number}" + (f" · from {start.restored}" if start.restored else ""),
+            }
+            for start in labelled
+        ],
+    }
+
+
+def moment(at: datetime) -> str:
+    return at.isoformat()

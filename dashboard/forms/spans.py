@@ -1,0 +1,46 @@
+"""A length of time as people write it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from dashboard.units import span_text
+
+_WRITTEN = re.compile(
+    r"([+-]?\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)", re.IGNORECASE
+)
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class SpanField(forms.CharField):
+    """`15 min`, `90 s`, `2 h`, `1 d` → whole seconds within `least` and `most`, both named in every error."""
+
+    def __init__(self, *, least: int, most: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._least, self._most = least, most
+        self.widget.attrs |= {"inputmode": "text", "autocomplete": "off", "spellcheck": "false"}
+
+    def prepare_value(self, value: Any) -> Any:
+        return span_text(value) if isinstance(value, int) else value
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return None
+        written = _WRITTEN.fullmatch(text.strip())
+        if not written:
+            raise ValidationError(f"Write a number and a unit (s, min, h or d), {self._allowed}.", code="span")
+        return round(float(written[1].replace(",", ".")) * _SECONDS[written[2][0].lower()])
+
+    def validate(self, value: Any) -> None:
+        super().validate(value)
+        if value is not None and not self._least <= value <= self._most:
+            raise ValidationError(f"{span_text(value)} is not allowed: {self._allowed}.", code="range")
+
+    @property
+    def _allowed(self) -> str:
+        return f"from {span_text(self._least)} to {span_text(self._most)}"

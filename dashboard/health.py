@@ -1,0 +1,137 @@
+"""How a job is, judged from the stored facts: a pure function, so that the page, the count and the test agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from dashboard.units import age_text
+from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Run, RunState, Severity
+
+PERIODIC_DISABLED_MS = 2**62  # Flink says 2^63 - 1 when no periodic checkpoint is configured
+
+
+class Level(Enum):
+    """Ordered by urgency. `word` is what the page says; the colour is only its echo."""
+
+    FAILING = ("failing", 0)
+    DEGRADED = ("degraded", 1)
+    UNKNOWN = ("unknown", 2)
+    HEALTHY = ("healthy", 3)
+    ENDED = ("ended", 4)
+
+    def __init__(self, word: str, urgency: int) -> None:
+        self.word = word
+        self.urgency = urgency
+
+
+class Freshness(Enum):
+    """The age of the last completed checkpoint against the job's own interval."""
+
+    FRESH = ("fresh", "within one interval")
+    DUE = ("due", "1–2 intervals")
+    LATE = ("late", "2–5 intervals: late")
+    OVERDUE = ("overdue", "over 5 intervals: overdue")
+    NONE = ("none", "none completed yet")
+    UNKNOWN = ("unknown", "not known now")
+    ENDED = ("ended", "ended")
+
+    def __init__(self, word: str, meaning: str) -> None:
+        self.word = word
+        self.meaning = meaning
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What is stored about one job right now."""
+
+    job: Job
+    cluster: Cluster
+    run: Run | None
+    last_completed_at: datetime | None = None
+    last_completed_id: int | None = None
+    last_duration_ms: int | None = None
+    state_size: int | None = None
+    last_failed_at: datetime | None = None
+    last_failure: str = ""
+    incidents: int = 0
+    worst_severity: str = ""
+    incident_sentence: str = ""
+    attempt: RestartAttempt | None = None
+
+    @property
+    def interval(self) -> timedelta | None:
+        """The job's own checkpoint interval; None when it takes none by itself or has not said."""
+        raw = self.run.checkpoint_config.get("interval") if self.run else None
+        if not isinstance(raw, int | float) or raw <= 0 or raw > PERIODIC_DISABLED_MS:
+            return None
+        return timedelta(milliseconds=raw)
+
+    @property
+    def knowledge_is_old(self) -> bool:
+        """Nobody can say how the job is now: the cluster does not answer."""
+        return not self.cluster.reachable or not self.cluster.enabled
+
+
+@dataclass(frozen=True)
+class Health:
+    level: Level
+    freshness: Freshness
+    state_word: str  # Flink's word for the run's state, or "unknown"
+    sentence: str  # what is the matter, in a sentence; empty when nothing is
+
+
+def judge(facts: JobFacts, now: datetime) -> Health:
+    freshness = _freshness(facts, now)
+    level, sentence = _level(facts, freshness, now)
+    state = "unknown" if facts.run is None or facts.knowledge_is_old else RunState(facts.run.state).value
+    return Health(level, freshness, state, sentence)
+
+
+def _level(facts: JobFacts, freshness: Freshness, now: datetime) -> tuple[Level, str]:
+    cluster, run = facts.cluster, facts.run
+    if not cluster.enabled:
+        return Level.UNKNOWN, f"{cluster.name} is not being watched."
+    if cluster.unreachable_since is not None:
+        since = age_text(now - cluster.unreachable_since)
+        return Level.UNKNOWN, f"{cluster.name} has not answered for {since}; nothing is restarted until it does."
+    if run is None:
+        return Level.UNKNOWN, "No run of this job has been seen yet."
+    if facts.attempt is not None:
+        return Level.FAILING, f"Restart {facts.attempt.epoch}: {AttemptState(facts.attempt.state).label.lower()}."
+    state = RunState(run.state)
+    if state in (RunState.FINISHED, RunState.CANCELED):
+        return Level.ENDED, "Finished." if state is RunState.FINISHED else "Canceled."
+    if state is RunState.LOST:
+        return Level.FAILING, "The engine answers and does not know this job any more."
+    if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING):
+        return Level.FAILING, run.exception.splitlines()[0] if run.exception else f"The job is {state.value}."
+    if facts.worst_severity == Severity.CRITICAL:
+        return Level.FAILING, facts.incident_sentence
+    if facts.incidents:
+        return Level.DEGRADED, facts.incident_sentence
+    if freshness in (Freshness.LATE, Freshness.OVERDUE):
+        return Level.DEGRADED, "Its checkpoints complete more slowly than they are due."
+    if state is not RunState.RUNNING:
+        return Level.DEGRADED, f"The job is {state.value}."
+    return Level.HEALTHY, ""
+
+
+def _freshness(facts: JobFacts, now: datetime) -> Freshness:
+    if facts.run is None or facts.knowledge_is_old:
+        return Freshness.UNKNOWN
+    if RunState(facts.run.state).terminal:
+        return Freshness.ENDED
+    # A new run owes its first checkpoint from its own start, however old the last run's is.
+    reference = max(filter(None, (facts.last_completed_at, facts.run.started_at)))
+    if facts.interval is None:
+        return Freshness.FRESH if facts.last_completed_at else Freshness.NONE
+    intervals = (now - reference) / facts.interval
+    # What the last one took is not lateness: the next completes that much after its trigger.
+    allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / facts.interval
+    if intervals <= 1 + allowance:
+        return Freshness.FRESH if facts.last_completed_at else Freshness.NONE
+    if intervals <= 2 + allowance:
+        return Freshness.DUE
+    return Freshness.LATE if intervals <= 5 + allowance else Freshness.OVERDUE

@@ -1,0 +1,42 @@
+"""What every answer carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+Answer = Callable[[HttpRequest], HttpResponse]
+
+# No inline script and no inline style sheet, nothing from elsewhere. `data:` images: the arrow of a select.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'"
+)
+
+
+def content_security_policy(get_response: Answer) -> Answer:
+    def answer(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        return response
+
+    return answer
+
+
+def whole_page_for_login(get_response: Answer) -> Answer:
+    """A fragment's request whose session ended reloads the page, which then asks to log in, instead of swapping the
+    log-in form into a table."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        to_login = response.status_code == 302 and response.headers["Location"].startswith(reverse(settings.LOGIN_URL))
+        if to_login and request.headers.get("HX-Request") == "true":
+            refresh = HttpResponse(status=204)
+            refresh.headers["HX-Refresh"] = "true"
+            return refresh
+        return response
+
+    return answer

@@ -1,0 +1,102 @@
+"""The facts that a job's health is judged from, for any number of jobs in a constant number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from dashboard.health import JobFacts
+from monitoring.models import AttemptState, Incident, IncidentState, Job, RestartAttempt, Severity
+
+OPEN_ATTEMPT_STATES = [state.value for state in AttemptState if state.open]
+
+# One index look-up per run. Only the newest runs of a job can hold its newest checkpoint.
+_LATEST = """
+SELECT DISTINCT ON (r.job_id) r.job_id, c.latest_ack_at, c.checkpoint_id, c.end_to_end_duration, c.state_size
+FROM monitoring_run r
+JOIN LATERAL (
+    SELECT latest_ack_at, checkpoint_id, end_to_end_duration, state_size FROM monitoring_checkpoint
+    WHERE run_id = r.id AND status = 'COMPLETED' AND NOT is_savepoint
+    ORDER BY triggered_at DESC LIMIT 1
+) c ON TRUE
+WHERE r.job_id = ANY(%s)
+ORDER BY r.job_id, r.number DESC
+"""
+
+_FAILED = """
+SELECT DISTINCT ON (r.job_id) r.job_id, c.failed_at, c.failure_message
+FROM monitoring_run r
+JOIN LATERAL (
+    SELECT coalesce(failed_at, triggered_at) AS failed_at, failure_message FROM monitoring_checkpoint
+    WHERE run_id = r.id AND status = 'FAILED' AND triggered_at > %s ORDER BY triggered_at DESC LIMIT 1
+) c ON TRUE
+WHERE r.job_id = ANY(%s) AND (r.ended_at IS NULL OR r.ended_at > %s)
+ORDER BY r.job_id, r.number DESC
+"""
+
+
+def select(sql: str, parameters: Sequence[Any] | Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of one statement as dictionaries by column name."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def jobs_with_runs() -> QuerySet[Job]:
+    return Job.objects.select_related("cluster", "current_run").defer(
+        "current_run__exceptions", "current_run__summary", "current_run__vertices"
+    )
+
+
+def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
+    """Facts for jobs that came from `jobs_with_runs`, in their order."""
+    listed = list(jobs)
+    ids = [job.pk for job in listed]
+    completed = {row["job_id"]: row for row in select(_LATEST, [ids])}
+    day = now - timedelta(days=1)
+    failed = {row["job_id"]: row for row in select(_FAILED, [day, ids, day])}
+    incidents = _unresolved_incidents(ids)
+    attempts = {a.job_id: a for a in RestartAttempt.objects.filter(job__in=ids, state__in=OPEN_ATTEMPT_STATES)}
+    return [
+        _facts(job, completed.get(job.pk), failed.get(job.pk), incidents.get(job.pk, []), attempts.get(job.pk))
+        for job in listed
+    ]
+
+
+def _unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
+    """By job, the worst and newest first."""
+    found: dict[int, list[Incident]] = {}
+    unresolved = Incident.objects.filter(job__in=ids).exclude(state=IncidentState.RESOLVED).order_by("-opened_at")
+    for incident in sorted(unresolved, key=lambda i: i.severity != Severity.CRITICAL):
+        found.setdefault(incident.job_id, []).append(incident)
+    return found
+
+
+def _facts(
+    job: Job,
+    completed: dict[str, Any] | None,
+    failed: dict[str, Any] | None,
+    incidents: list[Incident],
+    attempt: RestartAttempt | None,
+) -> JobFacts:
+    done, broken = completed or {}, failed or {}
+    return JobFacts(
+        job=job,
+        cluster=job.cluster,
+        run=job.current_run,
+        last_completed_at=done.get("latest_ack_at"),
+        last_completed_id=done.get("checkpoint_id"),
+        last_duration_ms=done.get("end_to_end_duration"),
+        state_size=done.get("state_size"),
+        last_failed_at=broken.get("failed_at"),
+        last_failure=broken.get("failure_message", ""),
+        incidents=len(incidents),
+        worst_severity=incidents[0].severity if incidents else "",
+        incident_sentence=incidents[0].sentence if incidents else "",
+        attempt=attempt,
+    )

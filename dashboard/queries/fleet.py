@@ -1,0 +1,144 @@
+"""The fleet page: every job's health, and the figures of the jobs on the shown page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+
+from dashboard.health import Freshness, Health, JobFacts, Level, judge
+from dashboard.queries.facts import gather_facts, jobs_with_runs, select
+from monitoring.models import Cluster, SavepointState
+
+PAGE_SIZE = 100
+SPARK_POINTS = 40
+DAYS = 7
+
+# The last hour, so that a page that renews itself every few seconds reads little however long the history is.
+_RECENT = """
+WITH recent AS (
+    SELECT r.job_id, c.end_to_end_duration AS duration, c.alignment_max AS alignment, c.triggered_at,
+           row_number() OVER (PARTITION BY r.job_id ORDER BY c.triggered_at DESC) AS position
+    FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+    WHERE r.job_id = ANY(%s) AND c.triggered_at > %s AND c.status = 'COMPLETED' AND NOT c.is_savepoint
+      AND (r.ended_at IS NULL OR r.ended_at > %s)
+)
+SELECT job_id,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY duration) AS duration_p95,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY alignment) AS alignment_p95,
+       array_agg(duration ORDER BY triggered_at) FILTER (WHERE position <= %s) AS durations
+FROM recent GROUP BY job_id
+"""
+
+_FAILED_PER_DAY = """
+SELECT r.job_id, floor(extract(epoch FROM (%s - c.triggered_at)) / 86400)::int AS days_ago, count(*) AS failed
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE r.job_id = ANY(%s) AND c.status = 'FAILED' AND c.triggered_at > %s
+  AND (r.ended_at IS NULL OR r.ended_at > %s)
+GROUP BY 1, 2
+"""
+
+_SAVEPOINTS = """
+SELECT DISTINCT ON (job_id) job_id, completed_at FROM monitoring_savepoint
+WHERE job_id = ANY(%s) AND state = %s AND completed_at IS NOT NULL
+ORDER BY job_id, completed_at DESC
+"""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a row shows beyond the job's health."""
+
+    duration_p95: float | None = None
+    alignment_p95: float | None = None
+    durations: tuple[int, ...] = ()
+    failed_per_day: tuple[int, ...] = (0,) * DAYS  # oldest first
+    savepoint_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class JobRow:
+    facts: JobFacts
+    health: Health
+    figures: Figures = field(default_factory=Figures)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    rows: Page[JobRow]
+    strip: list[JobRow]
+    counts: dict[Level, int]
+    freshness: dict[Freshness, int]
+    clusters: list[Cluster]
+    known_jobs: int  # before any filter
+
+    @property
+    def silent_clusters(self) -> list[Cluster]:
+        return [cluster for cluster in self.clusters if not cluster.reachable]
+
+    @property
+    def last_answer_at(self) -> datetime | None:
+        return max((c.last_answer_at for c in self.clusters if c.last_answer_at), default=None)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the reader asked for. `level` is a Level's word."""
+
+    text: str = ""
+    level: str = ""
+    cluster: str = ""
+    page: str = "1"
+
+
+def read_fleet(chosen: Selection, now: datetime) -> Fleet:
+    clusters = list(Cluster.objects.all())
+    everything = [JobRow(facts, judge(facts, now)) for facts in gather_facts(jobs_with_runs(), now)]
+    everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
+    shown = [row for row in everything if _matches(row, chosen)]
+    page = Paginator(shown, PAGE_SIZE).get_page(chosen.page)
+    page.object_list = _with_figures(list(page.object_list), now)
+    return Fleet(
+        rows=page,
+        strip=sorted(shown, key=lambda row: (row.facts.cluster.name, row.facts.job.name)),
+        counts=Counter(row.health.level for row in everything),
+        freshness=Counter(row.health.freshness for row in shown),
+        clusters=clusters,
+        known_jobs=len(everything),
+    )
+
+
+def _matches(row: JobRow, chosen: Selection) -> bool:
+    text = chosen.text.strip().lower()
+    return (
+        (not text or text in row.facts.job.name.lower() or text in row.facts.cluster.name.lower())
+        and (not chosen.level or row.health.level.word == chosen.level)
+        and (not chosen.cluster or row.facts.cluster.name == chosen.cluster)
+    )
+
+
+def _with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
+    ids = [row.facts.job.pk for row in rows]
+    hour, week = now - timedelta(hours=1), now - timedelta(days=DAYS)
+    recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
+    savepoints = {r["job_id"]: r["completed_at"] for r in select(_SAVEPOINTS, [ids, SavepointState.COMPLETED.value])}
+    failed: dict[int, Counter[int]] = {}
+    for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
+        failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
+    return [
+        JobRow(row.facts, row.health, _figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
+        for pk, row in zip(ids, rows, strict=True)
+    ]
+
+
+def _figures(recent: dict[str, Any], failed: Counter[int], savepoint_at: datetime | None) -> Figures:
+    return Figures(
+        duration_p95=recent.get("duration_p95"),
+        alignment_p95=recent.get("alignment_p95"),
+        durations=tuple(d for d in recent.get("durations") or () if d is not None),
+        failed_per_day=tuple(failed[day] for day in reversed(range(DAYS))),
+        savepoint_at=savepoint_at,
+    )

@@ -1,0 +1,135 @@
+"""The figures of a job's page: what Flink's overview and summary show, over all the job's runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dashboard.queries.facts import select
+from dashboard.queries.history import HistoryFilter, latest_checkpoints
+from dashboard.queries.series import Span
+from monitoring.alerts.failed_counts import window_facts
+from monitoring.models import AlertRule, Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
+
+
+@dataclass(frozen=True)
+class Tiles:
+    duration_p95: float | None
+    duration_max: int | None
+    alignment_p95: float | None
+    alignment_max: int | None
+    alignment_max_at: datetime | None
+    state_size: int | None
+    checkpointed_avg: float | None
+    completed: int
+    failed: int
+
+
+_TILES = """
+SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY c.end_to_end_duration) FILTER (WHERE done) AS duration_p95,
+       max(c.end_to_end_duration) FILTER (WHERE done) AS duration_max,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY c.alignment_max) FILTER (WHERE done) AS alignment_p95,
+       max(c.alignment_max) AS alignment_max,
+       (array_agg(c.triggered_at ORDER BY c.alignment_max DESC NULLS LAST))[1] AS alignment_max_at,
+       (array_agg(c.state_size ORDER BY c.triggered_at DESC) FILTER (WHERE done))[1] AS state_size,
+       avg(c.checkpointed_size) FILTER (WHERE done) AS checkpointed_avg,
+       count(*) FILTER (WHERE c.status = 'COMPLETED') AS completed,
+       count(*) FILTER (WHERE c.status = 'FAILED') AS failed
+FROM monitoring_run r
+JOIN monitoring_checkpoint c ON c.run_id = r.id
+CROSS JOIN LATERAL (SELECT c.status = 'COMPLETED' AND NOT c.is_savepoint AS done) kind
+WHERE r.job_id = %s AND c.triggered_at >= %s AND (r.ended_at IS NULL OR r.ended_at >= %s)
+"""
+
+
+def read_tiles(job: Job, span: Span) -> Tiles:
+    return Tiles(**select(_TILES, [job.pk, span.start, span.start])[0])
+
+
+_SUMMARY = """
+SELECT {columns} FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE r.job_id = %s AND c.status = 'COMPLETED' AND c.triggered_at >= %s AND (r.ended_at IS NULL OR r.ended_at >= %s)
+"""
+SUMMARY_COLUMNS = (
+    ("end_to_end_duration", "End to end duration", "ms"),
+    ("checkpointed_size", "Checkpointed size", "bytes"),
+    ("state_size", "Full size", "bytes"),
+    ("processed_data", "Processed in flight", "bytes"),
+    ("persisted_data", "Persisted in flight", "bytes"),
+    ("start_delay_max", "Start delay", "ms"),
+    ("alignment_max", "Alignment", "ms"),
+    ("sync_max", "Sync", "ms"),
+    ("async_max", "Async", "ms"),
+)
+_SUMMARY_ROWS = (
+    ("Minimum", "min({0})"),
+    ("Average", "avg({0})"),
+    ("Maximum", "max({0})"),
+    ("p50", "percentile_disc(0.5) WITHIN GROUP (ORDER BY {0})"),
+    ("p90", "percentile_disc(0.9) WITHIN GROUP (ORDER BY {0})"),
+    ("p95", "percentile_disc(0.95) WITHIN GROUP (ORDER BY {0})"),
+    ("p99", "percentile_disc(0.99) WITHIN GROUP (ORDER BY {0})"),
+    ("p99.9", "percentile_disc(0.999) WITHIN GROUP (ORDER BY {0})"),
+)
+
+
+def read_summary(job: Job, span: Span) -> list[tuple[str, list[tuple[Any, str]]]]:
+    """Flink's summary with p95 and the phases: rows of (name, [(value, unit)…]) in the order of SUMMARY_COLUMNS."""
+    columns = ", ".join(
+        f"{measure.format(f'c.{name}')} AS v{row}_{column}"
+        for row, (_, measure) in enumerate(_SUMMARY_ROWS)
+        for column, (name, _, _) in enumerate(SUMMARY_COLUMNS)
+    )
+    found = select(_SUMMARY.format(columns=columns), [job.pk, span.start, span.start])[0]
+    return [
+        (name, [(found[f"v{row}_{column}"], unit) for column, (_, _, unit) in enumerate(SUMMARY_COLUMNS)])
+        for row, (name, _) in enumerate(_SUMMARY_ROWS)
+    ]
+
+
+@dataclass(frozen=True)
+class Latest:
+    completed: Checkpoint | None
+    failed: Checkpoint | None
+    savepoint: Checkpoint | None
+    restored_run: Run | None
+
+
+def read_latest(job: Job) -> Latest:
+    """The newest of each kind, over all runs (Flink shows only the current run's)."""
+    return Latest(
+        completed=_newest(job, HistoryFilter(CheckpointStatus.COMPLETED.value, "checkpoint")),
+        failed=_newest(job, HistoryFilter(CheckpointStatus.FAILED.value)),
+        savepoint=_newest(job, HistoryFilter(CheckpointStatus.COMPLETED.value, "savepoint")),
+        restored_run=job.runs.filter(restored_at__isnull=False).order_by("-number").first(),
+    )
+
+
+def _newest(job: Job, wanted: HistoryFilter) -> Checkpoint | None:
+    found = latest_checkpoints(job, 1, wanted)
+    return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class RuleStanding:
+    """How near the job's rule is to opening an incident."""
+
+    rule: AlertRule
+    failed: int
+
+
+def read_rule_standing(job: Job, now: datetime) -> RuleStanding | None:
+    rule = job.rules.order_by("pk").first()
+    if rule is None:
+        return None
+    facts = window_facts([rule.pk], now).get(rule.pk)
+    return RuleStanding(rule, facts.count if facts else 0)
+
+
+def newest_savepoint(job: Job) -> Savepoint | None:
+    return (
+        job.savepoints.filter(state=SavepointState.COMPLETED, completed_at__isnull=False)
+        .order_by("-completed_at")
+        .first()
+    )

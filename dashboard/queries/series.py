@@ -1,0 +1,159 @@
+"""Rows for the charts, thinned in SQL: at most POINTS per trace however long the range is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Min
+
+from dashboard.queries.facts import select
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run
+
+POINTS = 360
+CELLS = 2_000
+MOST_SUBTASKS = 40
+MOST_COLUMNS = 120
+
+RANGES: dict[str, timedelta | None] = {
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "all": None,
+}
+DEFAULT_RANGE = "1h"
+
+
+@dataclass(frozen=True)
+class Span:
+    start: datetime
+    end: datetime
+
+    @property
+    def bucket(self) -> timedelta:
+        """How much time one drawn point stands for when there are too many."""
+        return max((self.end - self.start) / POINTS, timedelta(milliseconds=1))
+
+
+@dataclass(frozen=True)
+class CheckpointPoint:
+    checkpoint_id: int
+    run_number: int
+    triggered_at: datetime
+    failed: bool
+    is_savepoint: bool
+    duration: int | None
+    start_delay: int | None
+    alignment: int | None
+    sync: int | None
+    asynchronous: int | None
+    state_size: int | None
+    checkpointed_size: int | None
+    stands_for: int  # checkpoints of its bucket, itself included
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class RunStart:
+    number: int
+    at: datetime
+    restored: str  # "savepoint 42", "checkpoint 7" or ""
+
+
+@dataclass(frozen=True)
+class AlignmentColumn:
+    checkpoint_id: int
+    triggered_at: datetime
+
+
+@dataclass(frozen=True)
+class AlignmentGrid:
+    """`values[row][column]` in ms, None where the subtask did not acknowledge. `left_out`: subtasks that waited less."""
+
+    columns: list[AlignmentColumn]
+    subtasks: list[tuple[str, int]]  # operator's name, subtask
+    values: list[list[int | None]]
+    left_out: int = 0
+
+
+def span_of(job: Job, chosen: str, now: datetime) -> Span:
+    """The chosen range up to `now`; `all` starts with the first checkpoint."""
+    length = RANGES.get(chosen, RANGES[DEFAULT_RANGE])
+    if length is not None:
+        return Span(now - length, now)
+    first = Checkpoint.objects.filter(run__job=job).aggregate(first=Min("triggered_at"))["first"]
+    return Span(min(first or now, now - timedelta(minutes=5)), now)
+
+
+# Of every bucket the slowest checkpoint that completed and the slowest that failed.
+_POINTS = """
+SELECT DISTINCT ON (bucket, failed) *, count(*) OVER (PARTITION BY bucket, failed) AS stands_for
+FROM (
+    SELECT c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed, c.is_savepoint,
+           c.end_to_end_duration AS duration, c.start_delay_max AS start_delay, c.alignment_max AS alignment,
+           c.sync_max AS sync, c.async_max AS asynchronous, c.state_size, c.checkpointed_size,
+           c.failure_message AS failure,
+           floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
+    FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+    WHERE r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.status <> 'IN_PROGRESS'
+      AND (r.ended_at IS NULL OR r.ended_at >= %(start)s)
+) found
+ORDER BY bucket, failed, duration DESC NULLS LAST
+"""
+
+
+def read_points(job: Job, span: Span) -> list[CheckpointPoint]:
+    """Oldest first."""
+    rows = select(_POINTS, {"job": job.pk, "start": span.start, "bucket": span.bucket.total_seconds()})
+    points = [CheckpointPoint(**{k: v for k, v in row.items() if k != "bucket"}) for row in rows]
+    return sorted(points, key=lambda point: (point.triggered_at, point.checkpoint_id))
+
+
+def read_run_starts(job: Job, span: Span) -> list[RunStart]:
+    """The runs that began within the span, the job's first run not among them: nothing was restarted then."""
+    runs = Run.objects.filter(job=job, started_at__gte=span.start, number__gt=1).order_by("-number")[:20]
+    return [RunStart(run.number, run.started_at, _restored(run)) for run in reversed(runs)]
+
+
+def _restored(run: Run) -> str:
+    if run.restored_checkpoint_id is None:
+        return ""
+    return f"{'savepoint' if run.restored_is_savepoint else 'checkpoint'} {run.restored_checkpoint_id}"
+
+
+def read_alignment(job: Job, span: Span) -> AlignmentGrid:
+    """The newest checkpoints of the span whose subtasks are known, as many as CELLS allow."""
+    subtasks = _subtask_count(job, span)
+    columns = max(1, min(MOST_COLUMNS, CELLS // max(1, min(subtasks, MOST_SUBTASKS))))
+    newest = list(
+        Checkpoint.objects.filter(run__job=job, triggered_at__gte=span.start, alignment_max__isnull=False)
+        .order_by("-triggered_at", "-id")
+        .only("id", "checkpoint_id", "triggered_at")[:columns]
+    )[::-1]
+    operators = OperatorCheckpoint.objects.filter(checkpoint__in=newest).only(
+        "checkpoint_id", "name", "position", "subtask_alignment"
+    )
+    place = {checkpoint.pk: index for index, checkpoint in enumerate(newest)}
+    lines: dict[tuple[int, str, int], list[int | None]] = {}
+    for operator in operators:
+        for subtask, alignment in enumerate(operator.subtask_alignment):
+            line = lines.setdefault((operator.position, operator.name, subtask), [None] * len(newest))
+            line[place[operator.checkpoint_id]] = alignment
+    shown = sorted(sorted(lines, key=lambda key: -max(v or 0 for v in lines[key]))[:MOST_SUBTASKS])
+    return AlignmentGrid(
+        columns=[AlignmentColumn(c.checkpoint_id, c.triggered_at) for c in newest],
+        subtasks=[(name, subtask) for _, name, subtask in shown],
+        values=[lines[key] for key in shown],
+        left_out=len(lines) - len(shown),
+    )
+
+
+def _subtask_count(job: Job, span: Span) -> int:
+    newest = (
+        Checkpoint.objects.filter(run__job=job, triggered_at__gte=span.start, alignment_max__isnull=False)
+        .order_by("-triggered_at")
+        .values_list("num_subtasks", flat=True)
+        .first()
+    )
+    return newest or 1

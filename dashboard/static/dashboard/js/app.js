@@ -1,0 +1,20 @@
+// What every page needs: the beat of its live parts, times that stay true, the theme, expandable and sortable tables.
+import { keepTimesTrue } from "./times.js";
+import { expandable, sortable } from "./tables.js";
+import { themeSwitch } from "./theme.js";
+import { beat } from "./live.js";
+
+keepTimesTrue();
+themeSwitch(document.getElementById("theme"));
+expandable(document);
+sortable(document);
+beat(document.getElementById("live"));
+
+// "/" goes to the search box, as in other tools of the trade.
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    document.getElementById("find")?.focus();
+  }
+});

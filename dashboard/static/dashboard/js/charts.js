@@ -1,0 +1,90 @@
+// Draws the figures that the server builds. They carry roles instead of colours; here each role gets the page's colour.
+const RENEW_MS = 10000;
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
+
+const charts = [...document.querySelectorAll("[data-chart]")];
+
+async function load(chart) {
+  const answer = await fetch(chart.dataset.chart, { headers: { Accept: "application/json" } });
+  if (!answer.ok || answer.redirected) throw new Error(`${answer.status}`);
+  return answer.json();
+}
+
+async function renew(chart) {
+  let told;
+  try {
+    told = await load(chart);
+  } catch {
+    if (!chart.drawn) say(chart, "The figures could not be loaded. The next try follows in a few seconds.");
+    return;
+  }
+  const note = chart.parentElement.querySelector(".chart-note");
+  if (note) note.textContent = told.empty ? "" : told.note;
+  if (told.empty) {
+    if (chart.drawn) window.Plotly.purge(chart);
+    chart.drawn = null;
+    say(chart, chart.dataset.empty ?? "No checkpoint in this range. Choose a longer one.");
+    return;
+  }
+  if (told.rows) chart.style.height = `${Math.max(90, told.rows * 20 + 34)}px`;
+  chart.drawn = told.figure;
+  draw(chart);
+}
+
+function draw(chart) {
+  const figure = structuredClone(chart.drawn);
+  chart.querySelector(".loading, .chart-empty")?.remove();
+  figure.data.forEach(paint);
+  dress(figure.layout);
+  window.Plotly.react(chart, figure.data, figure.layout, CONFIG);
+}
+
+function say(chart, text) {
+  chart.replaceChildren();
+  const words = document.createElement("div");
+  words.className = "chart-empty";
+  words.textContent = text;
+  chart.append(words);
+}
+
+function paint(trace) {
+  const { role, steps } = trace.meta;
+  if (role === "steps") {
+    const colours = Array.from({ length: steps }, (_, step) => colour(`--step-${step}`));
+    trace.colorscale = colours.flatMap((c, i) => [[i / steps, c], [(i + 1) / steps, c]]);
+    trace.zmin = -0.5;
+    trace.zmax = steps - 0.5;
+    return;
+  }
+  const own = colour(`--chart-${role}`);
+  trace.marker = { ...trace.marker, color: own };
+  if (role === "failed") trace.marker.pattern = { shape: "/", fgcolor: own, bgcolor: colour("--surface"), size: 5, solidity: 0.6 };
+  if (trace.line) trace.line = { ...trace.line, color: own };
+  if (trace.fill) trace.fillcolor = own.replace("rgb(", "rgba(").replace(")", ", 0.35)");
+}
+
+function dress(layout) {
+  const soft = colour("--text-soft");
+  layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
+  layout.font = { family: getComputedStyle(document.body).fontFamily, size: 11, color: soft };
+  layout.hoverlabel = { bgcolor: colour("--surface"), bordercolor: colour("--line-strong"), font: { color: colour("--text"), size: 12 }, align: "left" };
+  layout.xaxis = { ...layout.xaxis, linecolor: colour("--line-strong"), tickcolor: colour("--line-strong") };
+  layout.yaxis = { ...layout.yaxis, gridcolor: colour("--line") };
+  for (const shape of layout.shapes ?? []) shape.line.color = soft;
+  for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
+}
+
+// light-dark() and var() only resolve where they are used.
+const probe = document.createElement("i");
+probe.hidden = true;
+document.body.append(probe);
+function colour(name) {
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+}
+
+charts.forEach(renew);
+setInterval(() => {
+  if (!document.hidden) charts.forEach(renew);
+}, RENEW_MS);
+document.addEventListener("theme-change", () => charts.filter((chart) => chart.drawn).forEach(draw));

@@ -1,0 +1,36 @@
+// Relative times stay true while the page is open. The words are those of dashboard/units.py.
+export function keepTimesTrue() {
+  // Server and browser clocks may differ: ages are counted from what the server wrote when it wrote it.
+  const skew = serverSkew();
+  setInterval(() => renew(Date.now() + skew), 1000);
+}
+
+function renew(now) {
+  for (const element of document.querySelectorAll("time[data-ago], time[data-age], time[data-until]")) {
+    const at = Date.parse(element.dateTime);
+    const text = words(element, (now - at) / 1000);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+function words(element, seconds) {
+  if ("until" in element.dataset) return seconds >= 0 ? "now" : `in ${age(-seconds)}`;
+  return "ago" in element.dataset ? `${age(seconds)} ago` : age(seconds);
+}
+
+export function age(exact) {
+  const seconds = Math.max(0, Math.floor(exact));
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 10) return seconds % 60 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min` : `${hours} h`;
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+}
+
+function serverSkew() {
+  const written = Date.parse(document.querySelector("meta[name=server-time]")?.content ?? "");
+  return Number.isNaN(written) ? 0 : written - (performance.timeOrigin + performance.now());
+}

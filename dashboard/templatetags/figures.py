@@ -1,0 +1,205 @@
+"""Figures, times, marks and small drawings as the templates write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.template.context import RequestContext
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from dashboard import units
+from dashboard.health import Level
+from monitoring.models import AttemptState, CheckpointStatus, DeliveryState, IncidentState, RunState, SavepointState
+
+register = template.Library()
+
+_NOTHING = mark_safe('<span class="nothing" aria-label="not known">–</span>')  # noqa: S308 - a constant
+
+# The tone of a word: its colour is only an echo of it.
+_TONES: dict[str, str] = {
+    **dict.fromkeys((RunState.RUNNING, RunState.FINISHED, CheckpointStatus.COMPLETED), "good"),
+    **dict.fromkeys((RunState.FAILED, RunState.FAILING, RunState.LOST, CheckpointStatus.FAILED), "bad"),
+    **dict.fromkeys((RunState.RESTARTING, RunState.SUSPENDED, RunState.CANCELLING, RunState.RECONCILING), "warn"),
+    **dict.fromkeys((RunState.INITIALIZING, RunState.CREATED, CheckpointStatus.IN_PROGRESS), "busy"),
+    **dict.fromkeys((SavepointState.COMPLETED, AttemptState.SUCCEEDED, DeliveryState.SENT, "done"), "good"),
+    **dict.fromkeys((SavepointState.FAILED, DeliveryState.DEAD, IncidentState.OPEN, "critical", "failing"), "bad"),
+    **dict.fromkeys((SavepointState.DEFERRED, IncidentState.ACKNOWLEDGED, "warning", "degraded"), "warn"),
+    **dict.fromkeys((SavepointState.REQUESTED, SavepointState.IN_PROGRESS, DeliveryState.PENDING, "running"), "busy"),
+    **dict.fromkeys([s.value for s in AttemptState if s.open], "busy"),
+    **dict.fromkeys((IncidentState.RESOLVED, "healthy"), "good"),
+}
+
+
+@register.filter
+def duration(milliseconds: float | None) -> str:
+    return units.duration_text(milliseconds) if milliseconds is not None else _NOTHING
+
+
+@register.filter(name="bytes")
+def bytes_(size: float | None) -> str:
+    return units.bytes_text(size) if size is not None else _NOTHING
+
+
+@register.filter
+def figure(value: float | None, unit: str) -> str:
+    """`value` in `unit`, which is "ms" or "bytes"."""
+    return duration(value) if unit == "ms" else bytes_(value)
+
+
+@register.filter
+def span(seconds: float | None) -> str:
+    return units.span_text(seconds) if seconds is not None else _NOTHING
+
+
+@register.filter
+def span_ms(milliseconds: float | None) -> str:
+    """A configured time in ms, `10 s`; Flink's largest number means that it is off."""
+    if milliseconds is None:
+        return _NOTHING
+    return "off" if milliseconds > 2**62 else units.span_text(milliseconds / 1000)
+
+
+@register.filter
+def dig(mapping: dict[str, Any], key: str) -> Any:
+    return mapping.get(key)
+
+
+def _exact(at: datetime) -> str:
+    return timezone.localtime(at).strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def _time(at: datetime | None, kind: str, text: str) -> SafeString:
+    if at is None:
+        return _NOTHING
+    return format_html('<time datetime="{}" data-{} title="{}">{}</time>', at.isoformat(), kind, _exact(at), text)
+
+
+@register.filter
+def ago(at: datetime | None) -> SafeString:
+    """`6 s ago`, kept true in the browser, the exact time on hover."""
+    return _time(at, "ago", f"{units.age_text(timezone.now() - at)} ago") if at else _NOTHING
+
+
+@register.filter
+def age(at: datetime | None) -> SafeString:
+    """`6 s`: for columns that say in their heading that it is an age."""
+    return _time(at, "age", units.age_text(timezone.now() - at)) if at else _NOTHING
+
+
+@register.filter
+def until(at: datetime | None) -> SafeString:
+    """`in 22 min`, or `now` when it is due."""
+    if at is None:
+        return _NOTHING
+    left = at - timezone.now()
+    return _time(at, "until", f"in {units.age_text(left)}" if left > timedelta(0) else "now")
+
+
+@register.filter
+def clock(at: datetime | None) -> SafeString:
+    """`14:02:36` today, with the date on other days."""
+    if at is None:
+        return _NOTHING
+    local = timezone.localtime(at)
+    same_day = local.date() == timezone.localtime().date()
+    return _time(at, "clock", local.strftime("%H:%M:%S" if same_day else "%b %-d, %H:%M:%S"))
+
+
+@register.filter
+def lasted(start: datetime | None, end: datetime | None) -> str:
+    if start is None or end is None:
+        return _NOTHING
+    return units.duration_text((end - start).total_seconds() * 1000)
+
+
+@register.simple_tag
+def badge(word: str, label: str = "", *, tone: str = "") -> SafeString:
+    """A state's word with a dot. `tone`: good, warn, bad, busy or calm; by default the one of the word."""
+    return format_html(
+        '<span class="badge badge-{}">{}</span>', tone or _TONES.get(word, "calm"), label or str(word)
+    )
+
+
+@register.filter
+def tone(word: str) -> str:
+    return _TONES.get(word, "calm")
+
+
+@register.filter
+def level_tone(level: Level) -> str:
+    return _TONES.get(level.word, "calm")
+
+
+@register.filter
+def first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+@register.filter
+def tail_of_path(path: str) -> str:
+    """The last part: the one that tells two savepoints apart."""
+    return path.rstrip("/").rsplit("/", maxsplit=1)[-1]
+
+
+@register.simple_tag
+def sparkline(values: Sequence[float], label: str) -> SafeString:
+    """A line of `values`, scaled to its own highest, the last one marked."""
+    if len(values) < 2:
+        return mark_safe('<span class="nothing">–</span>')  # noqa: S308 - a constant
+    width, height, pad = 96, 24, 3
+    top = max(values) or 1
+    step = (width - 2 * pad) / (len(values) - 1)
+    places = [(pad + step * i, height - pad - (height - 2 * pad) * v / top) for i, v in enumerate(values)]
+    return format_html(
+        '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">'
+        '<polyline points="{}"/><circle cx="{}" cy="{}" r="2"/></svg>',
+        *(width, height, width, height, label),
+        " ".join(f"{x:.1f},{y:.1f}" for x, y in places),
+        *(f"{place:.1f}" for place in places[-1]),
+    )
+
+
+@register.simple_tag
+def day_bars(counts: Sequence[int]) -> SafeString:
+    """One bar a day, oldest first; days without any keep a thin base line."""
+    top = max([*counts, 4])
+    bars = [
+        format_html(
+            '<rect class="{}" x="{}" y="{}" width="9" height="{}"/>',
+            "some" if n else "none",
+            i * 12,
+            f"{24 - max(2.0, 22 * n / top):.1f}",
+            f"{max(2.0, 22 * n / top):.1f}",
+        )
+        for i, n in enumerate(counts)
+    ]
+    total = sum(counts)
+    label = f"{total} failed in 7 days, by day: {', '.join(map(str, counts))}"
+    return format_html(
+        '<svg class="bars" viewBox="0 0 81 24" width="81" height="24" role="img" aria-label="{}"><title>{}</title>{}</svg>',
+        label,
+        label,
+        mark_safe("".join(bars)),  # noqa: S308 - each one went through format_html
+    )
+
+
+@register.simple_tag(takes_context=True)
+def query_with(context: RequestContext, **changes: Any) -> str:
+    """This page's query string with `changes`; an empty value drops its key."""
+    query = context["request"].GET.copy()
+    for key, value in changes.items():
+        query.pop(key, None)
+        if value not in ("", None):
+            query[key] = str(value)
+    text = query.urlencode()
+    return f"?{text}" if text else "?"
+
+
+@register.filter
+def is_long_ago(at: datetime | None, seconds: int) -> bool:
+    return at is not None and timezone.now() - at > timedelta(seconds=seconds)

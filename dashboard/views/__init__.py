@@ -1,0 +1,1 @@
+"""The pages: each view reads through dashboard.queries or calls one function of monitoring, and renders."""

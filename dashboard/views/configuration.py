@@ -1,0 +1,48 @@
+"""How the job checkpoints (the engine's word) and what Waymark does for it (ours, editable)."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+
+from dashboard.forms.automation import AutomationForm
+from dashboard.views.access import action
+from dashboard.views.job import find_job, job_context
+from monitoring import audit
+from monitoring.models import Job
+from monitoring.savepoints.schedule import set_interval
+
+
+def configuration(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    return render(request, "job/configuration.html", _context(job, AutomationForm(instance=job)))
+
+
+@action
+def change_automation(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    form = AutomationForm(request.POST, instance=Job.objects.get(pk=pk))
+    if not form.is_valid():
+        return render(request, "job/configuration.html", _context(job, form), status=422)
+    by = request.user.get_username()
+    with transaction.atomic():
+        changed = form.save(commit=False)
+        changed.save(update_fields=[name for name in form.Meta.fields if name != "savepoint_interval_s"])
+        if "savepoint_interval_s" in form.changed_data:
+            set_interval(changed, form.cleaned_data["savepoint_interval_s"], by, timezone.now())
+        record_change(form, by)
+    messages.success(request, "Saved.")
+    return redirect("job-configuration", pk)
+
+
+def record_change(form: AutomationForm, by: str) -> None:
+    was = {name: form.initial.get(name) for name in form.changed_data}
+    now = {name: form.cleaned_data[name] for name in form.changed_data}
+    audit.record(by, "job.automation", f"job {form.instance.name}", form.instance.automation_note, was=was, now=now)
+
+
+def _context(job: Job, form: AutomationForm) -> dict[str, object]:
+    return job_context(job, "configuration") | {"form": form}

@@ -1,0 +1,92 @@
+"""A job's page: a heading that keeps itself true, and one tab per question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+
+from dashboard.charts.alignment import STEPS
+from dashboard.health import judge
+from dashboard.queries import overview
+from dashboard.queries.facts import gather_facts, jobs_with_runs
+from dashboard.queries.history import latest_checkpoints
+from dashboard.queries.series import DEFAULT_RANGE, RANGES, span_of
+from dashboard.units import span_text
+from monitoring.models import Job
+
+LATEST = 8
+
+
+def find_job(pk: int) -> Job:
+    job: Job = get_object_or_404(jobs_with_runs(), pk=pk)
+    return job
+
+
+def job_context(job: Job, tab: str) -> dict[str, Any]:
+    """What the heading and the tabs need."""
+    now = timezone.now()
+    facts = gather_facts([job], now)[0]
+    return {
+        "job": job,
+        "run": job.current_run,
+        "facts": facts,
+        "health": judge(facts, now),
+        "savepoint_under_way": job.savepoints.filter(state__in=("requested", "in_progress")).first(),
+        "tab": tab,
+        "section": "fleet",
+        "now": now,
+    }
+
+
+def header(request: HttpRequest, pk: int) -> HttpResponse:
+    """The heading alone, for its own renewal."""
+    return render(request, "job/header.html", job_context(find_job(pk), request.GET.get("tab", "overview")))
+
+
+def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    context = job_context(job, "overview")
+    chosen = request.GET.get("range", DEFAULT_RANGE)
+    chosen = chosen if chosen in RANGES else DEFAULT_RANGE
+    span = span_of(job, chosen, context["now"])
+    context |= {
+        "tiles": overview.read_tiles(job, span),
+        "standing": overview.read_rule_standing(job, context["now"]),
+        "savepoint": overview.newest_savepoint(job),
+        "latest": latest_checkpoints(job, LATEST),
+        "marks": overview.read_latest(job),
+        "range": chosen,
+        "ranges": list(RANGES),
+        "steps": _step_labels(),
+    }
+    live = request.headers.get("HX-Target") == "overview-live"
+    return render(request, "job/overview_live.html" if live else "job/overview.html", context)
+
+
+def summary(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    context = job_context(job, "summary")
+    chosen = request.GET.get("range", "24h")
+    chosen = chosen if chosen in RANGES else "24h"
+    context |= {
+        "columns": overview.SUMMARY_COLUMNS,
+        "rows": overview.read_summary(job, span_of(job, chosen, context["now"])),
+        "tiles": overview.read_tiles(job, span_of(job, chosen, context["now"])),
+        "range": chosen,
+        "ranges": list(RANGES),
+    }
+    return render(request, "job/summary.html", context)
+
+
+def exceptions(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    runs = [run for run in job.runs.order_by("-number")[:20] if run.exceptions or run.exception]
+    return render(request, "job/exceptions.html", job_context(job, "exceptions") | {"runs": runs})
+
+
+def _step_labels() -> list[str]:
+    first, *others = STEPS
+    return [f"< {first} ms", *(f"< {span_text(s / 1000) if s >= 1000 else f'{s} ms'}" for s in others), "more"]

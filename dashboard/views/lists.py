@@ -1,0 +1,26 @@
+"""The system's own lists: clusters and the audit log."""
+
+from __future__ import annotations
+
+from django.core.paginator import Paginator
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from monitoring.models import AuditEntry, Cluster
+
+
+def clusters(request: HttpRequest) -> HttpResponse:
+    found = Cluster.objects.annotate(job_count=Count("jobs"))
+    live = request.headers.get("HX-Target") == "clusters-live"
+    template = "system/clusters_live.html" if live else "system/clusters.html"
+    return render(request, template, {"clusters": found, "section": "clusters"})
+
+
+def audit(request: HttpRequest) -> HttpResponse:
+    found = AuditEntry.objects.all()
+    text = request.GET.get("q", "").strip()[:200]
+    if text:
+        found = found.filter(target__icontains=text) | found.filter(actor__icontains=text)
+    page = Paginator(found, 50).get_page(request.GET.get("page"))
+    return render(request, "system/audit.html", {"page": page, "text": text, "section": "audit"})

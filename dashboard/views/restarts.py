@@ -1,0 +1,132 @@
+"""Restarting a job by hand: choose the state, see what it costs, act, and watch until the job runs again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from dashboard.queries.facts import OPEN_ATTEMPT_STATES
+from dashboard.queries.history import HistoryFilter, latest_checkpoints
+from dashboard.views.access import action, operator_required
+from dashboard.views.job import find_job, job_context
+from monitoring.models import (
+    AttemptState,
+    Checkpoint,
+    CheckpointStatus,
+    Job,
+    RestartAttempt,
+    Savepoint,
+    SavepointState,
+)
+from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.states import restore_candidates
+
+SAVEPOINTS = 20
+CHECKPOINTS = 5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A state that the job could be started from. `key` is what the form sends back."""
+
+    key: str
+    label: str
+    taken_at: datetime
+    size: int | None
+    path: str
+    source: Savepoint | str  # as restart_from takes it
+
+
+def restarts(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    attempts = job.restart_attempts.select_related("old_run", "new_run").prefetch_related("steps")
+    page = Paginator(attempts, 20).get_page(request.GET.get("page"))
+    return render(request, "job/restarts.html", job_context(job, "restarts") | {"page": page})
+
+
+def restart(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET shows what would be stopped and replayed; POST does it."""
+    if request.method == "POST":
+        return start_restart(request, pk)
+    job = find_job(pk)
+    choices = offered_states(job)
+    wanted = request.GET.get("from", "")
+    chosen = next((choice for choice in choices if choice.key == wanted), choices[0] if choices else None)
+    extra = {"choices": choices, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
+    return render(request, "job/restart.html", job_context(job, "restarts") | extra)
+
+
+@operator_required
+def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    choice = next((c for c in offered_states(job) if c.key == request.POST.get("from")), None)
+    if choice is None:
+        messages.error(request, "From: choose one of the states below; the one you sent is not offered (any more).")
+        return redirect("job-restart", pk)
+    saved_first = request.POST.get("stop") != "cancel"
+    try:
+        attempt = restart_from(job, choice.source, request.user.get_username(), timezone.now(), stop_first=saved_first)
+    except (RestartRefused, BadLaunch, AttemptOpen) as refused:
+        messages.error(request, f"Nothing was stopped or started. {refused}")
+        return redirect("job-restart", pk)
+    return redirect("restart-progress", attempt.pk)
+
+
+@action
+def cancel_restart(request: HttpRequest, pk: int) -> HttpResponse:
+    attempt = get_object_or_404(RestartAttempt.objects.select_related("job"), pk=pk)
+    if cancel_attempt(attempt, request.user.get_username(), timezone.now()):
+        messages.success(request, "Canceled. Nothing was stopped or started.")
+    else:
+        messages.warning(request, "Too late: the job is being stopped or started already, or the restart has ended.")
+    return redirect("restart-progress", pk)
+
+
+def progress(request: HttpRequest, pk: int) -> HttpResponse:
+    attempts = RestartAttempt.objects.select_related("job__cluster", "old_run", "new_run", "savepoint")
+    attempt = get_object_or_404(attempts.prefetch_related("steps"), pk=pk)
+    context = {
+        "attempt": attempt,
+        "job": attempt.job,
+        "under_way": attempt.state in OPEN_ATTEMPT_STATES,
+        "cancelable": attempt.state in (AttemptState.DECIDED, AttemptState.VALIDATING),
+        "section": "fleet",
+        "now": timezone.now(),
+    }
+    live = request.headers.get("HX-Target") == "restart-live"
+    return render(request, "job/progress_live.html" if live else "job/progress.html", context)
+
+
+def offered_states(job: Job) -> list[Choice]:
+    """Completed savepoints, and the newest checkpoints that outlive their run, newest first."""
+    savepoints = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="").select_related("checkpoint")
+    kept = savepoints.exclude(checkpoint__discarded=True)[:SAVEPOINTS]
+    taken = latest_checkpoints(job, CHECKPOINTS, HistoryFilter(CheckpointStatus.COMPLETED.value, "checkpoint"))
+    usable = {state.path for state in restore_candidates(job)}
+    retained = [checkpoint for checkpoint in taken if checkpoint.external_path in usable]
+    choices = [*map(_savepoint, kept), *map(_checkpoint, retained)]
+    return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
+
+
+def _savepoint(savepoint: Savepoint) -> Choice:
+    checkpoint = savepoint.checkpoint
+    label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {savepoint.path.rstrip('/').rsplit('/', maxsplit=1)[-1]}"
+    taken_at = checkpoint.triggered_at if checkpoint else savepoint.requested_at
+    return Choice(f"savepoint-{savepoint.pk}", label, taken_at, savepoint.size, savepoint.path, savepoint)
+
+
+def _checkpoint(checkpoint: Checkpoint) -> Choice:
+    return Choice(
+        key=f"checkpoint-{checkpoint.pk}",
+        label=f"Checkpoint {checkpoint.checkpoint_id}",
+        taken_at=checkpoint.triggered_at,
+        size=checkpoint.state_size,
+        path=checkpoint.external_path,
+        source=checkpoint.external_path,
+    )

@@ -1,0 +1,67 @@
+"""Savepoints of one job and of all; asking for one, with or without stopping the job."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+
+from dashboard.views.access import action
+from dashboard.views.job import find_job, job_context
+from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+
+PAGE_SIZE = 50
+
+
+def job_savepoints(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    found = job.savepoints.select_related("run", "checkpoint")
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    context = job_context(job, "savepoints") | {"page": page}
+    live = request.headers.get("HX-Target") == "savepoints-live"
+    return render(request, "job/savepoints_live.html" if live else "job/savepoints.html", context)
+
+
+def all_savepoints(request: HttpRequest) -> HttpResponse:
+    found = Savepoint.objects.select_related("job__cluster", "run", "checkpoint")
+    chosen, text = request.GET.get("state", ""), request.GET.get("q", "").strip()[:200]
+    if chosen in SavepointState.values:
+        found = found.filter(state=chosen)
+    if text:
+        found = found.filter(job__name__icontains=text)
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"page": page, "chosen": chosen, "text": text, "states": SavepointState.choices, "section": "savepoints"}
+    return render(request, "savepoints/page.html", context)
+
+
+@action
+def take_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
+    return _request(request, pk, stop_job=False)
+
+
+def confirm_stop(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET asks, POST stops."""
+    if request.method == "POST":
+        return stop_with_savepoint(request, pk)
+    return render(request, "job/stop.html", job_context(find_job(pk), "savepoints"))
+
+
+@action
+def stop_with_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
+    return _request(request, pk, stop_job=True)
+
+
+def _request(request: HttpRequest, pk: int, *, stop_job: bool) -> HttpResponse:
+    job = find_job(pk)
+    try:
+        request_savepoint(
+            job, SavepointOrigin.MANUAL, request.user.get_username(), timezone.now(), stops_job=stop_job
+        )
+    except SavepointDeferred as deferred:
+        messages.error(request, str(deferred))
+    else:
+        messages.success(request, "Savepoint requested." if not stop_job else "Stopping with a savepoint.")
+    return redirect("job-savepoints", pk)

@@ -1,0 +1,86 @@
+"""A Chromium that is logged in to a served Waymark, and pictures of what it sees under var/test/."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Page
+
+# Playwright keeps an event loop in the test's thread; Django would take its presence for async code.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+PICTURES = Path(__file__).resolve().parents[3] / "var" / "test"
+SIZES = {"wide": (1440, 900), "middle": (1024, 768), "narrow": (390, 844)}
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    system = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    found = {"executable_path": system} if system else {}
+    return {**browser_type_launch_args, **found, "args": ["--no-sandbox", "--disable-dev-shm-usage"]}
+
+
+class Reader:
+    """Somebody in front of a browser. Whatever the console complains about is kept in `complaints`."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page, self.address = page, address
+        self.complaints: list[str] = []
+        page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.address + path)
+        self.page.wait_for_load_state("networkidle")
+        return self.page
+
+    def picture(self, name: str, whole: bool = True) -> None:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole)
+
+    def barriers(self) -> list[str]:
+        """What axe finds serious or critical."""
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{v['id']}: {v['nodes'][0]['html'][:160]} ({len(v['nodes'])}×)"
+            for v in found
+            if v["impact"] in ("serious", "critical")
+        ]
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@pytest.fixture
+def read_as(
+    browser: Browser, live_server: Any, operator_user: User
+) -> Iterator[Callable[..., Reader]]:
+    """`read_as(size="narrow", theme="dark", user=…)`; by default the operator."""
+    contexts: list[BrowserContext] = []
+
+    def start(size: str = "wide", theme: str = "light", user: User | None = operator_user) -> Reader:
+        width, height = SIZES[size]
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if theme == "dark" else "light"
+        )
+        contexts.append(context)
+        if user is not None:
+            client = Client()
+            client.force_login(user)
+            session = client.cookies[settings.SESSION_COOKIE_NAME].value
+            context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}])
+        return Reader(context.new_page(), live_server.url)
+
+    yield start
+    for context in contexts:
+        context.close()

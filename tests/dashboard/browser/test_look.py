@@ -1,0 +1,64 @@
+"""Every page as a picture, in the sizes and themes people use, without a complaint of the console and without a barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.urls import reverse
+
+from tests.dashboard import builders as make
+from tests.dashboard import scenes
+from tests.dashboard.browser.conftest import Reader
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "light"), ("narrow", "dark")]
+
+
+@pytest.mark.parametrize(("size", "theme"), VIEWS)
+def test_pages_of_a_troubled_fleet(read_as: Callable[..., Reader], now: datetime, size: str, theme: str) -> None:
+    jobs = scenes.troubled_fleet(now)
+    job, dead = jobs[0], jobs[1]
+    reader = read_as(size, theme)
+    pages = {
+        "fleet": reverse("fleet"),
+        "job": reverse("job", args=[job.pk]),
+        "history": reverse("job-history", args=[job.pk]),
+        "summary": reverse("job-summary", args=[job.pk]),
+        "configuration": reverse("job-configuration", args=[job.pk]),
+        "savepoints": reverse("job-savepoints", args=[job.pk]),
+        "alerts": reverse("job-alerts", args=[job.pk]),
+        "restarts": reverse("job-restarts", args=[job.pk]),
+        "exceptions": reverse("job-exceptions", args=[job.pk]),
+        "restart": reverse("job-restart", args=[job.pk]),
+        "stop": reverse("job-stop", args=[job.pk]),
+        "progress": reverse("restart-progress", args=[dead.restart_attempts.get().pk]),
+        "incidents": reverse("incidents"),
+        "incident": reverse("incident", args=[job.incidents.get().pk]),
+        "all-savepoints": reverse("savepoints"),
+        "clusters": reverse("clusters"),
+        "mails": reverse("mails"),
+        "audit": reverse("audit"),
+    }
+    barriers, overflow = {}, {}
+    for name, path in pages.items():
+        page = reader.open(path)
+        if name == "job":
+            page.wait_for_selector(".chart .main-svg")
+            page.wait_for_function("document.querySelectorAll('.chart .loading').length === 0")
+        if name == "history":
+            expanders = page.locator(".expander:visible")
+            if expanders.count():
+                expanders.nth(1).click()
+                page.locator(".detail-row:visible .expander").nth(1).click()
+                page.wait_for_selector("table[data-sortable]")
+        reader.picture(f"{name}-{size}-{theme}")
+        if found := reader.barriers():
+            barriers[name] = found
+        if (wider := reader.overflow()) > 0:
+            overflow[name] = wider
+    assert reader.complaints == []
+    assert barriers == {}
+    assert overflow == {}

@@ -1,0 +1,44 @@
+"""Three people, and the moment of the test."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
+
+
+@pytest.fixture
+def operator_user(db: None) -> User:
+    return User.objects.create_user("olga", password="pw-olga-1", is_staff=True)
+
+
+@pytest.fixture
+def viewer_user(db: None) -> User:
+    return User.objects.create_user("victor", password="pw-victor-1")
+
+
+@pytest.fixture
+def stranger() -> Client:
+    return Client()
+
+
+@pytest.fixture
+def operator(operator_user: User) -> Client:
+    client = Client()
+    client.force_login(operator_user)
+    return client
+
+
+@pytest.fixture
+def viewer(viewer_user: User) -> Client:
+    client = Client()
+    client.force_login(viewer_user)
+    return client

@@ -1,0 +1,142 @@
+"""Whole situations for pages to be looked at: a fleet with trouble in it, a job with a slow stretch and a restart."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from monitoring import audit
+from monitoring.models import (
+    AttemptState,
+    Cluster,
+    Engine,
+    IncidentEvent,
+    IncidentEventKind,
+    IncidentState,
+    Job,
+    RunState,
+    SavepointOrigin,
+    SavepointState,
+    Severity,
+)
+from tests.dashboard import builders as make
+from tests.dashboard.builders import Shape
+
+LONG_NAME = "payments-dedup-with-a-very-long-name-that-somebody-generated-from-a-branch-2026-11-21-feature-exactly-once-sink"
+
+
+def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:
+    """Two runs; before the restart a stretch of slow checkpoints, then failed ones, an incident, a savepoint."""
+    job = make.make_job(cluster, name, next_savepoint_at=now + timedelta(minutes=22))
+    died = now - timedelta(minutes=14)
+    first = make.make_run(
+        job,
+        now,
+        age=timedelta(minutes=58),
+        state=RunState.FAILED,
+        ended_at=died,
+        exception="java.net.ConnectException: Connection refused (sink, task 2)",
+        exceptions=[
+            {
+                "name": "org.apache.spark.SparkException",
+                "message": "Job aborted due to stage failure: Task 2 in stage 118.0 failed 1 times",
+                "stacktrace": "org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark.scheduler.DAG…",
+                "at": died.isoformat(),
+                "task": "Sink: routes (2/4)",
+            }
+        ],
+    )
+    shape = Shape(count=210, slow=frozenset(range(3, 22)), failed=frozenset({0, 1, 2, 6, 11}), savepoints=frozenset({40}))
+    old = make.make_checkpoints(first, died - timedelta(seconds=9), shape)
+    make.make_operators(old[-120:])
+    run = make.make_run(
+        job,
+        now,
+        age=timedelta(minutes=13),
+        restored_checkpoint_id=170,
+        restored_is_savepoint=True,
+        restored_path="file:/data/savepoints/savepoint-ae06e0-170",
+        restored_at=now - timedelta(minutes=13),
+    )
+    fresh = make.make_checkpoints(run, now - timedelta(seconds=6), Shape(count=76, first_id=211, failed=frozenset({30})), 11)
+    make.make_operators(fresh)
+    saved = make.make_savepoint(first, now - timedelta(minutes=21), checkpoint=old[169], path=old[169].external_path)
+    make.make_savepoint(run, now - timedelta(minutes=5), origin=SavepointOrigin.MANUAL, requested_by="olga")
+    make.make_savepoint(
+        run,
+        now - timedelta(minutes=9),
+        state=SavepointState.FAILED,
+        path="",
+        size=None,
+        completed_at=None,
+        failure="Checkpoint expired before completing (60 s): subtask 2 of aggregate by aircraft and route did not answer.",
+    )
+    rule = make.make_rule(job, last_checked_at=now - timedelta(seconds=40))
+    channel = make.make_channel(f"on-call {name[:60]}")
+    rule.channels.add(channel)
+    incident = make.make_incident(rule, now - timedelta(minutes=15))
+    make.make_delivery(incident, channel, now - timedelta(minutes=15))
+    make.make_attempt(
+        job, now - timedelta(minutes=13, seconds=30), savepoint=saved, old_run=first, new_run=run, restore_path=saved.path
+    )
+    audit.record("olga", "savepoint.request", f"job {name}", "by hand")
+    return job
+
+
+def troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:
+    """Three clusters, one of them silent; most jobs well, some not; the first is `busy_job`."""
+    ours = make.make_cluster(now)
+    flink = make.make_cluster(now, "eu-prod", engine=Engine.FLINK)
+    silent = make.make_cluster(
+        now,
+        "apac",
+        engine=Engine.FLINK,
+        unreachable_since=now - timedelta(minutes=9),
+        last_answer_at=now - timedelta(minutes=9),
+        consecutive_failures=41,
+        last_error="ConnectTimeout: apac.example:8081 did not answer within 5 s",
+    )
+    made = [busy_job(now, ours)]
+    made.append(_dead_job(now, flink))
+    made.append(_slow_job(now, flink))
+    names = ["clicks-sessions", "fraud-scores", "inventory-cdc", "search-index", "iot-rollup", "ad-attribution"]
+    for n in range(jobs - len(made)):
+        cluster = (ours, flink, silent)[0 if n % 7 < 3 else 1 if n % 7 < 6 else 2]
+        made.append(well_job(now, cluster, f"{names[n % len(names)]}-{n // len(names) + 1}", seed=n))
+    return made
+
+
+def well_job(now: datetime, cluster: Cluster, name: str, seed: int = 1, count: int = 45) -> Job:
+    job = make.make_job(cluster, name, auto_restart=seed % 3 != 0)
+    seen = cluster.unreachable_since or now - timedelta(seconds=2)
+    run = make.make_run(job, now, age=timedelta(hours=5 + seed), observed_at=seen)
+    shape = Shape(count=count, base_ms=200 + 170 * (seed % 9), state_bytes=90_000_000 * (1 + seed % 13), every=timedelta(seconds=30))
+    shape = Shape(**{**shape.__dict__, "failed": frozenset({12}) if seed % 8 == 5 else frozenset()})
+    run.checkpoint_config = make.config(30_000)
+    run.save(update_fields=["checkpoint_config"])
+    make.make_checkpoints(run, min(seen, now - timedelta(seconds=seed % 28)), shape, seed)
+    if seed % 4 != 3:
+        make.make_savepoint(run, now - timedelta(minutes=38 + 7 * seed))
+    return job
+
+
+def _dead_job(now: datetime, cluster: Cluster) -> Job:
+    job = make.make_job(cluster, "orders-enrich")
+    run = make.make_run(
+        job, now, state=RunState.FAILED, ended_at=now - timedelta(seconds=40), exception="OutOfMemoryError: Java heap space"
+    )
+    make.make_checkpoints(run, now - timedelta(minutes=11), Shape(count=50, failed=frozenset({0, 1, 2, 3})), 5)
+    rule = make.make_rule(job, severity=Severity.CRITICAL)
+    make.make_incident(rule, now - timedelta(minutes=2), severity=Severity.CRITICAL)
+    make.make_attempt(job, now - timedelta(seconds=30), AttemptState.WAITING, old_run=run)
+    return job
+
+
+def _slow_job(now: datetime, cluster: Cluster) -> Job:
+    job = make.make_job(cluster, LONG_NAME)
+    run = make.make_run(job, now, age=timedelta(days=3))
+    make.make_checkpoints(run, now - timedelta(minutes=2, seconds=10), Shape(count=80, base_ms=5200, slow=frozenset(range(8)), state_bytes=18_000_000_000), 9)
+    make.make_savepoint(run, now - timedelta(hours=1, minutes=12), size=18_000_000_000)
+    rule = make.make_rule(job)
+    incident = make.make_incident(rule, now - timedelta(hours=30), state=IncidentState.RESOLVED, resolved_at=now - timedelta(hours=29))
+    IncidentEvent.objects.create(incident=incident, at=now - timedelta(hours=29), kind=IncidentEventKind.RESOLVED, text="No failed checkpoint for 15 min.")
+    return job

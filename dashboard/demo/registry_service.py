@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -44,6 +45,11 @@ class RegistryServer(ThreadingHTTPServer):
         self.slow_answer_s = slow_answer_s
         self.stopping = Event()
         self.webhooks: deque[dict[str, Any]] = deque(maxlen=WEBHOOKS_KEPT)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that did not wait for its answer is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def port(self) -> int:

@@ -135,6 +135,7 @@ class PostgresServer:
             "log_timezone": "UTC",
             "log_line_prefix": "",
             "log_checkpoints": "off",
+            "log_min_messages": "log",  # not a client's errors: the client says them itself
         }
         options = [f"{key}={value}" for key, value in {**fixed, **self._settings}.items()]
         return Command(

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from dashboard.stack.doctor import (
+    Level,
+    check_java,
+    check_memory,
+    check_packages,
+    check_ports,
+    check_python,
+    check_servers,
+    examine,
+)
+from dashboard.stack.environment import PREFERRED_PORTS
+from dashboard.stack.ports import any_free
+
+
+def test_this_machine_has_no_problem_with_what_is_embedded(tmp_path: Path) -> None:
+    findings = examine({"WAYMARK_VAR": str(tmp_path / "var"), "PATH": "/usr/bin:/bin"})
+    about = {finding.subject for finding in findings}
+    assert {"Python", "Java", "Memory", "Disk", "Data directory", "postgres", "redis", "zookeeper", "Ports"} <= about
+    problems = [finding for finding in findings if finding.level is Level.PROBLEM and finding.subject != "Memory"]
+    assert problems == []
+    assert not (tmp_path / "var").exists()
+
+
+def test_an_external_server_that_does_not_answer_is_named_without_its_password() -> None:
+    port = any_free()
+    environ = {
+        "DATABASE_URL": f"postgresql://ann:secret@127.0.0.1:{port}/x",
+        "REDIS_URL": f"redis://:secret@127.0.0.1:{port}/0",
+        "ZOOKEEPER_HOSTS": f"127.0.0.1:{port}",
+        "WAYMARK_JOBMANAGER_URL": f"http://127.0.0.1:{port}",
+        "EMAIL_URL": f"smtp://127.0.0.1:{port}",
+    }
+    findings = check_servers(environ)
+    assert {finding.subject: finding.level for finding in findings} == dict.fromkeys(
+        ("postgres", "redis", "zookeeper", "jobmanager", "mail"), Level.PROBLEM
+    )
+    for finding in findings:
+        assert "does not answer" in finding.text
+        assert "secret" not in finding.text
+        assert "unset it to use the embedded one" in finding.remedy
+
+
+def test_external_servers_that_answer_are_fine(postgres_dsn: str, redis_url: str) -> None:
+    findings = check_servers({"DATABASE_URL": postgres_dsn, "REDIS_URL": redis_url})
+    assert {finding.level for finding in findings} == {Level.GOOD}
+
+
+def test_a_java_home_that_is_none_is_a_problem() -> None:
+    finding = check_java({"JAVA_HOME": "/nowhere"})
+    assert (finding.level, "JAVA_HOME=/nowhere" in finding.text) == (Level.PROBLEM, True)
+
+
+def test_an_old_python_is_a_problem() -> None:
+    assert check_python((3, 10, 1)).level is Level.PROBLEM
+    assert check_python((3, 11, 0)).level is Level.GOOD
+
+
+def test_a_package_of_another_version_than_locked_is_said(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("django==1.0 \\\n    --hash=sha256:00\n")
+    (finding,) = check_packages(tmp_path / "requirements.txt")
+    assert finding.level is Level.WARNING
+    assert finding.text.endswith("Waymark is tested with 1.0.")
+
+
+def test_too_little_memory_is_said(tmp_path: Path) -> None:
+    for gib, level in [(1, Level.PROBLEM), (3, Level.WARNING), (6, Level.GOOD)]:
+        (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable:   {gib * 2**20} kB\n")
+        assert check_memory(tmp_path / "meminfo").level is level
+
+
+def test_ports_of_external_parts_do_not_matter(tmp_path: Path) -> None:
+    environ = {"DATABASE_URL": "x", "REDIS_URL": "x", "ZOOKEEPER_HOSTS": "x", "WAYMARK_JOBMANAGER_URL": "x"}
+    text = check_ports({**environ, "EMAIL_URL": "x"}, tmp_path)[0].text
+    assert not any(f"{PREFERRED_PORTS[name]} ({name})" in text for name in ("redis", "zookeeper", "jobmanager", "mail"))

@@ -1,0 +1,121 @@
+"""The whole product, started and stopped as a person does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+
+from dashboard.stack.process import wait_until
+from dashboard.stack.record import start_time
+
+pytestmark = [pytest.mark.stack, pytest.mark.zookeeper]
+ROOT = Path(__file__).resolve().parents[3]
+PARTS = ["postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web"]
+
+
+class Product:
+    """`manage.py up` on a directory of its own; every process that it ever started."""
+
+    def __init__(self, var: Path) -> None:
+        self.var = var
+        self.environ = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "JAVA_HOME")}
+        self.environ["WAYMARK_VAR"] = str(var)
+        self.pids: set[int] = set()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.var.parent / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "up"], cwd=ROOT, env=self.environ, stdout=log, stderr=log
+            )
+        wait_until(self.is_up, limit_s=120, what="all parts up", every_s=0.3)
+        self.pids |= {part["pid"] for part in self.status().values()} | {self.process.pid}
+
+    def is_up(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            pytest.fail(f"up ended with {self.process.returncode}:\n{(self.var.parent / 'up.log').read_text()[-4000:]}")
+        return all(part["state"] == "up" for part in self.status().values())
+
+    def status(self) -> dict[str, Any]:
+        parts = json.loads(self.manage("status", "--json").stdout)["parts"]
+        return {part["name"]: part for part in parts}
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.environ, capture_output=True, text=True
+        )
+
+    def stop(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(90)
+
+    def living(self) -> list[int]:
+        return [pid for pid in self.pids if start_time(pid) is not None]
+
+
+@pytest.fixture
+def product(session_directory: Path, tmp_path: Path) -> Iterator[Product]:
+    # A short path that PostgreSQL's user can reach, too; pytest's own is private.
+    made = Product(session_directory / tmp_path.name / "var")
+    made.var.parent.mkdir()
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.wait()
+
+
+@pytest.mark.timeout(400)
+def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Product) -> None:
+    product.start()
+    status = product.status()
+    assert list(status)[: len(PARTS)] == PARTS
+    assert all(part["pid"] and part["version"] for part in status.values())
+    assert httpx2.get(f"{status['web']['address']}/healthz", trust_env=False).status_code == 200
+
+    refused = product.manage("up")
+    assert refused.returncode != 0
+    assert product.process is not None
+    assert f"already running on {product.var} (pid {product.process.pid})" in refused.stderr
+
+    os.kill(status["redis"]["pid"], signal.SIGKILL)
+    wait_until(lambda: product.status()["redis"]["restarts"] == 1 and product.is_up(), limit_s=60, what="redis again")
+    product.pids |= {part["pid"] for part in product.status().values()}
+
+    with psycopg.connect(database_of(product)) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+    assert product.stop(signal.SIGINT) == 0
+    assert product.living() == []
+    assert {part["state"] for part in product.status().values()} == {"down"}
+
+    product.start()
+    assert product.status()["web"]["address"] == status["web"]["address"]
+    with psycopg.connect(database_of(product)) as connection:
+        assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
+
+    # Nobody stops its parts when the supervisor itself is killed: they end by themselves.
+    assert product.stop(signal.SIGKILL) == -signal.SIGKILL
+    wait_until(lambda: product.living() == [], limit_s=60, what="the end of every part")
+
+
+def database_of(product: Product) -> str:
+    return str(json.loads((product.var / "run" / "environment.json").read_text())["DATABASE_URL"])
+
+
+def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Product) -> None:
+    product.environ["JAVA_HOME"] = "/nowhere"
+    refused = product.manage("up")
+    assert refused.returncode != 0
+    assert "JAVA_HOME=/nowhere has no bin/java that starts" in refused.stderr
+    assert product.status()["postgres"]["state"] == "down"

@@ -22,7 +22,7 @@ from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.finalizing import CheckpointFinalizer
+from checkpointing.coordinator.finalizing import Added, CheckpointFinalizer
 from checkpointing.coordinator.inflight import InFlightIo
 from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint, PendingPhase
 from checkpointing.coordinator.periodic import PeriodicScheduler
@@ -264,7 +264,9 @@ class CheckpointCoordinator:
         )
 
     def _trigger_periodic(self) -> None:
-        self._submit(self._request(CheckpointKind.CHECKPOINT, is_periodic=True))
+        """One queued is enough: Flink queues all, and after a slow checkpoint runs them in a burst."""
+        if not self._decider.has_periodic_checkpoint:
+            self._submit(self._request(CheckpointKind.CHECKPOINT, is_periodic=True))
 
     def _request(
         self,
@@ -344,7 +346,7 @@ class CheckpointCoordinator:
 
     def _remove_condemned_if_safe(self) -> None:
         pool_in_use = any(not pending.properties.is_savepoint for pending in self._pending.values())
-        if not pool_in_use and not self._pipeline.is_triggering:
+        if not pool_in_use and not self._pipeline.is_triggering and not self._shut_down:
             self._cleaner.remove_condemned()
 
     def _on_quiet(self) -> None:
@@ -460,9 +462,7 @@ class CheckpointCoordinator:
         if pending is not None and pending.is_abortable:
             self._abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED))
 
-    def _completed(
-        self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]
-    ) -> None:
+    def _completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added | None) -> None:
         """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""
         with self._held():
             pending.phase = PendingPhase.COMPLETED
@@ -470,8 +470,10 @@ class CheckpointCoordinator:
             self._last_completion_ms = self._clock.monotonic() * 1000
             self._stats.report_completed(pending.checkpoint_id, checkpoint)
             self._failures.handle_success(pending.checkpoint_id)
-            if not checkpoint.properties.is_savepoint:
-                self._retain(checkpoint, dropped)
+            dropped = () if added is None else added.dropped
+            if added is not None:
+                self._full_snapshot_owed = False
+                self._retained = added.retained
             if not checkpoint.properties.is_savepoint or checkpoint.properties.is_synchronous:
                 self._subsume_pending_before(checkpoint.checkpoint_id)
                 self._tasks.notify_complete(
@@ -480,11 +482,6 @@ class CheckpointCoordinator:
             for subsumed in dropped:
                 self._discard_subsumed(subsumed)
             pending.future.set_result(checkpoint)
-
-    def _retain(self, checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> None:
-        self._full_snapshot_owed = False
-        gone = {subsumed.checkpoint_id for subsumed in dropped}
-        self._retained = (*(kept for kept in self._retained if kept.checkpoint_id not in gone), checkpoint)
 
     def _subsume_pending_before(self, checkpoint_id: int) -> None:
         subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)

@@ -6,12 +6,25 @@ The two blocking steps run through the IoExecutor; between them the checkpoint m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.pending import PendingCheckpoint, PendingPhase
 from checkpointing.coordinator.ports import CheckpointStorage, CompletedCheckpointStore, IoExecutor
 
-Completed = Callable[[PendingCheckpoint, CompletedCheckpoint, Sequence[CompletedCheckpoint]], None]
+
+@dataclass(frozen=True)
+class Added:
+    """The store after a checkpoint was added: what it holds, oldest first, and what left it and is to be discarded.
+
+    One that left and is in neither (the store could not let go of it) keeps its files.
+    """
+
+    retained: tuple[CompletedCheckpoint, ...]
+    dropped: Sequence[CompletedCheckpoint]
+
+
+Completed = Callable[[PendingCheckpoint, CompletedCheckpoint, Added | None], None]
 Failed = Callable[[PendingCheckpoint, Exception], None]
 Abandoned = Callable[[PendingCheckpoint], None]
 
@@ -19,7 +32,7 @@ Abandoned = Callable[[PendingCheckpoint], None]
 class CheckpointFinalizer:
     """Exactly one of the three callbacks follows each `finalize`.
 
-    `on_completed(pending, checkpoint, dropped)`: durable, and in the store unless it is a savepoint; `dropped` left it.
+    `on_completed(pending, checkpoint, added)`: durable and in the store; a savepoint is not in it, `added` is None.
     `on_failed(pending, error)`: not completed. `on_abandoned(pending)`: aborted meanwhile, its files may go now.
     """
 
@@ -55,13 +68,17 @@ class CheckpointFinalizer:
         pending.cancel_expiry()
         pending.phase = PendingPhase.ADDING
         if checkpoint.properties.is_savepoint:
-            self._on_completed(pending, checkpoint, ())
+            self._on_completed(pending, checkpoint, None)
             return
         self._io.submit(
-            lambda: self._store.add_checkpoint(checkpoint),
-            lambda dropped: self._on_completed(pending, checkpoint, dropped),
+            lambda: self._add(checkpoint),
+            lambda added: self._on_completed(pending, checkpoint, added),
             lambda error: self._on_failed(pending, error),
         )
+
+    def _add(self, checkpoint: CompletedCheckpoint) -> Added:
+        dropped = self._store.add_checkpoint(checkpoint)
+        return Added(tuple(self._store.checkpoints), dropped)
 
     def _not_written(self, pending: PendingCheckpoint, error: Exception) -> None:
         if pending.is_aborted:

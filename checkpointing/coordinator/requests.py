@@ -92,6 +92,10 @@ class CheckpointRequestDecider:
     def num_queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def has_periodic_checkpoint(self) -> bool:
+        return any(request.is_periodic and not request.properties.is_savepoint for request in self._queue)
+
     def submit(self, request: CheckpointRequest, facts: CoordinatorFacts) -> Decision:
         """Queue `request`, then choose. When full, the worst queued periodic request gives way, else the new one."""
         too_many = CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS

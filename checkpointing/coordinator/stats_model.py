@@ -134,7 +134,8 @@ class RestoredCheckpoint:
 class CheckpointStatsSnapshot:
     """All statistics at one moment; nothing in it changes later.
 
-    `history` is newest first and holds all three statuses. `latest_completed` is never a savepoint; those are in `latest_savepoint`.
+    `history` is newest first and holds all three statuses. `latest_completed` is never a savepoint; those are in
+    `latest_savepoint`.
     """
 
     counts: CheckpointCounts = CheckpointCounts()

@@ -39,7 +39,7 @@ class CoordinatorTermination:
         self._error: Exception | None = None
 
     def run(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
-        """Store first: once it is closed its checkpoints cannot be found again, so their files go or stay right then."""
+        """Store first: once it is closed its checkpoints cannot be found again, so files go or stay right then."""
         self._io.submit(
             lambda: self._store.shutdown(status),
             lambda dropped: self._store_closed(status, dropped, on_done),
@@ -55,7 +55,9 @@ class CoordinatorTermination:
                     checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
                 )
                 self._stats.report_discarded(checkpoint.checkpoint_id)
-        self._cleaner.remove_condemned()
+        if status.globally_terminal or dropped:
+            self._cleaner.remove_condemned()
+        # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
         self._close_counter(status, on_done)
 
     def _close_counter(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:

@@ -22,7 +22,7 @@ from checkpointing.storage.layout import (
 )
 from checkpointing.storage.metadata import encode_metadata
 from checkpointing.storage.roots import SavepointRoots
-from checkpointing.storage.verification import read_metadata
+from checkpointing.storage.verification import read_metadata, verify_files
 
 
 class FileCheckpointStorage:
@@ -66,6 +66,8 @@ class FileCheckpointStorage:
         return CheckpointLocation(directory, shared)
 
     def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
+        """Also looks that every file is there with its size, so that no checkpoint completes without one of them."""
+        verify_files(checkpoint, self._files)
         self._files.write_durably(f"{checkpoint.location}/{METADATA}", encode_metadata(checkpoint))
 
     def read_metadata(self, directory: str) -> CompletedCheckpoint:

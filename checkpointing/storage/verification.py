@@ -28,9 +28,14 @@ def read_metadata(directory: str, files: Files = _LOCAL) -> CompletedCheckpoint:
 def verify(directory: str, deep: bool = False, files: Files = _LOCAL) -> CompletedCheckpoint:
     """`read_metadata`, and every file is there with its size (`deep`: and content), else SnapshotIncomplete."""
     checkpoint = read_metadata(directory, files)
+    verify_files(checkpoint, files, deep)
+    return checkpoint
+
+
+def verify_files(checkpoint: CompletedCheckpoint, files: Files, deep: bool = False) -> None:
+    """Each distinct file once. SnapshotIncomplete names the first that is wrong."""
     for file in _distinct(checkpoint.files):
         _verify_file(checkpoint, file, deep, files)
-    return checkpoint
 
 
 def _verify_file(checkpoint: CompletedCheckpoint, file: StateFile, deep: bool, files: Files) -> None:

@@ -1,0 +1,173 @@
+"""Recovery at the start of a leader's term, restores, and the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.coordinator.reasons import CheckpointFailureReason
+from checkpointing.jobs.status import JobStatus
+from tests.checkpointing.doubles import CoordinatorHarness, reason_of, shared_file
+
+Reason = CheckpointFailureReason
+
+
+def recovered(harness: CoordinatorHarness) -> list[CompletedCheckpoint | None | Exception]:
+    outcomes: list[CompletedCheckpoint | None | Exception] = []
+    harness.coordinator.recover(outcomes.append, outcomes.append)
+    return outcomes
+
+
+def successor_of(old: CoordinatorHarness, **changes: object) -> CoordinatorHarness:
+    """The next job manager's coordinator over the same storage, counter and stored checkpoints."""
+    new = CoordinatorHarness(**changes)
+    new.storage.directories = old.storage.directories
+    new.storage.shared = old.storage.shared
+    new.counter.value = old.counter.value
+    new.store.stored_before = list(old.store.checkpoints)
+    return new
+
+
+def test_recovery_gives_the_newest_and_counts_what_the_retained_ones_need() -> None:
+    old = CoordinatorHarness(num_retained=2)
+    old.complete_one((shared_file("a"), shared_file("b")))
+    newest = old.complete_one((shared_file("b"),))
+    harness = successor_of(old, num_retained=1)
+
+    assert recovered(harness) == [newest]
+    assert harness.coordinator.latest_completed == newest
+
+    assert harness.complete_one((shared_file("c"),)).checkpoint_id == 3
+    assert harness.storage.shared == {"shared/c"}
+    assert harness.storage.directories == {"/checkpoints/chk-3"}
+
+
+def test_conformance_C16_an_empty_store_recovers_to_nothing(harness: CoordinatorHarness) -> None:
+    assert recovered(harness) == [None]
+
+
+def test_an_unreadable_store_is_said_aloud(harness: CoordinatorHarness) -> None:
+    harness.store.recover_error = RuntimeError("handles exist and none can be read")
+    (outcome,) = recovered(harness)
+    assert isinstance(outcome, RuntimeError)
+
+
+def test_conformance_A39_a_restore_shows_in_the_statistics(harness: CoordinatorHarness) -> None:
+    checkpoint = harness.complete_one()
+    harness.coordinator.restored(checkpoint, is_savepoint=False)
+
+    snapshot = harness.stats.snapshot()
+    assert snapshot.counts.restored == 1
+    assert snapshot.latest_restored is not None
+    assert snapshot.latest_restored.checkpoint_id == 1
+    assert snapshot.latest_restored.external_path == "/checkpoints/chk-1"
+    assert not snapshot.latest_restored.is_savepoint
+    assert harness.complete_one().checkpoint_id == 2
+    assert [message.full for message in harness.tasks.triggered] == [False, False]
+
+
+def test_ids_go_on_after_the_savepoint_a_new_job_starts_from(harness: CoordinatorHarness) -> None:
+    savepoint = replace(CoordinatorHarness().complete_one(), checkpoint_id=161, job_id="f" * 32)
+    harness.coordinator.restored(savepoint, is_savepoint=True)
+    assert harness.complete_one().checkpoint_id == 162
+    assert harness.complete_one().checkpoint_id == 163
+
+
+def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) -> None:
+    first = harness.complete_one()
+    for _ in range(4):
+        harness.complete_one()
+    harness.coordinator.restored(first, is_savepoint=True)
+    assert harness.complete_one().checkpoint_id == 6
+
+
+@pytest.mark.parametrize("policy", list(RetentionPolicy))
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
+def test_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
+    policy: RetentionPolicy, status: JobStatus
+) -> None:
+    harness = CoordinatorHarness(retention=policy)
+    checkpoint = harness.complete_one((shared_file("a"),))
+
+    assert harness.shut_down(status) == [None]
+
+    if checkpoint.properties.discard_on(status):
+        assert (harness.storage.directories, harness.storage.shared) == (set(), set())
+    else:
+        assert (harness.storage.directories, harness.storage.shared) == ({checkpoint.location}, {"shared/a"})
+    latest = harness.stats.snapshot().latest_completed
+    assert latest is not None
+    assert latest.discarded is checkpoint.properties.discard_on(status)
+    assert harness.counter.shut_down_with is status
+
+
+def test_a_suspended_job_keeps_everything_for_the_next_job_manager(harness: CoordinatorHarness) -> None:
+    checkpoint = harness.complete_one((shared_file("a"),))
+    assert harness.shut_down(JobStatus.SUSPENDED) == [None]
+    assert harness.storage.directories == {checkpoint.location}
+    assert harness.storage.shared == {"shared/a"}
+
+
+def test_a_leader_on_its_way_out_removes_no_shared_file(harness: CoordinatorHarness) -> None:
+    """The next leader's first checkpoint may rely on it already."""
+    harness.coordinator.trigger_checkpoint()
+    harness.acknowledge(1, files=(shared_file("a"),))
+    assert harness.shut_down(JobStatus.SUSPENDED) == [None]
+    assert harness.storage.shared == {"shared/a"}
+    assert harness.storage.directories == set()
+
+
+def test_conformance_B11_after_the_shutdown_nothing_starts() -> None:
+    harness = CoordinatorHarness(interval_ms=10_000)
+    pending = harness.coordinator.trigger_checkpoint()
+    queued = harness.coordinator.trigger_checkpoint()
+    harness.shut_down(JobStatus.FINISHED)
+
+    harness.coordinator.start_periodic()
+    harness.advance(100)
+    late = harness.coordinator.trigger_savepoint(None)
+
+    for future in (pending, queued, late):
+        assert reason_of(future) is Reason.CHECKPOINT_COORDINATOR_SHUTDOWN
+    assert harness.triggered_ids == [1]
+    assert harness.storage.directories == set()
+    assert not harness.acknowledge(1)
+
+
+def test_the_shutdown_waits_for_a_checkpoint_that_is_being_stored(harness: CoordinatorHarness) -> None:
+    future = harness.coordinator.trigger_checkpoint()
+    harness.io.inline = False
+    harness.acknowledge_all(1)
+    harness.io.run_next()
+
+    outcomes = harness.shut_down(JobStatus.FINISHED)
+    assert outcomes == []
+    harness.io.run_all()
+
+    assert future.result(timeout=0).checkpoint_id == 1
+    assert outcomes == [None]
+    assert harness.storage.directories == set()
+
+
+def test_the_shutdown_is_over_when_the_last_directory_is_gone(harness: CoordinatorHarness) -> None:
+    harness.complete_one((shared_file("a"),))
+    harness.io.inline = False
+    outcomes = harness.shut_down(JobStatus.CANCELED)
+    while harness.io.num_queued:
+        assert outcomes == []
+        harness.io.run_next()
+    assert outcomes == [None]
+    assert (harness.storage.directories, harness.storage.shared) == (set(), set())
+
+
+def test_a_store_that_cannot_be_closed_is_reported_and_the_counter_is_closed_all_the_same(
+    harness: CoordinatorHarness,
+) -> None:
+    harness.complete_one()
+    harness.store.shutdown_error = OSError("no quorum")
+    (error,) = harness.shut_down(JobStatus.FINISHED)
+    assert error is harness.store.shutdown_error
+    assert harness.counter.shut_down_with is JobStatus.FINISHED
+    assert harness.storage.directories == {"/checkpoints/chk-1"}

@@ -29,7 +29,7 @@ def evaluate_rules() -> None:
 
 @shared_task
 def deliver_notifications() -> None:
-    from monitoring.alerts.notify import deliver_due
+    from monitoring.alerts.notify.delivery import deliver_due
 
     _say(deliver_due(timezone.now()))
 

@@ -349,7 +349,7 @@ class JobException:
         name = fields.optional_text("exceptionName")
         return cls(
             name=name,
-            message=root_cause(stacktrace) or human(name),
+            message=(root_cause(stacktrace) or human(name)).removeprefix(f"{name}: "),
             stacktrace=stacktrace[:20_000],
             at=fields.moment("timestamp"),
             task=fields.optional_text("taskName"),
@@ -368,7 +368,8 @@ class JobException:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """`launch` is how our own job manager started the job; a Flink cluster cannot say."""
+    """`launch` is how our own job manager started the job (jar_id, entry_class, program_args, parallelism,
+    configuration); a Flink cluster cannot say."""
 
     restart_strategy: str
     parallelism: int | None
@@ -383,7 +384,7 @@ class JobConfig:
             restart_strategy=execution.optional_text("restart-strategy"),
             parallelism=execution.amount("job-parallelism"),
             user_config={} if user_config is None else user_config.raw,
-            launch=None if launch is None else launch.raw,
+            launch=None if launch is None else _launch(launch),
         )
 
 
@@ -474,6 +475,18 @@ def _checkpoint_type(fields: Fields) -> str:
     if fields.raw.get("checkpoint_type") is None:
         return "SAVEPOINT" if fields.flag("is_savepoint") else "CHECKPOINT"
     return _one_of(fields, "checkpoint_type", ("CHECKPOINT", "UNALIGNED_CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"))
+
+
+def _launch(fields: Fields) -> dict[str, Any]:
+    """Without the savepoint of this one run: the next run has its own."""
+    configuration = fields.optional_child("flinkConfiguration")
+    return {
+        "jar_id": fields.text("jarId"),
+        "entry_class": fields.optional_text("entryClass"),
+        "program_args": fields.texts("programArgsList"),
+        "parallelism": fields.amount("parallelism"),
+        "configuration": {} if configuration is None else dict(configuration.raw),
+    }
 
 
 def _statistics(fields: Fields) -> dict[str, float | None]:

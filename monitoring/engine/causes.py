@@ -1,4 +1,4 @@
-"""The sentence for people inside an engine's error text, which is a class name, a message and a Java stack trace."""
+"""The sentence for people inside an engine's error text: class names, a message and a Java or Python stack trace."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import re
 _CLASS_NAME = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+[A-Za-z_$][\w$]*: ")
 _CLASS_ALONE = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+([A-Za-z_$][\w$]*):?$")
 _CAUSED_BY = "Caused by: "
+_TRACEBACK = "Traceback (most recent call last):"
+# The first line after a Python traceback's frames that is not indented: the exception's name and its text.
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:: .*)?)$")
 _LIMIT = 1000
 
 
@@ -19,17 +22,28 @@ def human(text: str) -> str:
         line = line[match.end() :]
     if alone := _CLASS_ALONE.match(line):
         line = alone.group(1)
+    return _shortened(line)
+
+
+def _shortened(line: str) -> str:
     return line if len(line) <= _LIMIT else line[: _LIMIT - 1] + "…"
 
 
 def root_cause(stacktrace: str) -> str:
-    """The innermost cause of a Java stack trace, which is what went wrong; what wraps it says only where."""
+    """What went wrong: the program's own Python exception, or else the innermost cause of a Java stack trace.
+
+    What wraps it says only where.
+    """
+    _, found, after = stacktrace.rpartition(_TRACEBACK)
+    raised = next((match for line in after.splitlines() if (match := _RAISED.match(line))), None) if found else None
+    if raised is not None:
+        return _shortened(raised.group(1))
     causes = [line for line in stacktrace.splitlines() if line.lstrip().startswith(_CAUSED_BY)]
     return human(causes[-1].lstrip().removeprefix(_CAUSED_BY)) if causes else human(stacktrace)
 
 
 def from_errors(errors: object) -> str:
-    """The sentence of an error body's `errors` list; "" when it holds none.
+    """The sentence of an error body's `errors` list with its innermost cause; "" when it holds none.
 
     A 500 has "Internal server error." first and what happened second.
     """
@@ -37,6 +51,8 @@ def from_errors(errors: object) -> str:
         return ""
     texts = [text for text in errors if isinstance(text, str) and text.strip()]
     if len(texts) > 1 and texts[0].startswith("Internal server error"):
-        server_side = texts[1].removeprefix("<Exception on server side:\n")
-        return root_cause(server_side) or human(texts[0])
-    return human(texts[0]) if texts else ""
+        return root_cause(texts[1].removeprefix("<Exception on server side:\n")) or human(texts[0])
+    if not texts:
+        return ""
+    said, cause = human(texts[0]), root_cause(texts[0])
+    return said if cause in said else f"{said.rstrip('.')}: {cause}"

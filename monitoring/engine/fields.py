@@ -102,6 +102,12 @@ class Fields:
             raise self._fail(name, "a list")
         return [Fields(item, f"{self._where}.{name}[{index}]") for index, item in enumerate(value)]
 
+    def texts(self, name: str) -> list[str]:
+        value = self.raw.get(name)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self._fail(name, "a list of texts")
+        return value
+
     def named(self, name: str) -> dict[str, Fields]:
         """An object whose keys are names."""
         return {key: Fields(value, f"{self._where}.{name}.{key}") for key, value in self.child(name).raw.items()}

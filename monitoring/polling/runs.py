@@ -214,7 +214,9 @@ def _remember_exceptions(observed: RunObservation, run: Run) -> None:
     kept |= {(one["at"], one["name"], one["task"]): one for one in (each.as_row() for each in observed.exceptions)}
     run.exceptions = sorted(kept.values(), key=lambda one: datetime.fromisoformat(one["at"]), reverse=True)
     del run.exceptions[EXCEPTIONS_KEPT:]
-    run.exception = run.exceptions[0]["message"]
+    newest = run.exceptions[0]
+    # A Java class says little beside its message; a Python exception's text alone may be a bare value.
+    run.exception = newest["message"] if "." in newest["name"] else f"{newest['name']}: {newest['message']}"
 
 
 def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:

@@ -93,18 +93,9 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
     cluster.last_error = problems[0] if problems else ""
     if observation.overview is not None:
         cluster.version = observation.overview.version[:50]
-    if cluster.engine == Engine.UNKNOWN:
-        cluster.engine = _engine(found)
+        cluster.engine = Engine.SPARK if cluster.version.startswith("waymark") else Engine.FLINK
     due = (each.run.next_read_at for each in found.named() if each.run.live)
     cluster.next_poll_at = plan.next_poll(now, cluster.poll_interval_s, due)
-
-
-def _engine(found: runs.Runs) -> Engine:
-    """Only our own job manager says how it started a job."""
-    configs = [each.observed.job_config for each in found.named() if each.observed and each.observed.job_config]
-    if not configs:
-        return Engine.UNKNOWN
-    return Engine.SPARK if any(config.launch is not None for config in configs) else Engine.FLINK
 
 
 def _sentence(cluster: Cluster, events: list[str], written: history.HistoryChanges, adopted: int) -> str:

@@ -222,6 +222,7 @@ class FakeEngine:
         self.down_with: tuple[int, str] | None = None
         self.instead: dict[str, Any] = {}  # pattern of a path -> another answer
         self.released = threading.Event()
+        self.version = "2.3.0"
         self.url = server.url_for("/").rstrip("/")
         server.expect_request(re.compile(".*")).respond_with_handler(self.respond)
 
@@ -254,7 +255,7 @@ class FakeEngine:
                 "slots-total": 4,
                 "slots-available": 4,
                 "jobs-running": len(self.jobs),
-                "flink-version": "2.3.0",
+                "flink-version": self.version,
                 "flink-commit": "c0f8d1a",
             }
         if path == "/jobs/overview":

@@ -247,11 +247,19 @@ def test_an_answer_that_cannot_be_stored_is_counted_and_tried_later(engine, make
 
 
 def test_our_job_manager_says_how_to_start_a_job_again(engine, cluster, poll):
-    launch = {"jar_id": "1_wordcount.py", "entry_class": "wordcount:main", "program_args": ["--x"], "parallelism": 2}
-    engine.job(launch=launch)
+    engine.version = "waymark-0.1.0"
+    program = {"jarId": "1_wordcount.py", "entryClass": "wordcount:main", "programArgsList": ["--x"], "parallelism": 2}
+    engine.job(launch={**program, "savepointPath": "file:/sp/1", "flinkConfiguration": {"spark.x": "y"}})
     poll()
     cluster.refresh_from_db()
-    assert Job.objects.get().launch == {"kind": "waymark", **launch}
+    assert Job.objects.get().launch == {
+        "kind": "waymark",
+        "jar_id": "1_wordcount.py",
+        "entry_class": "wordcount:main",
+        "program_args": ["--x"],
+        "parallelism": 2,
+        "configuration": {"spark.x": "y"},
+    }
     assert cluster.engine == Engine.SPARK
 
 

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+
+from monitoring.engine.embedded import register
+from monitoring.models import Cluster, Engine
+
+
+@pytest.mark.django_db
+def test_the_embedded_job_manager_is_one_cluster_wherever_it_listens():
+    first = register("http://127.0.0.1:8081")
+    Cluster.objects.update(token="kept", poll_interval_s=7)
+    second = register("http://127.0.0.1:9999")
+    assert first.pk == second.pk
+    assert (second.name, second.rest_url, second.engine) == ("waymark", "http://127.0.0.1:9999", Engine.SPARK)
+    assert (second.token, second.poll_interval_s, second.next_poll_at) == ("kept", 7, None)

@@ -1,0 +1,51 @@
+"""What an answer, or silence, proves of one job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitoring.engine.answers import JobOverview
+from monitoring.engine.evidence import Alive, Answered, Missing, NoAnswer, Terminal, Unknown, Unreachable, evidence_of
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ID, OTHER = "1" * 32, "2" * 32
+
+
+def naming(state: str = "RUNNING", job_id: str = ID) -> Answered:
+    return Answered({job_id: JobOverview(job_id, "a", state, NOW, None)})
+
+
+@pytest.mark.parametrize("state", ["INITIALIZING", "RUNNING", "FAILING", "RESTARTING", "SUSPENDED", "RECONCILING"])
+def test_a_named_job_lives(state):
+    assert evidence_of(ID, naming(state), Missing(NOW, 9), NOW) == Alive(state)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELED", "FINISHED"])
+def test_a_named_job_has_ended(state):
+    assert evidence_of(ID, naming(state), None, NOW) == Terminal(state)
+
+
+@pytest.mark.parametrize(
+    ("polls_before", "seconds", "lost"),
+    [(0, 0, False), (1, 29, False), (1, 30, True), (20, 29, False), (20, 30, True)],
+)
+def test_a_job_is_lost_after_two_polls_and_thirty_seconds(polls_before, seconds, lost):
+    held = Missing(NOW, polls_before) if polls_before else None
+    evidence = evidence_of(ID, naming(job_id=OTHER), held, NOW + timedelta(seconds=seconds))
+    assert isinstance(evidence, Unknown)
+    assert (evidence.lost, evidence.missing.polls) == (lost, polls_before + 1)
+
+
+@pytest.mark.parametrize(("seconds", "lost"), [(30, False), (89, False), (90, True)])
+def test_an_engine_that_names_no_job_at_all_may_have_just_started(seconds, lost):
+    evidence = evidence_of(ID, Answered({}), Missing(NOW, 5), NOW + timedelta(seconds=seconds))
+    assert isinstance(evidence, Unknown)
+    assert evidence.lost == lost
+    assert "no job at all" in evidence.why
+
+
+def test_silence_is_never_a_loss():
+    evidence = evidence_of(ID, NoAnswer("refused"), Missing(NOW, 50), NOW + timedelta(days=1))
+    assert evidence == Unreachable("refused")

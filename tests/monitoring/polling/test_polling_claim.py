@@ -1,0 +1,47 @@
+"""One flight per cluster."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import transaction
+
+from monitoring.engine.evidence import NoAnswer
+from monitoring.models import Cluster
+from monitoring.polling.claim import LEASE, ClaimLost, claim_due
+from monitoring.polling.observation import ClusterObservation
+from monitoring.polling.store import store
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def make(name: str = "a", **values: object) -> Cluster:
+    return Cluster.objects.create(name=name, rest_url="http://127.0.0.1:1", **values)
+
+
+def test_a_cluster_in_flight_is_not_claimed_again_until_its_lease_ends():
+    make()
+    assert len(claim_due(NOW)) == 1
+    assert claim_due(NOW + LEASE - timedelta(seconds=1)) == []
+    assert len(claim_due(NOW + LEASE)) == 1
+
+
+def test_only_what_is_due_and_enabled_is_claimed_longest_due_first():
+    make("later", next_poll_at=NOW + timedelta(seconds=1))
+    make("off", enabled=False)
+    make("just", next_poll_at=NOW)
+    make("long", next_poll_at=NOW - timedelta(minutes=1))
+    names = [Cluster.objects.get(pk=claim.cluster_id).name for claim in claim_due(NOW)]
+    assert names == ["long", "just"]
+
+
+def test_a_flight_that_outlived_its_lease_writes_nothing():
+    cluster = make()
+    (slow,) = claim_due(NOW)
+    claim_due(NOW + LEASE)
+    with pytest.raises(ClaimLost), transaction.atomic():
+        store(slow, ClusterObservation(NoAnswer("refused")), NOW + LEASE)
+    cluster.refresh_from_db()
+    assert (cluster.consecutive_failures, cluster.poll_claimed_until) == (0, NOW + LEASE + LEASE)

@@ -250,9 +250,13 @@ class Dispatcher:
     # --- drivers ----------------------------------------------------------------------------------------------------
 
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
-        """A driver's message. NotLeading: it has to look for the leader."""
-        self.require_leading()
+        """A driver's message. NotLeading: it has to look for the leader.
+
+        A job that is being suspended still hears its driver: it may be waiting for its last word.
+        """
         job = self._jobs.get(message.job_id)
+        if job is None or isinstance(message, Register):
+            self.require_leading()
         if job is None:
             channel.send(Refused(f"job {message.job_id} does not run here"))
         elif isinstance(message, Register):

@@ -308,7 +308,8 @@ class JobMaster:
         self._move(status, cause)
         if status.globally_terminal:
             await self._record_result(self)
-        await self.checkpoints.shutdown(JobStatus.SUSPENDED if self._keep_state else status)
+        if not self._keep_state:
+            await self.checkpoints.shutdown(status)
         if not self._ended.done():
             self._ended.set_result(status)
 

@@ -153,6 +153,7 @@ async def _served(app: object, listener: socket.socket) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_config=None,
+        log_level="warning",
         access_log=False,
         lifespan="off",
         ws="websockets-sansio",

@@ -1,0 +1,263 @@
+"""A driver without Spark: it speaks the messages over a real WebSocket and writes real files, with failure switches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+from pathlib import Path
+
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    Cancel,
+    CheckpointKind,
+    DeclineCheckpoint,
+    DriverState,
+    ExceptionInfo,
+    Heartbeat,
+    JobManagerMessage,
+    NotifyComplete,
+    QueryProgress,
+    Refused,
+    Register,
+    Registered,
+    StateFile,
+    StatusUpdate,
+    Stop,
+    SubtaskMetrics,
+    TriggerCheckpoint,
+    Vertex,
+    VertexKind,
+    decode,
+    encode,
+)
+
+_pids = itertools.count(1_000_000)
+
+SOURCE = Vertex("1" * 32, "Source: lines", VertexKind.SOURCE, 1, "wordcount")
+COUNT = Vertex("2" * 32, "count", VertexKind.STATEFUL, 2, "wordcount")
+SINK = Vertex("3" * 32, "Sink: console", VertexKind.SINK, 1, "wordcount")
+VERTICES = (SOURCE, COUNT, SINK)
+
+
+class FakeProcess:
+    """Stands for the driver's process: `end` stops the driver as a signal would."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self._driver = driver
+        self.pid = driver.pid
+        self.exited: asyncio.Future[int] = driver.loop.create_future()
+        self.end_calls = 0
+
+    async def wait(self) -> int | None:
+        return await asyncio.shield(self.exited)
+
+    async def end(self, grace_s: float) -> None:
+        self.end_calls += 1
+        await asyncio.wait({self.exited}, timeout=0.2 if self._driver.ending else 0)
+        self._driver.kill(-15)
+        await self.wait()
+
+    def last_log_lines(self) -> str:
+        return "the last line of the log"
+
+
+class FakeDriver:
+    """Switches: `acknowledges`, `decline_reason`, `sends_heartbeats`, `obeys_stop`, `obeys_cancel`, `becomes_running`."""
+
+    def __init__(self, spec: DriverSpec, loop: asyncio.AbstractEventLoop, launcher: FakeLauncher) -> None:
+        self.spec = spec
+        self.loop = loop
+        self.launcher = launcher
+        self.pid = next(_pids)
+        self.state = DriverState.INITIALIZING
+        self.session_id = ""
+        self.refusals: list[str] = []
+        self.completed: list[int] = []
+        self.triggers: list[TriggerCheckpoint] = []
+        self.registrations = 0
+        self.ending = False
+        self.address = spec.job_manager_address
+        self.connection: ClientConnection | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.process = FakeProcess(self)
+        self.acknowledges = launcher.acknowledges
+        self.decline_reason: str | None = None
+        self.sends_heartbeats = True
+        self.obeys_stop = True
+        self.obeys_cancel = launcher.obeys_cancel
+        self.becomes_running = launcher.becomes_running
+
+    def start(self) -> None:
+        self.task = self.loop.create_task(self._run())
+
+    def kill(self, code: int) -> None:
+        """The process is gone, without a word."""
+        if self.task is not None:
+            self.task.cancel()
+        self._exit(code)
+
+    async def report_failure(self, message: str, *, recoverable: bool = True) -> None:
+        info = ExceptionInfo("ValueError", message, f"ValueError: {message}", 1, "count", recoverable)
+        await self._report(DriverState.FAILED, exception=info)
+        self._exit(1)
+
+    async def finish(self) -> None:
+        await self._report(DriverState.FINISHED)
+        self._exit(0)
+
+    async def send(self, message: object) -> None:
+        assert self.connection is not None
+        await self.connection.send(encode(message))  # type: ignore[arg-type]
+
+    def _exit(self, code: int) -> None:
+        if not self.process.exited.done():
+            self.process.exited.set_result(code)
+
+    async def _run(self) -> None:
+        """Connect, and again after each loss of the connection, as a driver does that outlives its job manager."""
+        while not self.process.exited.done():
+            with contextlib.suppress(OSError, websockets.WebSocketException):
+                url = self.address.replace("http://", "ws://") + "/drivers"
+                async with connect(url, additional_headers=self.launcher.headers, proxy=None) as connection:
+                    self.connection = connection
+                    await self._converse(connection)
+            if self.refusals:
+                self._exit(3)
+            await asyncio.sleep(0.02)
+
+    async def _converse(self, connection: ClientConnection) -> None:
+        vertices = VERTICES if self.state is DriverState.RUNNING else ()
+        register = Register(self.spec.job_id, self.spec.attempt, self.pid, self.state, vertices, {"wordcount": 4})
+        await connection.send(encode(register))
+        beats = asyncio.create_task(self._beat(connection))
+        try:
+            async for text in connection:
+                message = decode(text)
+                await self._receive(message)  # type: ignore[arg-type]
+        finally:
+            beats.cancel()
+
+    async def _receive(self, message: JobManagerMessage) -> None:
+        match message:
+            case Registered():
+                self.session_id = message.session_id
+                self.registrations += 1
+                if self.state is DriverState.INITIALIZING and self.becomes_running:
+                    self.state = DriverState.RUNNING
+                    await self._report(DriverState.RUNNING)
+            case Refused():
+                self.refusals.append(message.reason)
+                assert self.connection is not None
+                await self.connection.close()
+            case TriggerCheckpoint():
+                self.triggers.append(message)
+                await self._checkpoint(message)
+            case NotifyComplete():
+                self.completed.append(message.checkpoint_id)
+            case Stop() if self.obeys_stop:
+                self.ending = True
+                await self.finish()
+            case Cancel() if self.obeys_cancel:
+                self.ending = True
+                await self._report(DriverState.CANCELED)
+                self._exit(0)
+            case _:
+                pass
+
+    async def _checkpoint(self, trigger: TriggerCheckpoint) -> None:
+        if self.decline_reason is not None:
+            await self.send(
+                DeclineCheckpoint(
+                    self.session_id,
+                    self.spec.job_id,
+                    self.spec.attempt,
+                    trigger.checkpoint_id,
+                    self.decline_reason,
+                    "the fake driver declines",
+                )
+            )
+        elif self.acknowledges:
+            for vertex, index in [(v, i) for v in VERTICES for i in range(v.parallelism)]:
+                await self.send(self._acknowledgement(trigger, vertex, index))
+
+    def _acknowledgement(self, trigger: TriggerCheckpoint, vertex: Vertex, index: int) -> AcknowledgeCheckpoint:
+        content = f"{vertex.id} {index}".encode()
+        name = f"{vertex.id}-{index}"
+        Path(trigger.directory, name).write_bytes(content)
+        is_savepoint = trigger.kind is not CheckpointKind.CHECKPOINT
+        location = name if is_savepoint else f"chk-{trigger.checkpoint_id}/{name}"
+        file = StateFile(f"state/{name}", location, len(content), hashlib.sha256(content).hexdigest())
+        return AcknowledgeCheckpoint(
+            session_id=self.session_id,
+            job_id=self.spec.job_id,
+            attempt=self.spec.attempt,
+            checkpoint_id=trigger.checkpoint_id,
+            vertex_id=vertex.id,
+            subtask=index,
+            metrics=SubtaskMetrics(sync_duration=1, checkpointed_size=len(content), state_size=len(content)),
+            files=(file,),
+            batches={"wordcount": 7},
+        )
+
+    async def _report(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
+        vertices = VERTICES if state is DriverState.RUNNING else ()
+        self.state = state
+        update = StatusUpdate(self.session_id, self.spec.job_id, self.spec.attempt, state, vertices, exception)
+        await self.send(update)
+
+    async def _beat(self, connection: ClientConnection) -> None:
+        progress = {"wordcount": QueryProgress(batch_id=5, input_rows=12, batch_duration_ms=34)}
+        with contextlib.suppress(websockets.ConnectionClosed):
+            while True:
+                await asyncio.sleep(0.05)
+                if self.sends_heartbeats and self.session_id:
+                    beat = Heartbeat(self.session_id, self.spec.job_id, self.spec.attempt, progress)
+                    await connection.send(encode(beat))
+
+
+class FakeLauncher:
+    """Launches FakeDrivers on `loop`. Switches: `launch_error`, and the first values of its drivers' own switches."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.drivers: list[FakeDriver] = []
+        self.headers: dict[str, str] = {}
+        self.launch_error: str | None = None
+        self.acknowledges = True
+        self.obeys_cancel = True
+        self.becomes_running = True
+
+    @property
+    def specs(self) -> list[DriverSpec]:
+        return [driver.spec for driver in self.drivers]
+
+    def launch(self, spec: DriverSpec) -> FakeProcess:
+        if self.launch_error is not None:
+            raise LaunchFailed(self.launch_error)
+        driver = asyncio.run_coroutine_threadsafe(self._launched(spec), self._loop).result()
+        return driver.process
+
+    async def _launched(self, spec: DriverSpec) -> FakeDriver:
+        driver = FakeDriver(spec, self._loop, self)
+        self.drivers.append(driver)
+        driver.start()
+        return driver
+
+    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> FakeProcess | None:
+        for driver in self.drivers:
+            if (driver.pid, driver.spec.job_id, driver.spec.attempt) == (pid, job_id, attempt):
+                return None if driver.process.exited.done() else driver.process
+        return None
+
+    async def close(self) -> None:
+        for driver in self.drivers:
+            driver.kill(-9)
+        tasks = [driver.task for driver in self.drivers if driver.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,143 @@
+"""A whole job manager in the test's own loop, reached over real HTTP, with fake drivers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from checkpointing.jobs.jobmanager import run
+from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.rest.client import JobManagerClient
+from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
+
+LIMIT_S = 30.0
+PROGRAM = "def wordcount(spark, args):\n    return spark\n"
+
+
+async def eventually(condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
+    """What `condition` returns, once it is true."""
+    async with asyncio.timeout(limit_s):
+        while True:
+            value = condition()
+            if isinstance(value, Awaitable):
+                value = await value
+            if value:
+                return value
+            await asyncio.sleep(0.02)
+
+
+class RunningJobManager:
+    def __init__(self, directory: Path, launcher: FakeLauncher, environ: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.launcher = launcher
+        self.settings = JobManagerSettings.from_environ(
+            {
+                "WAYMARK_JOBMANAGER_PORT": "0",
+                "WAYMARK_JOBMANAGER_STATE": str(directory / "state"),
+                "WAYMARK_HEARTBEAT_INTERVAL": "0.1",
+                "WAYMARK_HEARTBEAT_TIMEOUT": "15",
+                "WAYMARK_CANCEL_TIMEOUT": "5",
+                **environ,
+            }
+        )
+        self.stop = asyncio.Event()
+        self.address = ""
+        self.client = JobManagerClient("http://127.0.0.1:1")
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        said: list[str] = []
+        self._task = asyncio.create_task(run(self.settings, {}, said.append, launcher=self.launcher, stop=self.stop))
+        await eventually(lambda: said or self._task.done())  # type: ignore[union-attr]
+        if self._task.done():
+            await self._task
+        self.address = said[0].split()[3]
+        self.client = JobManagerClient(self.address, self.settings.token)
+
+    async def shut_down(self) -> None:
+        self.stop.set()
+        if self._task is not None:
+            await self._task
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return await asyncio.to_thread(self.client.get, path)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return await asyncio.to_thread(self.client.post, path, body)
+
+    async def cancel(self, job_id: str) -> None:
+        await asyncio.to_thread(self.client.cancel, job_id)
+
+    async def upload(self, source: str = PROGRAM, name: str = "wordcount.py") -> str:
+        file = self.directory / name
+        file.write_text(source)
+        return await asyncio.to_thread(self.client.upload, file)
+
+    async def submit(self, configuration: Mapping[str, str] | None = None, **request: Any) -> str:
+        """The id of a job that was accepted."""
+        jar_id = await self.upload()
+        body = {"entryClass": "wordcount.py:wordcount", "flinkConfiguration": dict(configuration or {}), **request}
+        return str((await self.post(f"/jars/{jar_id}/run", body))["jobid"])
+
+    async def submit_running(self, configuration: Mapping[str, str] | None = None, **request: Any) -> str:
+        job_id = await self.submit(configuration, **request)
+        await self.until(job_id, "RUNNING")
+        return job_id
+
+    async def status(self, job_id: str) -> str:
+        return str((await self.get(f"/jobs/{job_id}/status"))["status"])
+
+    async def until(self, job_id: str, status: str) -> None:
+        async def reached() -> bool:
+            return await self.status(job_id) == status
+
+        await eventually(reached)
+
+    async def operation(self, path: str) -> dict[str, Any]:
+        """The result of an asynchronous operation, once it is there."""
+
+        async def completed() -> dict[str, Any] | None:
+            answer = await self.get(path)
+            return answer["operation"] if answer["status"]["id"] == "COMPLETED" else None
+
+        async with asyncio.timeout(LIMIT_S):
+            while (result := await completed()) is None:
+                await asyncio.sleep(0.02)
+        return result
+
+    async def savepoint(self, job_id: str, path: str = "savepoints", **body: Any) -> dict[str, Any]:
+        """Trigger one (or a stop) and wait for its result."""
+        trigger = (await self.post(f"/jobs/{job_id}/{path}", body))["request-id"]
+        return await self.operation(f"/jobs/{job_id}/savepoints/{trigger}")
+
+    async def checkpoint(self, job_id: str) -> int:
+        trigger = (await self.post(f"/jobs/{job_id}/checkpoints"))["request-id"]
+        return int((await self.operation(f"/jobs/{job_id}/checkpoints/{trigger}"))["checkpointId"])
+
+    async def driver(self, attempt: int) -> FakeDriver:
+        """The driver of the job's attempt, once it runs (for tests with one job)."""
+
+        def running() -> FakeDriver | None:
+            found = [driver for driver in self.launcher.drivers if driver.spec.attempt == attempt]
+            return found[-1] if found and found[-1].registrations else None
+
+        return await eventually(running)  # type: ignore[no-any-return]
+
+
+@contextlib.asynccontextmanager
+async def running_job_manager(
+    directory: Path, launcher: FakeLauncher | None = None, **environ: str
+) -> AsyncIterator[RunningJobManager]:
+    own = launcher is None
+    launcher = launcher or FakeLauncher(asyncio.get_running_loop())
+    manager = RunningJobManager(directory, launcher, environ)
+    await manager.start()
+    try:
+        yield manager
+    finally:
+        await manager.shut_down()
+        if own:
+            await launcher.close()

@@ -1,0 +1,266 @@
+"""A job's life from submission to its end, over real HTTP and a real WebSocket, with a driver that needs no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.messages import DriverState, Heartbeat
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+
+FAST_RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3",
+                "restart-strategy.fixed-delay.delay": "10 ms"}  # fmt: skip
+
+
+async def test_a_submitted_job_runs_once_its_driver_runs(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(programArgsList=["--input", "/data"], parallelism=2)
+
+    spec = manager.launcher.specs[0]
+    assert (spec.job_id, spec.attempt, spec.program_args, spec.parallelism) == (job_id, 1, ("--input", "/data"), 2)
+    assert spec.restore is None
+    assert Path(spec.program_path).name == "wordcount.py"
+    job = await manager.get(f"/jobs/{job_id}")
+    order = [job["timestamps"][status] for status in ("INITIALIZING", "CREATED", "RUNNING")]
+    assert order == sorted(order)
+    assert order[0] > 0
+
+
+async def test_periodic_checkpoints_start_when_the_job_runs(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.interval": "50 ms"})
+
+    async def completed() -> bool:
+        return int((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"]) >= 2
+
+    await eventually(completed)
+    assert (await manager.driver(1)).completed[:1] == [1]
+
+
+async def test_a_failed_driver_is_restarted_from_the_newest_checkpoint(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    newest = await manager.checkpoint(job_id)
+
+    await (await manager.driver(1)).report_failure("the disk is full")
+    second = await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+
+    assert second.spec.restore is not None
+    assert second.spec.restore.checkpoint_id == newest
+    assert second.spec.work_directory != manager.launcher.specs[0].work_directory
+    assert second.spec.timeline != manager.launcher.specs[0].timeline
+    entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+    assert entries[0]["stacktrace"] == "ValueError: the disk is full"
+    assert entries[0]["taskName"] == "count"
+
+
+async def test_a_driver_process_that_dies_is_a_failure_with_the_end_of_its_log(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+
+    (await manager.driver(1)).kill(-9)
+    await manager.driver(2)
+
+    entry = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"][0]
+    assert "through signal 9" in entry["stacktrace"]
+    assert "the last line of the log" in entry["stacktrace"]
+
+
+async def test_without_a_restart_strategy_a_failure_is_final(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+
+    await (await manager.driver(1)).report_failure("no")
+    await manager.until(job_id, "FAILED")
+
+    assert len(manager.launcher.drivers) == 1
+    job = await manager.get(f"/jobs/{job_id}")
+    assert "suppressed by the restart strategy" in job["status-history"][-1]["cause"]
+    assert job["end-time"] >= job["start-time"]
+
+
+async def test_a_failure_that_is_not_recoverable_is_never_restarted(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+
+    await (await manager.driver(1)).report_failure("no such function", recoverable=False)
+    await manager.until(job_id, "FAILED")
+
+    assert len(manager.launcher.drivers) == 1
+
+
+async def test_the_job_fails_when_its_attempts_are_used_up(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART | {"restart-strategy.fixed-delay.attempts": "1"})
+
+    await (await manager.driver(1)).report_failure("one")
+    second = await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+    await second.report_failure("two")
+    await manager.until(job_id, "FAILED")
+
+    assert [spec.attempt for spec in manager.launcher.specs] == [1, 2]
+
+
+async def test_a_driver_that_cannot_be_launched_is_a_failure(manager: RunningJobManager) -> None:
+    manager.launcher.launch_error = "There is no Java."
+
+    job_id = await manager.submit()
+    await manager.until(job_id, "FAILED")
+
+    entry = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"][0]
+    assert entry["stacktrace"] == "LaunchFailed: There is no Java."
+
+
+async def test_a_damaged_checkpoint_is_reported_and_an_older_one_is_used(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART | {"execution.checkpointing.num-retained": "2"})
+    older = await manager.checkpoint(job_id)
+    newer = await manager.checkpoint(job_id)
+    files = sorted(Path(manager.settings.checkpoint_directory, job_id, f"chk-{newer}").glob("2222*"))
+    files[0].write_bytes(b"x" * files[0].stat().st_size)
+
+    await (await manager.driver(1)).report_failure("crash")
+    second = await manager.driver(2)
+
+    assert second.spec.restore is not None
+    assert second.spec.restore.checkpoint_id == older
+    entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+    assert entries[0]["exceptionName"] == "SnapshotUnusable"
+    assert f"checkpoint {newer}" in entries[0]["stacktrace"]
+
+
+async def test_a_job_that_lost_all_its_state_never_starts_empty(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    checkpoint = await manager.checkpoint(job_id)
+    directory = Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}")
+    next(directory.glob("2222*")).unlink()
+
+    await (await manager.driver(1)).report_failure("crash")
+    await manager.until(job_id, "FAILED")
+
+    assert len(manager.launcher.drivers) == 1
+    assert (directory / "_metadata").exists(), "what could not be used is left for a person to look at"
+
+
+async def test_a_job_that_was_told_so_starts_empty(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART | {"waymark.allow-empty-start": "true"})
+    checkpoint = await manager.checkpoint(job_id)
+    (Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}") / "_metadata").unlink()
+
+    await (await manager.driver(1)).report_failure("crash")
+
+    assert (await manager.driver(2)).spec.restore is None
+
+
+async def test_checkpoints_that_keep_failing_fail_the_job(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART | {"execution.checkpointing.interval": "50 ms"})
+    (await manager.driver(1)).decline_reason = "CHECKPOINT_DECLINED"
+
+    await manager.driver(2)
+
+    entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+    assert "Exceeded checkpoint tolerable failure threshold." in entries[-1]["stacktrace"]
+
+
+async def test_cancel_ends_the_driver_and_the_job(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+
+    assert driver.state is DriverState.CANCELED
+    await manager.cancel(job_id)
+
+
+async def test_a_driver_that_ignores_cancel_is_ended_by_force(manager: RunningJobManager) -> None:
+    manager.launcher.obeys_cancel = False
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+
+    assert driver.process.exited.result() == -15
+
+
+async def test_a_job_that_waits_for_its_restart_can_be_canceled(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART | {"restart-strategy.fixed-delay.delay": "1 h"})
+    await (await manager.driver(1)).report_failure("crash")
+    await manager.until(job_id, "RESTARTING")
+
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+
+    assert len(manager.launcher.drivers) == 1
+
+
+async def test_a_job_whose_driver_never_runs_can_be_canceled(manager: RunningJobManager) -> None:
+    manager.launcher.becomes_running = False
+    job_id = await manager.submit()
+    await manager.driver(1)
+
+    await manager.cancel(job_id)
+
+    await manager.until(job_id, "CANCELED")
+
+
+async def test_a_driver_that_finishes_finishes_the_job(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+
+    await (await manager.driver(1)).finish()
+    await manager.until(job_id, "FINISHED")
+
+    assert len(manager.launcher.drivers) == 1
+
+
+async def test_an_old_attempt_is_refused(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    first = await manager.driver(1)
+    await first.report_failure("crash")
+    await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+
+    ghost = type(first)(first.spec, first.loop, manager.launcher)
+    ghost.start()
+    await eventually(lambda: ghost.refusals)
+
+    assert "attempt 1 is not wanted" in ghost.refusals[0]
+    assert await manager.status(job_id) == "RUNNING"
+
+
+async def test_a_message_of_an_old_session_changes_nothing(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    await driver.send(Heartbeat("an-old-session", job_id, 1, {}))
+    session, driver.session_id = driver.session_id, "an-old-session"
+    await driver._report(DriverState.FAILED)
+    driver.session_id = session
+
+    assert await manager.checkpoint(job_id) == 1
+    assert await manager.status(job_id) == "RUNNING"
+
+
+async def test_a_driver_that_reconnects_goes_on(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    assert driver.connection is not None
+    await driver.connection.close()
+    await eventually(lambda: driver.registrations == 2)
+
+    assert await manager.checkpoint(job_id) == 1
+    assert len(manager.launcher.drivers) == 1
+
+
+@pytest.mark.parametrize("seen_running", [True, False])
+async def test_silence_past_the_time_out_is_a_lost_driver(tmp_path: Path, seen_running: bool) -> None:
+    from tests.checkpointing.jobs.running_job_manager import running_job_manager
+
+    async with running_job_manager(
+        tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="1.5", WAYMARK_REGISTRATION_TIMEOUT="1.5"
+    ) as manager:
+        manager.launcher.becomes_running = seen_running
+        job_id = await manager.submit()
+        driver = await manager.driver(1)
+        driver.sends_heartbeats = False
+        await manager.until(job_id, "FAILED")
+
+        entry = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"][0]
+        assert entry["exceptionName"] == "HeartbeatTimeout"
+        assert driver.process.exited.done()

@@ -145,7 +145,7 @@ class HandleCompletedCheckpointStore:
             removed = [checkpoint for checkpoint in mine if self._removed(checkpoint)]
             self._clear()
             return removed
-        self._handles.release_all()
+        self._release()
         return ()
 
     def _read_all(self) -> tuple[list[CompletedCheckpoint], list[UnreadableCheckpoint]]:
@@ -171,6 +171,13 @@ class HandleCompletedCheckpointStore:
             self._handles.clear_entries()
         except HighAvailabilityError:
             log.exception("checkpoint handles could not be cleared")
+
+    def _release(self) -> None:
+        # Leadership is mostly lost with the connection; then the locks go with the session.
+        try:
+            self._handles.release_all()
+        except HighAvailabilityError as error:
+            log.warning("checkpoint handles stay locked until the session ends: %s", error)
 
     def _check_open(self) -> None:
         if self._shut_down:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.durable_file import write_durably
 from checkpointing.ha.errors import HighAvailabilityError, JobGraphUnreadable, NodeExists, NodeMissing
 from checkpointing.ha.state_handles import StateHandleStore
@@ -39,7 +38,7 @@ class JobGraphStore(Protocol):
         ...
 
     def release(self, job_id: str) -> None:
-        """This job manager is done with the job; it stays for the next one."""
+        """This job manager is done with the job; it stays for the next one. Ending the session does the same."""
         ...
 
 
@@ -81,9 +80,7 @@ class HandleJobGraphStore:
         write_durably(file, json.dumps({"version": _VERSION, "graph": graph.to_json()}))
         try:
             self._store_handle(graph.job_id, file, exists=old is not None)
-        except PossibleInconsistentState:
-            raise
-        except HighAvailabilityError:
+        except HighAvailabilityError:  # certainly not taken, unlike PossibleInconsistentState
             file.unlink(missing_ok=True)
             raise
         if old is not None:

@@ -135,6 +135,7 @@ class ZooKeeperConnection:
         self._root = "/" + "/".join(part for part in (chroot + "/" + root).split("/") if part)
         self._clock = clock or SystemClock()
         self._operation_timeout_s = operation_timeout_s or session_timeout_s
+        self._retry_for_s = max(self._operation_timeout_s, session_timeout_s)
         self._session_timeout_s = session_timeout_s
         self._changed = threading.Condition()
         self._state = ConnectionState.LOST
@@ -152,7 +153,7 @@ class ZooKeeperConnection:
         """Connect; ConnectionUnavailable when no server answered in time."""
         try:
             self._client.start(timeout=timeout_s)
-            self.ensure("")
+            self.retrying(lambda: self.ensure(""))
         except KazooTimeoutError as error:
             self._closed = True
             raise ConnectionUnavailable(
@@ -185,10 +186,6 @@ class ZooKeeperConnection:
         """What the server granted, which need not be what was asked for."""
         return self._session_timeout_s
 
-    @property
-    def operation_timeout_s(self) -> float:
-        return self._operation_timeout_s
-
     def add_listener(self, listener: StateListener) -> None:
         self._listeners.append(listener)
 
@@ -202,8 +199,8 @@ class ZooKeeperConnection:
             ) and not (self._closed or timeout_s <= 0)
 
     def retrying(self, work: Callable[[], T]) -> T:
-        """`work`, repeated while the connection fails, for at most the operation time-out. It must be repeatable."""
-        deadline = self._clock.monotonic() + self._operation_timeout_s
+        """`work`, which must be repeatable, repeated while the connection fails, for about a session time-out."""
+        deadline = self._clock.monotonic() + self._retry_for_s
         while True:
             try:
                 return work()

@@ -71,7 +71,9 @@ def test_waiting_ends_when_the_driver_goes(driver, job_manager):
 
 
 @zookeeper
-def test_a_driver_learns_that_its_session_was_lost(connect, job_manager, expire_session, eventually):
+def test_a_driver_learns_that_its_session_was_lost_and_leaves_its_successor_alone(
+    connect, driver, job_manager, expire_session
+):
     connection = connect()
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     lost = threading.Event()
@@ -83,7 +85,10 @@ def test_a_driver_learns_that_its_session_was_lost(connect, job_manager, expire_
     told_again = threading.Event()
     held.on_lost(told_again.set)
     assert told_again.is_set()
+    successor = driver().hold(JOB_ID, 2)
     held.release()
+    assert job_manager.holder(JOB_ID) == 2
+    successor.release()
 
 
 @zookeeper

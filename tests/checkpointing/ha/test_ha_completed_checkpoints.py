@@ -27,6 +27,7 @@ class SharedHandles(InMemoryStateHandleStore):
         self.add_error = None
         self.remove_error = None
         self.held_by_others = set()
+        self.release_error = None
         self.released_all = False
 
     def add_and_lock(self, name, handle):
@@ -40,6 +41,8 @@ class SharedHandles(InMemoryStateHandleStore):
         return name not in self.held_by_others and super().release_and_try_remove(name)
 
     def release_all(self):
+        if self.release_error:
+            raise self.release_error
         self.released_all = True
 
 
@@ -183,6 +186,14 @@ def test_conformance_E28_another_status_removes_nothing_and_releases_the_locks(m
     assert list(store.shutdown(JobStatus.CANCELLING)) == []
     assert handles.released_all
     assert handles.names() == [handle_name(1)]
+    assert list(store.checkpoints) == []
+
+
+def test_suspending_without_a_connection_is_no_error(make_store, handles, files):
+    store = make_store()
+    store.add_checkpoint(files.completed(1))
+    handles.release_error = ConnectionUnavailable("the leadership went with the connection")
+    assert list(store.shutdown(JobStatus.SUSPENDED)) == []
     assert list(store.checkpoints) == []
 
 

@@ -224,6 +224,28 @@ def test_conformance_M03_a_contender_may_close_the_election_in_its_grant(make_co
 
 
 @zookeeper
+def test_conformance_M09_a_term_that_ended_before_it_was_told_is_not_told(make_contender, connection, eventually):
+    told = threading.Event()
+    contender = make_contender(on_grant=lambda: told.wait(60))
+    eventually(lambda: contender.events == ["granted"])
+    for _ in range(2):  # two more terms begin while the contender is busy with the first
+        fence = contender.election.fence
+        connection.delete(fence)
+        eventually(lambda ended=fence: fence_of(contender) not in (None, ended))
+    told.set()
+    eventually(lambda: contender.events == ["granted", "revoked", "granted"])
+    contender.election.close()
+    assert contender.events == ["granted", "revoked", "granted", "revoked"]
+
+
+def fence_of(contender):
+    try:
+        return contender.election.fence
+    except LeadershipLost:
+        return None
+
+
+@zookeeper
 def test_conformance_M05_an_election_is_started_once_and_never_after_it_was_closed(make_contender):
     contender = make_contender()
     with pytest.raises(ElectionClosed):

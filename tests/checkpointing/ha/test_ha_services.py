@@ -11,8 +11,10 @@ from checkpointing.ha.services import (
     standalone_services,
     zookeeper_services,
 )
+from checkpointing.ha.zookeeper import ZooKeeperConnection
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.status import JobStatus
+from dashboard.stack.ports import any_free
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
 GRAPH = JobGraph(JOB_ID, "wordcount", "1_wordcount.py", "wordcount:main")
@@ -166,10 +168,7 @@ def test_settings_name_what_is_missing(tmp_path):
         HighAvailabilitySettings(tmp_path, cluster_id="/")
 
 
-def test_no_server_is_an_error_that_names_the_hosts(tmp_path, files, monkeypatch):
-    from checkpointing.ha.zookeeper import ZooKeeperConnection
-    from dashboard.stack.ports import any_free
-
+def test_no_server_is_an_error_that_names_the_hosts():
     port = any_free()
     connection = ZooKeeperConnection(f"127.0.0.1:{port}", "/waymark", session_timeout_s=4.0)
     with pytest.raises(ConnectionUnavailable, match=str(port)):

@@ -152,7 +152,7 @@ class InMemoryCounter:
 
 
 class InMemoryStore:
-    """Retains the newest `num_retained`. `add_error` fails the next adds; with `add_anyway` the store took it all the same."""
+    """Retains the newest `num_retained`. `add_error` fails adds; with `add_anyway` the store took it all the same."""
 
     def __init__(self, num_retained: int = 1) -> None:
         self._num_retained = num_retained

@@ -21,7 +21,7 @@ from tests.checkpointing.doubles import (
 Reason = CheckpointFailureReason
 
 
-def test_conformance_A19_acknowledge_by_acknowledge_to_a_retained_checkpoint(harness: CoordinatorHarness) -> None:
+def test_conformance_a19_acknowledge_by_acknowledge_to_a_retained_checkpoint(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     assert harness.coordinator.pending_ids == (1,)
 
@@ -50,7 +50,7 @@ def test_conformance_A19_acknowledge_by_acknowledge_to_a_retained_checkpoint(har
     assert harness.tasks.completed[-1].last_subsumed == 1
 
 
-def test_conformance_A21_a_completed_checkpoint_subsumes_an_older_pending_one() -> None:
+def test_conformance_a21_a_completed_checkpoint_subsumes_an_older_pending_one() -> None:
     harness = CoordinatorHarness(max_concurrent=2)
     first = harness.coordinator.trigger_checkpoint()
     harness.coordinator.trigger_checkpoint()
@@ -60,7 +60,9 @@ def test_conformance_A21_a_completed_checkpoint_subsumes_an_older_pending_one() 
 
     assert reason_of(first) is Reason.CHECKPOINT_SUBSUMED
     assert harness.storage.directories == {"/checkpoints/chk-2"}
-    assert [(message.checkpoint_id, message.reason) for message in harness.tasks.aborted] == [(1, "CHECKPOINT_SUBSUMED")]
+    assert [(message.checkpoint_id, message.reason) for message in harness.tasks.aborted] == [
+        (1, "CHECKPOINT_SUBSUMED")
+    ]
     harness.storage.directories.add("/checkpoints/chk-1")  # the driver was still writing
     assert not harness.acknowledge(1, STATEFUL.id, 0, files=(private_file(1, "z"),))
     assert harness.storage.directories == {"/checkpoints/chk-2"}
@@ -78,7 +80,7 @@ def test_an_older_checkpoint_completes_before_a_newer_and_both_do() -> None:
     assert [kept.checkpoint_id for kept in harness.store.checkpoints] == [1, 2]
 
 
-def test_conformance_A29_a_savepoint_is_not_retained_and_tells_nobody(harness: CoordinatorHarness) -> None:
+def test_conformance_a29_a_savepoint_is_not_retained_and_tells_nobody(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_savepoint(None)
 
@@ -117,7 +119,7 @@ def test_a_synchronous_savepoint_tells_the_tasks_before_its_future_is_done(harne
     assert reason_of(checkpoint) is Reason.CHECKPOINT_SUBSUMED
 
 
-def test_conformance_A54_the_statistics_know_it_before_the_future_is_done(harness: CoordinatorHarness) -> None:
+def test_conformance_a54_the_statistics_know_it_before_the_future_is_done(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     seen: list[tuple[int, tuple[int, ...]]] = []
     future.add_done_callback(
@@ -127,7 +129,7 @@ def test_conformance_A54_the_statistics_know_it_before_the_future_is_done(harnes
     assert seen == [(1, ())]
 
 
-def test_conformance_A05_a_queued_request_starts_after_the_completion_not_within_it(
+def test_conformance_a05_a_queued_request_starts_after_the_completion_not_within_it(
     harness: CoordinatorHarness,
 ) -> None:
     harness.coordinator.trigger_checkpoint()
@@ -142,7 +144,7 @@ def test_conformance_A05_a_queued_request_starts_after_the_completion_not_within
     assert not second.done()
 
 
-def test_conformance_A23_messages_for_what_does_not_exist_are_harmless(harness: CoordinatorHarness) -> None:
+def test_conformance_a23_messages_for_what_does_not_exist_are_harmless(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
 
     assert not harness.acknowledge(1, job_id="f" * 32)
@@ -166,7 +168,7 @@ def test_subtasks_at_different_batches_never_make_a_checkpoint(harness: Coordina
     assert "batch 7 and at batch 8" in str(future.exception(timeout=0))
 
 
-def test_conformance_A47_metadata_that_cannot_be_written_fails_the_checkpoint(harness: CoordinatorHarness) -> None:
+def test_conformance_a47_metadata_that_cannot_be_written_fails_the_checkpoint(harness: CoordinatorHarness) -> None:
     harness.storage.write_error = OSError("disk full")
     future = harness.coordinator.trigger_checkpoint()
 
@@ -181,7 +183,7 @@ def test_conformance_A47_metadata_that_cannot_be_written_fails_the_checkpoint(ha
     assert len(harness.job_failures) == 1
 
 
-def test_conformance_C02_a_failed_add_removes_the_files_and_keeps_the_older(harness: CoordinatorHarness) -> None:
+def test_conformance_c02_a_failed_add_removes_the_files_and_keeps_the_older(harness: CoordinatorHarness) -> None:
     first = harness.complete_one((shared_file("s"),))
     harness.store.add_error = RuntimeError("no quorum")
     future = harness.coordinator.trigger_checkpoint()
@@ -194,7 +196,7 @@ def test_conformance_C02_a_failed_add_removes_the_files_and_keeps_the_older(harn
     assert harness.coordinator.latest_completed == first
 
 
-def test_conformance_C03_files_stay_when_the_store_may_have_taken_it(harness: CoordinatorHarness) -> None:
+def test_conformance_c03_files_stay_when_the_store_may_have_taken_it(harness: CoordinatorHarness) -> None:
     harness.store.add_error = PossibleInconsistentState("connection lost")
     future = harness.coordinator.trigger_checkpoint()
 

@@ -11,7 +11,7 @@ from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness, pr
 Reason = CheckpointFailureReason
 
 
-def test_conformance_A18_a_decline_ends_only_its_own_checkpoint() -> None:
+def test_conformance_a18_a_decline_ends_only_its_own_checkpoint() -> None:
     harness = CoordinatorHarness(max_concurrent=2, tolerable_failures=5)
     first = harness.coordinator.trigger_checkpoint()
     second = harness.coordinator.trigger_checkpoint()
@@ -27,7 +27,7 @@ def test_conformance_A18_a_decline_ends_only_its_own_checkpoint() -> None:
     assert harness.storage.discarded == ["/checkpoints/chk-1"]
 
 
-def test_conformance_A10_what_fail_job_raises_comes_out_of_the_decline_and_nothing_is_left_half_done(
+def test_conformance_a10_what_fail_job_raises_comes_out_of_the_decline_and_nothing_is_left_half_done(
     harness: CoordinatorHarness,
 ) -> None:
     harness.fail_job_error = RuntimeError("the job is failing")
@@ -42,10 +42,8 @@ def test_conformance_A10_what_fail_job_raises_comes_out_of_the_decline_and_nothi
     assert harness.complete_one().checkpoint_id == 2
 
 
-@pytest.mark.parametrize(
-    "reason", [Reason.CHECKPOINT_ASYNC_EXCEPTION, Reason.CHECKPOINT_DECLINED, Reason.IO_EXCEPTION]
-)
-def test_conformance_A17_a_counted_decline_beyond_the_tolerance_fails_the_job(
+@pytest.mark.parametrize("reason", [Reason.CHECKPOINT_ASYNC_EXCEPTION, Reason.CHECKPOINT_DECLINED, Reason.IO_EXCEPTION])
+def test_conformance_a17_a_counted_decline_beyond_the_tolerance_fails_the_job(
     harness: CoordinatorHarness, reason: CheckpointFailureReason
 ) -> None:
     harness.coordinator.trigger_checkpoint()
@@ -60,19 +58,19 @@ def test_an_unknown_reason_of_a_driver_is_a_plain_decline() -> None:
     assert Reason.of_decline("CHECKPOINT_DECLINED_TASK_NOT_READY") is Reason.CHECKPOINT_DECLINED_TASK_NOT_READY
 
 
-def test_conformance_A11_pending_checkpoints_aborted_for_io_count(harness: CoordinatorHarness) -> None:
+def test_conformance_a11_pending_checkpoints_aborted_for_io_count(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     harness.coordinator.abort_pending(Reason.IO_EXCEPTION)
     assert len(harness.job_failures) == 1
 
 
-def test_conformance_A15_an_expired_checkpoint_beyond_the_tolerance_fails_the_job(harness: CoordinatorHarness) -> None:
+def test_conformance_a15_an_expired_checkpoint_beyond_the_tolerance_fails_the_job(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     harness.advance(60)
     assert [exception.reason for _, exception in harness.job_failures] == [Reason.CHECKPOINT_EXPIRED]
 
 
-def test_conformance_A22_an_expired_checkpoint_is_discarded_and_never_completes() -> None:
+def test_conformance_a22_an_expired_checkpoint_is_discarded_and_never_completes() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     future = harness.coordinator.trigger_checkpoint()
     harness.acknowledge(1, SOURCE.id, 0, files=(private_file(1, "x"),))
@@ -90,7 +88,7 @@ def test_conformance_A22_an_expired_checkpoint_is_discarded_and_never_completes(
     assert harness.store.checkpoints == ()
 
 
-def test_conformance_A03_a_late_acknowledge_still_brings_its_figures() -> None:
+def test_conformance_a03_a_late_acknowledge_still_brings_its_figures() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.coordinator.trigger_checkpoint()
     harness.decline(1)
@@ -103,7 +101,7 @@ def test_conformance_A03_a_late_acknowledge_still_brings_its_figures() -> None:
     assert failed.failure_message == "Checkpoint was declined."
 
 
-def test_conformance_A41_a_declined_synchronous_savepoint_fails_the_job_once() -> None:
+def test_conformance_a41_a_declined_synchronous_savepoint_fails_the_job_once() -> None:
     harness = CoordinatorHarness(tolerable_failures=100)
     future = harness.coordinator.trigger_synchronous_savepoint(None, drain=False)
 

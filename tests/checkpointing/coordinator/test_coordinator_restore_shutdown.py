@@ -14,8 +14,8 @@ from tests.checkpointing.doubles import CoordinatorHarness, reason_of, shared_fi
 Reason = CheckpointFailureReason
 
 
-def recovered(harness: CoordinatorHarness) -> list[CompletedCheckpoint | None | Exception]:
-    outcomes: list[CompletedCheckpoint | None | Exception] = []
+def recovered(harness: CoordinatorHarness) -> list[CompletedCheckpoint | Exception | None]:
+    outcomes: list[CompletedCheckpoint | Exception | None] = []
     harness.coordinator.recover(outcomes.append, outcomes.append)
     return outcomes
 
@@ -44,7 +44,7 @@ def test_recovery_gives_the_newest_and_counts_what_the_retained_ones_need() -> N
     assert harness.storage.directories == {"/checkpoints/chk-3"}
 
 
-def test_conformance_C16_an_empty_store_recovers_to_nothing(harness: CoordinatorHarness) -> None:
+def test_conformance_c16_an_empty_store_recovers_to_nothing(harness: CoordinatorHarness) -> None:
     assert recovered(harness) == [None]
 
 
@@ -54,7 +54,7 @@ def test_an_unreadable_store_is_said_aloud(harness: CoordinatorHarness) -> None:
     assert isinstance(outcome, RuntimeError)
 
 
-def test_conformance_A39_a_restore_shows_in_the_statistics(harness: CoordinatorHarness) -> None:
+def test_conformance_a39_a_restore_shows_in_the_statistics(harness: CoordinatorHarness) -> None:
     checkpoint = harness.complete_one()
     harness.coordinator.restored(checkpoint, is_savepoint=False)
 
@@ -119,7 +119,7 @@ def test_a_leader_on_its_way_out_removes_no_shared_file(harness: CoordinatorHarn
     assert harness.storage.directories == set()
 
 
-def test_conformance_B11_after_the_shutdown_nothing_starts() -> None:
+def test_conformance_b11_after_the_shutdown_nothing_starts() -> None:
     harness = CoordinatorHarness(interval_ms=10_000)
     pending = harness.coordinator.trigger_checkpoint()
     queued = harness.coordinator.trigger_checkpoint()

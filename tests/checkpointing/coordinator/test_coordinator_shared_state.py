@@ -13,7 +13,7 @@ def test_a_file_used_again_survives_the_checkpoint_that_brought_it(harness: Coor
     assert harness.storage.shared == set()
 
 
-def test_conformance_A01_an_aborted_checkpoint_takes_only_what_nobody_else_needs() -> None:
+def test_conformance_a01_an_aborted_checkpoint_takes_only_what_nobody_else_needs() -> None:
     harness = CoordinatorHarness(tolerable_failures=1)
     harness.complete_one((shared_file("a"),))
     harness.coordinator.trigger_checkpoint()

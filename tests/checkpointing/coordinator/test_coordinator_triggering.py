@@ -23,7 +23,12 @@ def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarn
     harness.coordinator.trigger_checkpoint(full=True)
 
     (message,) = harness.tasks.triggered
-    assert (message.checkpoint_id, message.kind, message.full, message.drain) == (1, CheckpointKind.CHECKPOINT, True, False)
+    assert (message.checkpoint_id, message.kind, message.full, message.drain) == (
+        1,
+        CheckpointKind.CHECKPOINT,
+        True,
+        False,
+    )
     assert (message.directory, message.shared_directory) == ("/checkpoints/chk-1", "/checkpoints/shared")
     assert (message.session_id, message.timeout_ms) == ("session-1", 60_000)
     assert message.trigger_timestamp == harness.clock.now_ms()
@@ -51,7 +56,7 @@ def test_a_savepoint_without_any_directory_fails_and_says_which_setting_is_missi
     assert harness.counter.value == 1
 
 
-def test_conformance_A06_no_checkpoint_while_tasks_do_not_run(harness: CoordinatorHarness) -> None:
+def test_conformance_a06_no_checkpoint_while_tasks_do_not_run(harness: CoordinatorHarness) -> None:
     harness.tasks_run(False)
 
     future = harness.coordinator.trigger_checkpoint()
@@ -69,7 +74,7 @@ def test_conformance_A06_no_checkpoint_while_tasks_do_not_run(harness: Coordinat
     [CheckpointPlan(VERTICES, ready=False, reason="count finished"), CheckpointPlan((STATEFUL,), ready=True)],
     ids=["a task finished", "other tasks"],
 )
-def test_conformance_A09_tasks_that_change_during_triggering_abort_it(plan: CheckpointPlan) -> None:
+def test_conformance_a09_tasks_that_change_during_triggering_abort_it(plan: CheckpointPlan) -> None:
     harness = CoordinatorHarness(inline_io=False)
     future = harness.coordinator.trigger_checkpoint()
     harness.plan = plan
@@ -82,7 +87,7 @@ def test_conformance_A09_tasks_that_change_during_triggering_abort_it(plan: Chec
     assert harness.storage.directories == set()
 
 
-def test_conformance_A13_an_unreachable_storage_counts_and_shows_in_the_statistics(harness: CoordinatorHarness) -> None:
+def test_conformance_a13_an_unreachable_storage_counts_and_shows_in_the_statistics(harness: CoordinatorHarness) -> None:
     harness.storage.initialize_error = PermissionError("read-only file system")
 
     future = harness.coordinator.trigger_checkpoint()
@@ -95,7 +100,7 @@ def test_conformance_A13_an_unreachable_storage_counts_and_shows_in_the_statisti
     assert harness.coordinator.pending_ids == ()
 
 
-def test_conformance_A25_no_more_than_the_allowed_number_at_once() -> None:
+def test_conformance_a25_no_more_than_the_allowed_number_at_once() -> None:
     for allowed in (1, 2, 5):
         harness = periodic(max_concurrent=allowed, timeout_ms=10_000_000)
         harness.advance(200)
@@ -105,7 +110,7 @@ def test_conformance_A25_no_more_than_the_allowed_number_at_once() -> None:
         assert harness.triggered_ids == list(range(1, allowed + 2))
 
 
-def test_conformance_A28_subsumption_frees_slots() -> None:
+def test_conformance_a28_subsumption_frees_slots() -> None:
     harness = periodic(max_concurrent=2, timeout_ms=10_000_000)
     harness.advance(100)
     assert harness.coordinator.pending_ids == (1, 2)
@@ -115,7 +120,7 @@ def test_conformance_A28_subsumption_frees_slots() -> None:
     assert harness.coordinator.pending_ids == (3, 4)
 
 
-def test_conformance_A31_the_timer_keeps_trying_until_the_tasks_run() -> None:
+def test_conformance_a31_the_timer_keeps_trying_until_the_tasks_run() -> None:
     harness = periodic()
     harness.tasks_run(False)
     harness.advance(30)
@@ -126,7 +131,7 @@ def test_conformance_A31_the_timer_keeps_trying_until_the_tasks_run() -> None:
     assert harness.triggered_ids == [1]
 
 
-def test_conformance_A32_savepoints_are_not_held_back_by_the_limit(harness: CoordinatorHarness) -> None:
+def test_conformance_a32_savepoints_are_not_held_back_by_the_limit(harness: CoordinatorHarness) -> None:
     futures = [harness.coordinator.trigger_savepoint(None) for _ in range(5)]
     assert len(harness.coordinator.pending_ids) == 5
 
@@ -135,7 +140,7 @@ def test_conformance_A32_savepoints_are_not_held_back_by_the_limit(harness: Coor
     assert all(future.result(timeout=0).properties.is_savepoint for future in futures)
 
 
-def test_conformance_A33_the_minimum_pause_does_not_hold_back_savepoints() -> None:
+def test_conformance_a33_the_minimum_pause_does_not_hold_back_savepoints() -> None:
     harness = CoordinatorHarness(min_pause_ms=100_000_000)
     harness.complete_one()
 
@@ -145,18 +150,18 @@ def test_conformance_A33_the_minimum_pause_does_not_hold_back_savepoints() -> No
     assert len(harness.coordinator.pending_ids) == 2
 
 
-def test_conformance_A35_a_checkpoint_follows_the_configured_retention(harness: CoordinatorHarness) -> None:
+def test_conformance_a35_a_checkpoint_follows_the_configured_retention(harness: CoordinatorHarness) -> None:
     for policy in RetentionPolicy:
         other = CoordinatorHarness(retention=policy)
         assert other.complete_one().properties.retention is policy
 
 
-def test_conformance_A38_one_statistics_entry_per_trigger(harness: CoordinatorHarness) -> None:
+def test_conformance_a38_one_statistics_entry_per_trigger(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     assert [entry.checkpoint_id for entry in harness.stats.snapshot().history] == [1]
 
 
-def test_conformance_A42_stopping_while_the_id_is_allocated_refuses_the_periodic_checkpoint() -> None:
+def test_conformance_a42_stopping_while_the_id_is_allocated_refuses_the_periodic_checkpoint() -> None:
     harness = CoordinatorHarness(interval_ms=10_000, inline_io=False)
     harness.coordinator.start_periodic()
     harness.advance(0)
@@ -169,7 +174,7 @@ def test_conformance_A42_stopping_while_the_id_is_allocated_refuses_the_periodic
     assert harness.stats.snapshot().counts.failed == 1
 
 
-def test_conformance_A43_a_broken_id_counter_counts_without_a_statistics_entry(harness: CoordinatorHarness) -> None:
+def test_conformance_a43_a_broken_id_counter_counts_without_a_statistics_entry(harness: CoordinatorHarness) -> None:
     harness.counter.error = OSError("no quorum")
 
     future = harness.coordinator.trigger_checkpoint()
@@ -181,7 +186,7 @@ def test_conformance_A43_a_broken_id_counter_counts_without_a_statistics_entry(h
     assert harness.stats.snapshot().history == ()
 
 
-def test_conformance_B01_periodic_ids_ascend_and_resume_after_a_stop() -> None:
+def test_conformance_b01_periodic_ids_ascend_and_resume_after_a_stop() -> None:
     harness = periodic()
     for _ in range(3):
         harness.advance(10)
@@ -216,7 +221,7 @@ def test_the_cadence_is_fixed_and_a_late_thread_does_not_catch_up() -> None:
     assert harness.triggered_ids == [1, 2, 3]
 
 
-def test_conformance_B03_a_full_checkpoint_is_owed_after_a_savepoint_until_a_checkpoint_completes() -> None:
+def test_conformance_b03_a_full_checkpoint_is_owed_after_a_savepoint_until_a_checkpoint_completes() -> None:
     harness = CoordinatorHarness()
     savepoint_source = CoordinatorHarness()
     future = savepoint_source.coordinator.trigger_savepoint(None)
@@ -236,7 +241,7 @@ def test_conformance_B03_a_full_checkpoint_is_owed_after_a_savepoint_until_a_che
     ]
 
 
-def test_conformance_B08_the_pause_counts_from_the_last_completion_on_the_monotonic_clock() -> None:
+def test_conformance_b08_the_pause_counts_from_the_last_completion_on_the_monotonic_clock() -> None:
     harness = periodic(interval_ms=1_000, min_pause_ms=10_000)
     harness.advance(11)
     assert harness.triggered_ids == [1]
@@ -250,7 +255,7 @@ def test_conformance_B08_the_pause_counts_from_the_last_completion_on_the_monoto
     assert harness.triggered_ids == [1, 2]
 
 
-def test_conformance_B09_after_a_stop_a_request_of_a_person_is_still_taken() -> None:
+def test_conformance_b09_after_a_stop_a_request_of_a_person_is_still_taken() -> None:
     harness = periodic()
     harness.coordinator.stop_periodic()
 
@@ -262,7 +267,7 @@ def test_conformance_B09_after_a_stop_a_request_of_a_person_is_still_taken() -> 
     assert manual_future.done()
 
 
-def test_conformance_B12_a_request_during_triggering_waits_its_turn() -> None:
+def test_conformance_b12_a_request_during_triggering_waits_its_turn() -> None:
     harness = CoordinatorHarness(inline_io=False, max_concurrent=2)
     harness.coordinator.trigger_checkpoint()
     harness.coordinator.trigger_checkpoint()
@@ -273,7 +278,7 @@ def test_conformance_B12_a_request_during_triggering_waits_its_turn() -> None:
     assert harness.triggered_ids == [1, 2]
 
 
-def test_conformance_B13_a_failed_id_allocation_does_not_hold_up_the_queue() -> None:
+def test_conformance_b13_a_failed_id_allocation_does_not_hold_up_the_queue() -> None:
     harness = CoordinatorHarness(inline_io=False, max_concurrent=3)
     harness.counter.error = OSError("no quorum")
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(3)]
@@ -296,7 +301,7 @@ def test_a_long_queue_of_failing_requests_fails_without_recursion() -> None:
     assert {reason_of(future) for future in futures} == {Reason.NOT_ALL_REQUIRED_TASKS_RUNNING}
 
 
-def test_conformance_B15_another_error_of_the_counter_is_a_trigger_failure(harness: CoordinatorHarness) -> None:
+def test_conformance_b15_another_error_of_the_counter_is_a_trigger_failure(harness: CoordinatorHarness) -> None:
     harness.counter.error = RuntimeError("not connected")
     future = harness.coordinator.trigger_checkpoint()
     assert reason_of(future) is Reason.TRIGGER_CHECKPOINT_FAILURE
@@ -306,7 +311,7 @@ def test_conformance_B15_another_error_of_the_counter_is_a_trigger_failure(harne
     assert harness.complete_one().checkpoint_id == 1
 
 
-def test_conformance_B17_aborting_the_one_being_triggered_lets_the_next_start() -> None:
+def test_conformance_b17_aborting_the_one_being_triggered_lets_the_next_start() -> None:
     harness = CoordinatorHarness(inline_io=False)
     first = harness.coordinator.trigger_checkpoint()
     harness.io.run_next()  # the id; its location never comes while the storage hangs

@@ -1,0 +1,124 @@
+"""When failed checkpoints fail the job (Flink's G list)."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkpointing.configuration import UNLIMITED_FAILURES
+from checkpointing.coordinator.checkpoint import CheckpointProperties, RetentionPolicy
+from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.messages import CheckpointKind
+
+Reason = CheckpointFailureReason
+
+
+class Manager:
+    def __init__(self, tolerable: int) -> None:
+        self.calls: list[str] = []
+        self.manager = CheckpointFailureManager(
+            tolerable_failures=tolerable, fail_job=lambda message, _: self.calls.append(message)
+        )
+
+    def fail(
+        self,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason = Reason.CHECKPOINT_DECLINED,
+        kind: CheckpointKind = CheckpointKind.CHECKPOINT,
+        *,
+        task_level: bool = False,
+    ) -> None:
+        self.manager.handle_failure(
+            CheckpointException(reason),
+            properties=CheckpointProperties(kind, RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
+            checkpoint_id=checkpoint_id,
+            task_level=task_level,
+        )
+
+    def succeed(self, checkpoint_id: int) -> None:
+        self.manager.handle_success(checkpoint_id)
+
+
+def test_conformance_g01_a_failure_older_than_the_last_success_is_ignored() -> None:
+    m = Manager(2)
+    m.fail(1)
+    m.fail(2)
+    m.succeed(2)
+    m.fail(1)
+    m.fail(3)
+    m.fail(4)
+    assert m.calls == []
+
+
+def test_conformance_g02_one_more_than_tolerated_in_a_row_fails_the_job_once() -> None:
+    m = Manager(2)
+    m.fail(1)
+    m.fail(2)
+    m.fail(3, Reason.JOB_FAILOVER_REGION)
+    assert m.calls == []
+    m.fail(4)
+    assert len(m.calls) == 1
+    assert m.calls[0].startswith("Exceeded checkpoint tolerable failure threshold.")
+    assert Reason.CHECKPOINT_DECLINED.message in m.calls[0]
+
+
+def test_conformance_g03_a_success_breaks_the_row() -> None:
+    m = Manager(2)
+    m.fail(1, Reason.IO_EXCEPTION)
+    m.fail(2)
+    m.fail(3, Reason.JOB_FAILOVER_REGION)
+    m.succeed(4)
+    m.fail(5, Reason.CHECKPOINT_EXPIRED)
+    assert m.calls == []
+    assert m.manager.num_continuous_failures == 1
+
+
+def test_conformance_g05_one_id_counts_once_but_each_unknown_one_counts() -> None:
+    m = Manager(1)
+    for _ in range(5):
+        m.fail(1)
+    assert m.calls == []
+
+    unknown = Manager(1)
+    unknown.fail(-1, Reason.IO_EXCEPTION)
+    unknown.fail(-1, Reason.IO_EXCEPTION)
+    assert len(unknown.calls) == 1
+
+
+def test_conformance_g06_savepoints_count_only_when_a_task_failed_them() -> None:
+    m = Manager(0)
+    m.fail(1, kind=CheckpointKind.SAVEPOINT)
+    m.fail(2, Reason.CHECKPOINT_EXPIRED, CheckpointKind.SYNC_SAVEPOINT)
+    assert m.calls == []
+    m.fail(3, kind=CheckpointKind.SAVEPOINT, task_level=True)
+    assert len(m.calls) == 1
+
+
+@pytest.mark.parametrize("tolerable", [5, UNLIMITED_FAILURES])
+def test_a_synchronous_savepoint_that_a_task_failed_always_fails_the_job(tolerable: int) -> None:
+    m = Manager(tolerable)
+    m.fail(1, Reason.CHECKPOINT_DECLINED_TASK_CLOSING, CheckpointKind.SYNC_SAVEPOINT, task_level=True)
+    assert len(m.calls) == 1
+
+
+def test_an_unlimited_tolerance_never_fails_the_job() -> None:
+    m = Manager(UNLIMITED_FAILURES)
+    for checkpoint_id in range(1000):
+        m.fail(checkpoint_id)
+    assert m.calls == []
+
+
+def test_conformance_g07_after_failing_the_job_counting_starts_anew() -> None:
+    m = Manager(1)
+    m.fail(1)
+    m.fail(2)
+    m.fail(2)
+    assert len(m.calls) == 1
+    m.fail(3)
+    assert len(m.calls) == 2
+    assert m.manager.num_continuous_failures == 0
+
+
+def test_a_negative_tolerance_is_refused() -> None:
+    with pytest.raises(ValueError, match="tolerable_failures: -1"):
+        Manager(-1)

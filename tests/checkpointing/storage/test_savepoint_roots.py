@@ -1,0 +1,56 @@
+"""A path that somebody sent stays inside the configured directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.storage import OutsideSavepointRoots, SavepointRoots, StorageError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "sp" / "team").mkdir(parents=True)
+    return tmp_path / "sp"
+
+
+def test_the_root_and_what_is_below_is_allowed_in_every_spelling(root: Path) -> None:
+    roots = SavepointRoots([f"file:{root}/"])
+    team = str(root / "team")
+    for spelling in (team, f"{team}/", f"file:{team}", f"file://{team}", f"{root}/x/../team", f"file:///{team}"):
+        assert roots.confine(spelling) == team
+    assert roots.confine(str(root)) == str(root)
+    assert roots.confine(f"{root}/new") == f"{root}/new"
+
+
+@pytest.mark.parametrize("path", ["{root}/../x", "/etc", "{root}2/x", "file:{root}/%2e%2e/x", "{root}/link/x"])
+def test_every_way_out_is_refused_and_the_roots_are_named(root: Path, path: str) -> None:
+    (root / "link").symlink_to("/")
+    with pytest.raises(OutsideSavepointRoots) as caught:
+        SavepointRoots([str(root)]).confine(path.format(root=root))
+    assert str(root) in str(caught.value)
+    assert caught.value.roots == (str(root),)
+
+
+def test_a_root_may_be_a_symbolic_link_itself(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(root)
+    assert SavepointRoots([str(tmp_path / "alias")]).confine(f"{tmp_path}/alias/team") == str(root / "team")
+
+
+def test_without_roots_nothing_is_allowed(root: Path) -> None:
+    with pytest.raises(OutsideSavepointRoots, match="none is configured"):
+        SavepointRoots([]).confine(str(root))
+
+
+@pytest.mark.parametrize("path", ["relative/x", "", "s3://bucket/x", "hdfs://h/x", "file://other-host/x", "/x\x00y"])
+def test_what_is_no_local_absolute_path_is_refused(root: Path, path: str) -> None:
+    with pytest.raises(StorageError):
+        SavepointRoots([str(root)]).confine(path)
+
+
+def test_links_in_circles_are_refused(root: Path) -> None:
+    (root / "a").symlink_to(root / "b")
+    (root / "b").symlink_to(root / "a")
+    with pytest.raises(StorageError):
+        SavepointRoots([str(root)]).confine(f"{root}/a/x")

@@ -108,7 +108,8 @@ class HighAvailabilityServices(Protocol):
     def clean_up(self, job_id: str) -> None:
         """The job is over for all: remove its checkpoint handles and its counter. May be repeated.
 
-        The job graph and the result have their own stores.
+        LeadershipLost when an election is under way and this job manager does not lead. The job graph and the result
+        have their own stores.
         """
         ...
 
@@ -165,8 +166,8 @@ class ZooKeeperServices:
     def clean_up(self, job_id: str) -> None:
         def remove() -> None:
             job = f"jobs/{job_id}"
-            self._connection.delete_tree(f"{job}/checkpoints")
-            self._connection.delete_tree(f"{job}/checkpoint_id_counter")
+            self._connection.delete_tree(f"{job}/checkpoints", self._fence())
+            self._connection.delete_tree(f"{job}/checkpoint_id_counter", self._fence())
             with contextlib.suppress(NodeMissing, NodeNotEmpty):  # a driver that still ends removes it with its attempt
                 self._connection.delete(job)
 

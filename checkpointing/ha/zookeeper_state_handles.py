@@ -92,7 +92,7 @@ class ZooKeeperStateHandleStore:
         return self._connection.retrying(lambda: self._release_and_try_remove(name))
 
     def clear_entries(self) -> None:
-        self._connection.retrying(lambda: self._connection.delete_tree(self._path))
+        self._connection.retrying(lambda: self._connection.delete_tree(self._path, self._fence()))
 
     def _commit_known(self, name: str, handle: bytes, operations: Sequence[Operation]) -> None:
         """Commit; find out what became of a try whose answer was lost, else PossibleInconsistentState."""
@@ -123,9 +123,12 @@ class ZooKeeperStateHandleStore:
     def _holds(self, name: str, handle: bytes) -> bool:
         """Whether the node is the one that an earlier try made; a lock that went with the session is made again."""
         try:
-            return self._get_and_lock(name) == handle
+            if self._get_and_lock(name) == handle:
+                return True
         except NodeMissing:
             return False
+        self._release(name)
+        return False
 
     def _get_and_lock(self, name: str) -> bytes:
         try:

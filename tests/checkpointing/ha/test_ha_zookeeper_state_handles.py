@@ -224,6 +224,8 @@ def test_a_write_of_an_ended_term_is_refused_and_changes_nothing(connection, con
         store.replace("1", b"other")
     with pytest.raises(LeadershipLost):
         store.release_and_try_remove("1")
+    with pytest.raises(LeadershipLost):
+        store.clear_entries()
     assert store.names() == ["1"]
     assert store.get_and_lock("1") == b"handle"
 

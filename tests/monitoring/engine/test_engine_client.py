@@ -209,6 +209,16 @@ async def test_a_program_is_started_under_the_id_that_the_caller_chose(httpserve
     }
 
 
+async def test_a_program_is_handed_over(httpserver, client):
+    def take(request: Request) -> Response:
+        upload = request.files["jarfile"]
+        assert (upload.filename, upload.read()) == ("count.py", b"def f():\r\n  --x")
+        return Response(json.dumps({"filename": "/data/flink-web-upload/1_count.py", "status": "success"}))
+
+    httpserver.expect_request("/jars/upload", method="POST").respond_with_handler(take)
+    assert await client.upload_jar("count.py", b"def f():\r\n  --x") == "1_count.py"
+
+
 async def test_a_refusal_says_why(httpserver, client):
     answers(httpserver, "/jars/a.jar/run", sample("jar_run_bad_savepoint"), 400, "POST")
     with pytest.raises(Refused) as refused:

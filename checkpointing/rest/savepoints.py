@@ -38,12 +38,17 @@ async def usable_savepoint(
         checkpoint = await services.io.run(lambda: verify(directory))
     except OSError as error:
         raise SavepointUnusable(str(error)) from error
-    if entry_class is not None and checkpoint.entry_class != entry_class and not allow_other_program:
+    if entry_class is not None and not allow_other_program and not _is_same(entry_class, checkpoint.entry_class):
         raise SavepointUnusable(
             f"{path} belongs to another program, {checkpoint.entry_class} (job {checkpoint.job_name!r}), "
             f"not to {entry_class}"
         )
     return checkpoint
+
+
+def _is_same(entry_class: str, other: str) -> bool:
+    """`wordcount:main` and `wordcount.py:main` are one program."""
+    return entry_class.replace(".py:", ":") == other.replace(".py:", ":")
 
 
 class SavepointHandlers:

@@ -1,0 +1,155 @@
+"""What a job manager's death costs a job: nothing. Over a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+
+from checkpointing.rest.client import RequestRefused
+from tests.checkpointing.jobs.fake_driver import FakeLauncher
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+
+pytestmark = pytest.mark.zookeeper
+
+RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms",
+           "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
+
+
+class Cluster:
+    """Job managers that share one state directory and one ZooKeeper root, and one machine's drivers."""
+
+    def __init__(self, directory: Path, hosts: str) -> None:
+        self._directory = directory
+        self._environ = {"ZOOKEEPER_HOSTS": hosts, "WAYMARK_ZOOKEEPER_ROOT": f"/test-{uuid.uuid4().hex}"}
+        self.launcher = FakeLauncher(asyncio.get_running_loop())
+
+    def job_manager(self, **environ: str):  # type: ignore[no-untyped-def]
+        return running_job_manager(self._directory, self.launcher, **self._environ, **environ)
+
+    def drivers_find(self, manager: RunningJobManager) -> None:
+        """The drivers look up the new leader."""
+        for driver in self.launcher.drivers:
+            driver.address = manager.address
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, zookeeper_hosts: str):  # type: ignore[no-untyped-def]
+    cluster = Cluster(tmp_path, zookeeper_hosts)
+    yield cluster
+    await cluster.launcher.close()
+
+
+async def leads(manager: RunningJobManager) -> None:
+    async def answers() -> bool:
+        try:
+            await manager.get("/overview")
+        except RequestRefused as refusal:
+            assert refusal.status == 503
+            return False
+        return True
+
+    await eventually(answers)
+
+
+async def test_a_running_driver_is_adopted_by_the_next_job_manager(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        assert await first.checkpoint(job_id) == 1
+    assert not cluster.launcher.drivers[0].process.exited.done()
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        assert await second.checkpoint(job_id) == 2
+        assert len(cluster.launcher.drivers) == 1
+        job = await second.get(f"/jobs/{job_id}")
+        assert [move["status"] for move in job["status-history"]] == ["INITIALIZING", "RECONCILING", "RUNNING"]
+        assert job["attempts"][0]["attempt"] == 1
+
+
+async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoint(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        await first.checkpoint(job_id)
+    cluster.launcher.drivers[0].kill(-9)
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        spec = cluster.launcher.specs[-1]
+        assert spec.attempt == 2
+        assert spec.restore is not None
+        assert spec.restore.checkpoint_id == 1
+        assert spec.high_availability is not None
+
+
+async def test_a_driver_that_does_not_come_back_in_time_is_ended_and_replaced(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+
+    async with cluster.job_manager(WAYMARK_RECONCILE_WINDOW="0.5") as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        assert [driver.spec.attempt for driver in cluster.launcher.drivers] == [1, 2]
+        assert cluster.launcher.drivers[0].process.exited.done()
+
+
+async def test_a_graceful_stop_ends_the_drivers_and_keeps_the_jobs(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="stop") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        await first.checkpoint(job_id)
+    assert cluster.launcher.drivers[0].process.exited.result() == 0
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        spec = cluster.launcher.specs[-1]
+        assert spec.attempt == 2
+        assert spec.restore is not None
+        assert spec.restore.checkpoint_id == 1
+
+
+async def test_an_ended_job_is_not_recovered_and_its_id_stays_taken(cluster: Cluster) -> None:
+    async with cluster.job_manager() as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        await first.cancel(job_id)
+        await first.until(job_id, "CANCELED")
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+
+        assert await second.get("/jobs") == {"jobs": []}
+        with pytest.raises(RequestRefused) as refusal:
+            await second.submit(jobId=job_id)
+        assert refusal.value.status == 409
+
+
+async def test_a_standby_answers_503_until_it_leads_and_then_takes_the_jobs(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as leader:
+        await leads(leader)
+        job_id = await leader.submit_running(RESTART)
+        async with cluster.job_manager() as standby:
+            with pytest.raises(RequestRefused) as refusal:
+                await standby.get("/jobs/overview")
+            assert refusal.value.status == 503
+            assert "leader election" in str(refusal.value)
+
+            cluster.drivers_find(standby)
+            await leader.shut_down()
+            await leads(standby)
+            await standby.until(job_id, "RUNNING")
+
+            assert len(cluster.launcher.drivers) == 1

@@ -1,0 +1,214 @@
+"""Savepoints, stop-with-savepoint and starting from one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.rest.client import RequestRefused
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+
+RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
+
+
+async def test_a_savepoint_lies_in_the_configured_directory(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+
+    result = await manager.savepoint(job_id)
+
+    location = Path(result["location"].removeprefix("file:"))
+    assert location.parent == Path(manager.settings.savepoint_directory)
+    assert location.name.startswith(f"savepoint-{job_id[:6]}-")
+    assert (location / "_metadata").is_file()
+
+
+async def test_the_same_trigger_id_takes_one_savepoint(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    body = {"triggerId": "0" * 29 + "abc"}
+
+    first = await manager.savepoint(job_id, **body)
+    second = await manager.savepoint(job_id, **body)
+
+    assert first == second
+    assert len(list(Path(manager.settings.savepoint_directory).iterdir())) == 1
+
+
+async def test_stop_with_savepoint_finishes_the_job_and_names_the_savepoint(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.interval": "50 ms"})
+
+    result = await manager.savepoint(job_id, "stop", drain=False)
+
+    assert Path(result["location"].removeprefix("file:"), "_metadata").is_file()
+    assert await manager.status(job_id) == "FINISHED"
+    statistics = await manager.get(f"/jobs/{job_id}/checkpoints")
+    assert statistics["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
+
+
+async def test_conformance_o04_a_failed_final_savepoint_leaves_the_job_running(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.interval": "50 ms"})
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+    manager.settings.savepoint_roots  # noqa: B018  (the root exists only once a savepoint was taken)
+    Path(manager.settings.savepoint_directory).parent.mkdir(parents=True, exist_ok=True)
+    Path(manager.settings.savepoint_directory).write_text("a file where the directory should be")
+
+    result = await manager.savepoint(job_id, "stop")
+    driver.acknowledges = True
+
+    assert result["failure-cause"]["class"].endswith("CheckpointException")
+    assert await manager.status(job_id) == "RUNNING"
+
+    async def periodic_again() -> bool:
+        return int((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"]) >= 1
+
+    await eventually(periodic_again)
+
+
+async def test_conformance_o05_a_driver_that_fails_after_the_savepoint_names_it(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(RESTART)
+    driver = await manager.driver(1)
+    driver.obeys_stop = False
+    trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
+    await eventually(lambda: driver.completed)
+    await driver.report_failure("could not stop")
+
+    result = await manager.operation(f"/jobs/{job_id}/savepoints/{trigger}")
+
+    assert "A savepoint has been created at: " in result["failure-cause"]["stack-trace"]
+    assert str(manager.settings.savepoint_directory) in result["failure-cause"]["stack-trace"]
+    await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+
+
+async def test_a_savepoint_of_an_unknown_job_fails_in_its_result(manager: RunningJobManager) -> None:
+    result = await manager.savepoint("0" * 31 + "9")
+
+    assert result["failure-cause"]["class"].endswith("FlinkJobNotFoundException")
+
+
+async def test_a_savepoint_with_cancel_job_cancels_after_it(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+
+    result = await manager.savepoint(job_id, **{"cancel-job": True})
+
+    assert "location" in result
+    await manager.until(job_id, "CANCELED")
+
+
+async def test_a_job_starts_from_a_savepoint_and_its_ids_go_on(manager: RunningJobManager) -> None:
+    first = await manager.submit_running()
+    for _ in range(3):
+        await manager.checkpoint(first)
+    savepoint = (await manager.savepoint(first, "stop"))["location"]
+
+    second = await manager.submit_running(savepointPath=savepoint)
+
+    restore = manager.launcher.specs[-1].restore
+    assert restore is not None
+    assert (restore.checkpoint_id, restore.is_savepoint) == (4, True)
+    assert f"file:{restore.directory}" == savepoint
+    assert await manager.checkpoint(second) == 5
+    restored = (await manager.get(f"/jobs/{second}/checkpoints"))["latest"]["restored"]
+    assert (restored["id"], restored["is_savepoint"], restored["external_path"]) == (4, True, savepoint)
+
+
+async def test_a_restart_before_the_first_checkpoint_starts_from_the_savepoint_again(manager: RunningJobManager) -> None:
+    first = await manager.submit_running()
+    savepoint = (await manager.savepoint(first, "stop"))["location"]
+    await manager.submit_running(RESTART, savepointPath=savepoint)
+
+    await manager.launcher.drivers[-1].report_failure("crash")
+    driver = await manager.driver(2)
+
+    assert driver.spec.restore == manager.launcher.specs[1].restore
+
+
+async def _savepoint_of_a_job(manager: RunningJobManager) -> Path:
+    job_id = await manager.submit_running()
+    return Path((await manager.savepoint(job_id))["location"].removeprefix("file:"))
+
+
+@pytest.mark.parametrize("damage", ["missing", "outside", "incomplete", "other program"])
+async def test_a_bad_savepoint_is_refused_before_anything_starts(
+    manager: RunningJobManager, tmp_path: Path, damage: str
+) -> None:
+    savepoint = await _savepoint_of_a_job(manager)
+    entry_class = "wordcount.py:wordcount"
+    match damage:
+        case "missing":
+            savepoint = savepoint.with_name("savepoint-000000-000000000000")
+        case "outside":
+            savepoint = savepoint.rename(tmp_path / savepoint.name)
+        case "incomplete":
+            next(savepoint.glob("2222*")).unlink()
+        case "other program":
+            entry_class = "other.py:wordcount"
+    jar_id = await manager.upload(name=entry_class.partition(":")[0])
+    before = len(manager.launcher.drivers)
+
+    with pytest.raises(RequestRefused) as refusal:
+        await manager.post(f"/jars/{jar_id}/run", {"entryClass": entry_class, "savepointPath": str(savepoint)})
+
+    assert refusal.value.status == 400
+    assert str(refusal.value).startswith("savepointPath: ")
+    assert len(manager.launcher.drivers) == before
+    verdict = await manager.post(
+        "/savepoints/validate", {"savepointPath": str(savepoint), "entryClass": entry_class}
+    )
+    assert verdict["valid"] is False
+    assert verdict["reason"] in str(refusal.value)
+
+
+async def test_another_programs_savepoint_is_taken_when_told_so(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint_of_a_job(manager)
+    jar_id = await manager.upload(name="other.py")
+
+    await manager.post(
+        f"/jars/{jar_id}/run",
+        {"entryClass": "other.py:wordcount", "savepointPath": str(savepoint), "allowNonRestoredState": True},
+    )
+
+    await eventually(lambda: len(manager.launcher.drivers) == 2)
+    assert manager.launcher.specs[-1].restore is not None
+    assert manager.launcher.specs[-1].restore.allow_non_restored_state
+
+
+async def test_validate_describes_a_good_savepoint(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint_of_a_job(manager)
+
+    verdict = await manager.post("/savepoints/validate", {"savepointPath": f"file:{savepoint}"})
+
+    assert verdict["valid"] is True
+    assert verdict["reason"] is None
+    assert (verdict["checkpointId"], verdict["jobName"]) == (1, "wordcount")
+    assert verdict["entryClass"] == "wordcount.py:wordcount"
+    assert verdict["stateSize"] > 0
+    assert verdict["completedTimestamp"] > 0
+
+
+async def test_a_savepoint_can_be_disposed_of(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint_of_a_job(manager)
+
+    trigger = (await manager.post("/savepoint-disposal", {"savepoint-path": f"file:{savepoint}"}))["request-id"]
+
+    assert await manager.operation(f"/savepoint-disposal/{trigger}") == {}
+    assert not savepoint.exists()
+
+
+async def test_nothing_outside_the_savepoint_directories_is_disposed_of(manager: RunningJobManager, tmp_path: Path) -> None:
+    with pytest.raises(RequestRefused) as refusal:
+        await manager.post("/savepoint-disposal", {"savepoint-path": str(tmp_path)})
+
+    assert refusal.value.status == 400
+    assert tmp_path.exists()
+
+
+async def test_a_target_outside_the_roots_is_refused(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+
+    for path, key in (("savepoints", "target-directory"), ("stop", "targetDirectory")):
+        with pytest.raises(RequestRefused, match="outside the savepoint directories"):
+            await manager.post(f"/jobs/{job_id}/{path}", {key: "/etc"})
+
+    assert await manager.status(job_id) == "RUNNING"

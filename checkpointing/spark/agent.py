@@ -150,8 +150,10 @@ class CheckpointAgent:
         self.tick()
 
     def completed(self, checkpoint_id: int) -> None:
-        self._takes.pop(checkpoint_id, None)
-        self._worker.submit(self._pool.completed, checkpoint_id)
+        take = self._takes.pop(checkpoint_id, None)
+        if take is not None:
+            take.over = True
+            self._worker.submit(self._clean, take)
 
     def aborted(self, checkpoint_id: int) -> None:
         """The job manager gave it up: remove what it left, and run on when it had ended the queries."""
@@ -271,6 +273,8 @@ class CheckpointAgent:
             checkpointed_size=durable.new_bytes,
             state_size=durable.size,
         )
+        pool = Path(take.trigger.shared_directory or "")
+        self._worker.submit(self._pool.acknowledged, [pool / file.sha256 for file in durable.files if file.shared])
         self._reports.acknowledge(take.trigger.checkpoint_id, durable, metrics, cut.batch)
         take.owed -= 1
         return True

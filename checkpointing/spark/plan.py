@@ -104,6 +104,8 @@ def _operator_name(spark_name: str) -> str:
 
 
 def _sink_name(sink: Sink) -> str:
+    if sink.format.lower() == "foreachbatch":
+        return "foreachBatch"  # Spark keeps it in either spelling
     return f"{sink.format}[{sink.path}]" if sink.path else sink.format
 
 
@@ -138,8 +140,8 @@ _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
 def sink_of(writer: Any, options: Mapping[str, str]) -> Sink:
-    name = str(_private_field(writer, "source")).lower()
-    return Sink(name, options.get("path") if name in _FILE_FORMATS else None)
+    name = str(_private_field(writer, "source"))
+    return Sink(name, options.get("path") if name.lower() in _FILE_FORMATS else None)
 
 
 def _private_field(writer: Any, name: str) -> Any:

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,7 +148,10 @@ class DurableSubtask:
 
 
 class PoolLedger:
-    """Which pool files only a pending checkpoint of this driver brought: they go when it is aborted."""
+    """Which pool files a checkpoint brought that the job manager does not know of yet: they go when it is aborted.
+
+    Once acknowledged, a file is the job manager's: only there it is known whether the checkpoint was completed.
+    """
 
     def __init__(self) -> None:
         self._brought: dict[Path, int] = {}
@@ -160,13 +163,14 @@ class PoolLedger:
         elif self._brought.get(path) != checkpoint_id:
             self._brought.pop(path, None)
 
-    def completed(self, checkpoint_id: int) -> None:
-        self._brought = {path: owner for path, owner in self._brought.items() if owner != checkpoint_id}
+    def acknowledged(self, locations: Sequence[Path]) -> None:
+        for path in locations:
+            self._brought.pop(path, None)
 
     def aborted(self, checkpoint_id: int) -> list[Path]:
         """The files to remove."""
         gone = [path for path, owner in self._brought.items() if owner == checkpoint_id]
-        self.completed(checkpoint_id)
+        self.acknowledged(gone)
         return gone
 
 

@@ -1,0 +1,343 @@
+"""The agent over checkpointLocations made by hand: when it cuts, what it leaves, what it does when things go wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.clock import ManualClock
+from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
+from checkpointing.spark.agent import FIGURES_WAIT_S, CheckpointAgent
+from checkpointing.spark.plan import QueryPlan, Sink, query_plan
+from checkpointing.spark.snapshot import DurableSubtask, QueryFiles
+from checkpointing.spark.task_metrics import BatchFigures, TaskFigures
+
+PLAN = """
+StateStoreSave [value#0], state info [ checkpoint = <unknown>, runId = x, opId = 0, ver = 0, numPartitions = 2], Update
++- StreamingRelation FileSource[/in], [value#0]
+"""
+
+
+@dataclass
+class Query:
+    """A query whose batches the test commits. Asked to end, it ends when the test says so."""
+
+    name: str
+    location: Path
+    in_batch: bool = False
+    ending: bool = False
+    active: bool = True
+    starts: int = 0
+
+    @property
+    def plan(self) -> QueryPlan:
+        return query_plan(self.name, PLAN, Sink("noop", None), {})
+
+    @property
+    def files(self) -> QueryFiles:
+        return QueryFiles(self.plan, self.location, None)
+
+    def begin(self, batch: int) -> None:
+        self._write(f"offsets/{batch}")
+        self._write(f"sources/0/{batch}")
+
+    def commit(self, batch: int, size: int = 10) -> None:
+        for partition in (0, 1):
+            self._write(f"state/0/{partition}/{batch + 1}.delta", f"{self.name} {partition} {batch}".ljust(size))
+        self._write(f"commits/{batch}")
+
+    def run(self, *batches: int, size: int = 10) -> None:
+        for batch in batches:
+            self.begin(batch)
+            self.commit(batch, size)
+
+    def _write(self, path: str, text: str = "v1") -> None:
+        (self.location / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.location / path).write_text(text)
+
+    def start(self) -> None:
+        self.active, self.ending = True, False
+        self.starts += 1
+
+    def end_after_batch(self) -> None:
+        self.ending = True
+
+    def has_ended(self) -> bool:
+        if self.ending and not self.in_batch:
+            self.active = False
+        return not self.active
+
+
+@dataclass
+class Reports:
+    acknowledged: list[tuple[int, DurableSubtask, SubtaskMetrics, int]] = field(default_factory=list)
+    declined: list[tuple[int, str, str]] = field(default_factory=list)
+    known: dict[tuple[str, int], BatchFigures] = field(default_factory=dict)
+    default: BatchFigures | None = field(default_factory=lambda: BatchFigures(0))
+
+    def acknowledge(self, checkpoint_id: int, durable: DurableSubtask, metrics: SubtaskMetrics, batch: int) -> None:
+        self.acknowledged.append((checkpoint_id, durable, metrics, batch))
+
+    def decline(self, checkpoint_id: int, reason: str, cause: str) -> None:
+        self.declined.append((checkpoint_id, reason, cause))
+
+    def figures(self, query: str, batch: int) -> BatchFigures | None:
+        return self.known.get((query, batch), self.default)
+
+    def batches(self, checkpoint_id: int) -> set[int]:
+        return {batch for each, _, _, batch in self.acknowledged if each == checkpoint_id}
+
+
+class Bench:
+    def __init__(self, root: Path, names: tuple[str, ...] = ("words",)) -> None:
+        self.root = root
+        self.clock = ManualClock()
+        self.reports = Reports()
+        self.queries = [Query(name, root / "queries" / name) for name in names]
+        for query in self.queries:
+            query._write("metadata", json.dumps({"id": query.name}))
+            query._write("state/0/_metadata/metadata")
+        self.agent = CheckpointAgent(self.queries, self.reports, root / "staging", self.clock)
+        self.shared = root / "job" / "shared"
+        self.shared.mkdir(parents=True)
+
+    @property
+    def query(self) -> Query:
+        return self.queries[0]
+
+    def trigger(self, checkpoint_id: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT, **more: Any) -> Path:
+        directory = self.root / "job" / f"chk-{checkpoint_id}"
+        directory.mkdir()
+        shared = None if kind.is_savepoint else str(self.shared)
+        self.agent.trigger(TriggerCheckpoint("s", checkpoint_id, kind, 0, 1000, str(directory), shared, **more))
+        return directory
+
+    def until(self, eventually: Callable[..., object], condition: Callable[[], object]) -> None:
+        def ticked() -> object:
+            self.agent.tick()
+            return condition()
+
+        eventually("the agent", ticked, 10)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.agent.close()
+
+
+def test_without_a_batch_in_flight_the_last_commit_is_taken_at_once(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0, 1)
+    bench.trigger(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    assert bench.reports.batches(1) == {1}
+    assert all(metrics.start_delay == 0 for _, _, metrics, _ in bench.reports.acknowledged)
+    assert not bench.agent.is_busy
+
+
+def test_with_a_batch_in_flight_its_commit_is_awaited(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0, 1)
+    bench.query.begin(2)
+    bench.trigger(1)
+    bench.clock.advance(1.5)
+    bench.agent.tick()
+    assert bench.reports.acknowledged == []
+    bench.query.commit(2)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    assert bench.reports.batches(1) == {2}
+    assert all(metrics.start_delay == 1500 for _, _, metrics, _ in bench.reports.acknowledged)
+
+
+def test_a_query_that_never_committed_is_waited_for(bench: Bench, eventually: Any) -> None:
+    bench.trigger(1)
+    bench.agent.tick()
+    assert bench.agent.is_busy
+    bench.query.run(0)
+    bench.until(eventually, lambda: bench.reports.batches(1) == {0})
+
+
+def test_the_figures_of_the_barriers_batch_are_reported(bench: Bench, eventually: Any) -> None:
+    task = TaskFigures(commit_ms=7, wait_ms=3, rows=11, bytes_read=99)
+    bench.reports.known["words", 0] = BatchFigures(
+        0, source_rows=(5,), output_rows=6, offsets_written_ms=1, commit_written_ms=2, tasks={(0, 1): task}
+    )
+    bench.query.run(0)
+    bench.trigger(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    by_owner = {(d.vertex.kind, d.subtask): metrics for _, d, metrics, _ in bench.reports.acknowledged}
+    stateful = by_owner[VertexKind.STATEFUL, 1]
+    assert (stateful.sync_duration, stateful.alignment_duration) == (7, 3)
+    assert (stateful.processed_records, stateful.processed_data, stateful.state_size) == (11, 99, 10)
+    assert by_owner[VertexKind.SOURCE, 0].processed_records == 5
+    assert (by_owner[VertexKind.SINK, 0].processed_records, by_owner[VertexKind.SINK, 0].sync_duration) == (6, 2)
+
+
+def test_figures_that_do_not_come_hold_the_acknowledgement_back_only_so_long(bench: Bench, eventually: Any) -> None:
+    bench.reports.default = None
+    bench.query.run(0)
+    bench.trigger(1)
+    bench.until(eventually, lambda: (bench.root / "job/chk-1/words/commits/0").exists())
+    assert bench.reports.acknowledged == []
+    bench.clock.advance(FIGURES_WAIT_S)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+
+
+def test_only_what_is_new_counts_as_checkpointed(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0, size=5000)
+    bench.trigger(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    bench.query.run(1, size=6000)
+    bench.trigger(2)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 8)
+    second = [m for c, d, m, _ in bench.reports.acknowledged if c == 2 and d.vertex.kind is VertexKind.STATEFUL]
+    assert [m.state_size - m.checkpointed_size for m in second] == [5000, 5000]
+    assert len(list(bench.shared.iterdir())) == 4
+
+
+def test_a_savepoint_holds_all_its_files_itself(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0, size=5000)
+    bench.trigger(1, CheckpointKind.SAVEPOINT)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    files = [file for _, durable, _, _ in bench.reports.acknowledged for file in durable.files]
+    assert not any(file.shared for file in files)
+    assert all((bench.root / "job" / "chk-1" / file.location).stat().st_size == file.size for file in files)
+    assert list(bench.shared.iterdir()) == []
+
+
+def test_an_aborted_checkpoint_leaves_nothing_that_others_do_not_need(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0, size=5000)
+    bench.trigger(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    bench.agent.completed(1)
+    kept = set(bench.shared.iterdir())
+    bench.reports.default = None  # holds the acknowledgements back
+    bench.query.run(1, size=5000)
+    directory = bench.trigger(2)
+    bench.until(eventually, lambda: (directory / "words/commits/1").exists())
+    assert len(list(bench.shared.iterdir())) == 4
+    bench.agent.aborted(2)
+    bench.until(eventually, lambda: set(bench.shared.iterdir()) == kept)
+    eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 10)
+
+
+@pytest.mark.parametrize("how", ["aborted", "unknown"])
+def test_files_that_were_acknowledged_are_the_job_managers_to_remove(bench: Bench, eventually: Any, how: str) -> None:
+    """The notice of a completion may get lost, and an abort may concern a checkpoint that was stored after all."""
+    bench.query.run(0, size=5000)
+    bench.trigger(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    if how == "aborted":
+        bench.agent.aborted(1)
+    else:
+        bench.agent.only_pending([])
+    eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 10)
+    assert len(list(bench.shared.iterdir())) == 2
+
+
+def test_a_state_file_that_is_missing_declines_the_checkpoint_with_its_name(bench: Bench) -> None:
+    bench.query.run(0, 1, 2)
+    (bench.query.location / "state/0/1/2.delta").unlink()
+    bench.trigger(1)
+    [(checkpoint_id, reason, cause)] = bench.reports.declined
+    assert (checkpoint_id, reason) == (1, "CHECKPOINT_ASYNC_EXCEPTION")
+    assert "Batch 2 of query 'words' cannot be taken: state/0/1: nothing leads to version 2" in cause
+    assert not bench.agent.is_busy
+
+
+def test_storage_that_fails_declines_the_checkpoint_with_the_cause(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0)
+    (bench.root / "job" / "chk-1").mkdir()
+    (bench.root / "job" / "chk-1" / "words").write_text("in the way")
+    message = TriggerCheckpoint(
+        "s", 1, CheckpointKind.CHECKPOINT, 0, 1000, str(bench.root / "job" / "chk-1"), str(bench.shared)
+    )
+    bench.agent.trigger(message)
+    bench.until(eventually, lambda: bench.reports.declined)
+    assert "cannot be written" in bench.reports.declined[0][2]
+
+
+def test_a_synchronous_savepoint_ends_the_query_first(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0)
+    bench.query.begin(1)
+    bench.query.in_batch = True
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    for _ in range(3):
+        bench.agent.tick()
+    assert bench.query.active
+    assert bench.reports.acknowledged == []
+    bench.query.commit(1)
+    bench.query.in_batch = False
+    bench.until(eventually, lambda: bench.reports.batches(1) == {1})
+    assert not bench.query.active
+    assert bench.agent.has_ended_queries
+
+
+def test_an_aborted_synchronous_savepoint_starts_the_query_again(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0)
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    bench.agent.aborted(1)
+    assert bench.query.active
+    assert bench.query.starts == 1
+    assert not bench.agent.has_ended_queries
+
+
+def test_an_abort_during_the_last_batch_waits_for_it_before_the_query_starts_again(bench: Bench) -> None:
+    bench.query.run(0)
+    bench.query.in_batch = True
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    bench.agent.aborted(1)
+    assert bench.query.starts == 0
+    assert bench.agent.is_busy
+    bench.query.in_batch = False
+    bench.agent.tick()
+    assert bench.query.starts == 1
+    assert not bench.agent.is_busy
+
+
+def test_a_checkpoint_after_a_synchronous_savepoint_is_declined(bench: Bench) -> None:
+    bench.query.run(0)
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    bench.trigger(2)
+    assert bench.reports.declined[0][:2] == (2, "CHECKPOINT_DECLINED_TASK_CLOSING")
+
+
+def test_draining_is_declined(bench: Bench) -> None:
+    bench.query.run(0)
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT, drain=True)
+    assert bench.reports.declined[0][1] == "CHECKPOINT_DECLINED"
+    assert bench.query.active
+
+
+def test_what_the_job_manager_no_longer_knows_is_given_up(bench: Bench) -> None:
+    bench.query.run(0)
+    bench.query.begin(1)
+    bench.trigger(1)
+    bench.trigger(2)
+    bench.agent.only_pending([2])
+    bench.query.commit(1)
+    assert bench.agent.is_busy
+    bench.agent.only_pending([])
+    assert not bench.agent.is_busy
+
+
+def test_each_query_of_a_job_is_cut_at_its_own_boundary(tmp_path: Path, eventually: Any) -> None:
+    bench = Bench(tmp_path, ("slow", "fast"))
+    slow, fast = bench.queries
+    slow.run(0)
+    slow.begin(1)
+    fast.run(0, 1, 2, 3)
+    bench.trigger(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    fast.run(4)
+    slow.commit(1)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 8)
+    batches = {durable.vertex.query: batch for _, durable, _, batch in bench.reports.acknowledged}
+    assert batches == {"slow": 1, "fast": 3}
+    bench.agent.close()

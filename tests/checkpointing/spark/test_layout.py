@@ -1,0 +1,228 @@
+"""Which files make up a batch: listings of every layout, as PySpark 4.3 leaves them."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+import zipfile
+
+import pytest
+
+from checkpointing.messages import VertexKind
+from checkpointing.spark.layout import IncompleteBatch, Owner, committed_batches, select_batch
+
+
+def uid(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+
+
+def zip_of(*ssts: str, logs: tuple[str, ...] = ()) -> bytes:
+    metadata = {
+        "sstFiles": [{"localFileName": f"0{n}.sst", "dfsSstFileName": sst} for n, sst in enumerate(ssts)],
+        "logFiles": [{"dfsLogFileName": name} for name in logs],
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("metadata", "v1\n" + json.dumps(metadata))
+    return buffer.getvalue()
+
+
+class Checkpoint:
+    """A checkpointLocation in memory: the logs of batches 0 to `last`, and what is added."""
+
+    def __init__(self, last: int) -> None:
+        self.files: dict[str, bytes] = {"metadata": b"{}"}
+        for batch in range(last + 1):
+            self.add(f"offsets/{batch}", f"commits/{batch}", f"sources/0/{batch}")
+
+    def add(self, *paths: str, content: bytes = b"x") -> Checkpoint:
+        self.files.update(dict.fromkeys(paths, content))
+        return self
+
+    def commit(self, batch: int, ids: dict[str, list[list[str]]]) -> None:
+        self.add(f"commits/{batch}", content=b"v2\n" + json.dumps({"stateUniqueIds": ids}).encode())
+
+    def remove(self, path: str) -> None:
+        del self.files[path]
+
+    def select(self, batch: int) -> set[str]:
+        return {file.path for file in self.chosen(batch)}
+
+    def chosen(self, batch: int):
+        sizes = {path: len(content) for path, content in self.files.items()}
+        return select_batch(sizes, batch, lambda path: self.files[path])
+
+    def state(self, batch: int) -> set[str]:
+        return {path.removeprefix("state/0/0/") for path in self.select(batch) if path.startswith("state/")}
+
+
+def test_the_logs_of_a_batch_are_its_own_and_the_offsets_before_it() -> None:
+    checkpoint = Checkpoint(5)
+    checkpoint.add("offsets/6", "offsets/.6.crc", ".metadata.crc")
+    logs = {path for path in checkpoint.select(4) if not path.startswith("sources/")}
+    assert logs == {"metadata", "offsets/3", "offsets/4", "commits/4"}
+
+
+def test_the_first_batch_has_no_offsets_before_it() -> None:
+    assert Checkpoint(0).select(0) == {"metadata", "offsets/0", "commits/0", "sources/0/0"}
+
+
+@pytest.mark.parametrize("path", ["metadata", "offsets/3", "offsets/2", "commits/3"])
+def test_a_log_that_is_missing_is_named(path: str) -> None:
+    checkpoint = Checkpoint(3)
+    checkpoint.remove(path)
+    with pytest.raises(IncompleteBatch, match=f"{path} is missing"):
+        checkpoint.select(3)
+
+
+def test_a_sources_log_is_taken_whole() -> None:
+    checkpoint = Checkpoint(3).add("sources/0/9.compact", "sources/1/0", "sources/0/.3.crc", "sources/0/.7.x.tmp")
+    sources = {path for path in checkpoint.select(2) if path.startswith("sources/")}
+    assert sources == {"sources/0/0", "sources/0/1", "sources/0/2", "sources/0/3", "sources/0/9.compact", "sources/1/0"}
+
+
+def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
+    checkpoint = Checkpoint(8)
+    checkpoint.add(*(f"state/0/0/{v}.delta" for v in range(1, 10)), "state/0/0/3.snapshot", "state/0/0/6.snapshot")
+    checkpoint.add("state/0/0/9.snapshot")
+    assert checkpoint.state(7) == {"6.snapshot", "7.delta", "8.delta"}
+    assert checkpoint.state(8) == {"9.snapshot"}
+
+
+def test_hdfs_without_a_snapshot_takes_every_delta() -> None:
+    checkpoint = Checkpoint(2).add("state/0/0/1.delta", "state/0/0/2.delta", "state/0/0/3.delta")
+    assert checkpoint.state(1) == {"1.delta", "2.delta"}
+
+
+def test_a_delta_missing_in_between_is_named() -> None:
+    checkpoint = Checkpoint(3).add("state/0/0/1.delta", "state/0/0/2.delta", "state/0/0/4.delta")
+    with pytest.raises(IncompleteBatch, match="state/0/0: nothing leads to version 3"):
+        checkpoint.select(3)
+
+
+def test_rocksdb_without_changelog_takes_the_versions_zip_and_what_it_refers_to() -> None:
+    checkpoint = Checkpoint(2)
+    checkpoint.add("state/0/0/2.zip", content=zip_of("a.sst"))
+    checkpoint.add("state/0/0/3.zip", content=zip_of("a.sst", "b.sst", logs=("l.log",)))
+    checkpoint.add("state/0/0/SSTs/a.sst", "state/0/0/SSTs/b.sst", "state/0/0/SSTs/other.sst", "state/0/0/logs/l.log")
+    assert checkpoint.state(2) == {"3.zip", "SSTs/a.sst", "SSTs/b.sst", "logs/l.log"}
+
+
+def test_an_sst_that_the_zip_refers_to_and_is_not_there_is_named() -> None:
+    checkpoint = Checkpoint(0)
+    checkpoint.add("state/0/0/1.zip", content=zip_of("gone.sst"))
+    with pytest.raises(IncompleteBatch, match=r"SSTs/gone\.sst is missing"):
+        checkpoint.select(0)
+
+
+def test_changelogs_follow_the_newest_zip() -> None:
+    checkpoint = Checkpoint(5).add(*(f"state/0/0/{v}.changelog" for v in range(1, 7)), "state/0/0/SSTs/a.sst")
+    checkpoint.add("state/0/0/4.zip", content=zip_of("a.sst"))
+    assert checkpoint.state(5) == {"4.zip", "SSTs/a.sst", "5.changelog", "6.changelog"}
+    assert checkpoint.state(2) == {"1.changelog", "2.changelog", "3.changelog"}
+
+
+def format_2(last: int) -> Checkpoint:
+    checkpoint = Checkpoint(last)
+    for batch in range(last + 1):
+        checkpoint.commit(batch, {"0": [[uid(str(batch))]]})
+        name = f"state/0/0/{batch + 1}_{uid(str(batch))}.changelog"
+        checkpoint.add(name, name + ".crc")
+    return checkpoint
+
+
+def test_format_2_follows_the_ids_that_the_commits_name() -> None:
+    checkpoint = format_2(3)
+    checkpoint.add(f"state/0/0/2_{uid('failed')}.changelog", f"state/0/0/4_{uid('failed')}.changelog")
+    expected = {f"{batch + 1}_{uid(str(batch))}.changelog{end}" for batch in range(4) for end in ("", ".crc")}
+    assert checkpoint.state(3) == expected
+
+
+def test_format_2_never_builds_on_the_zip_of_a_failed_attempt() -> None:
+    checkpoint = format_2(3)
+    checkpoint.add(f"state/0/0/3_{uid('failed')}.zip", content=zip_of())
+    assert f"3_{uid('failed')}.zip" not in checkpoint.state(3)
+    checkpoint.add(f"state/0/0/3_{uid('2')}.zip", content=zip_of())
+    steps = {name for name in checkpoint.state(3) if not name.endswith(".crc")}
+    assert steps == {f"3_{uid('2')}.zip", f"4_{uid('3')}.changelog"}
+
+
+def test_format_2_distrusts_a_zip_among_several_attempts_whose_commit_is_gone() -> None:
+    checkpoint = format_2(3)
+    checkpoint.add(f"state/0/0/2_{uid('failed')}.zip", content=zip_of())
+    checkpoint.remove("commits/1")
+    names = checkpoint.state(3)
+    assert f"2_{uid('failed')}.zip" not in names
+    assert f"1_{uid('0')}.changelog" in names
+
+
+def test_format_2_trusts_the_single_attempt_of_a_version_whose_commit_is_gone() -> None:
+    checkpoint = format_2(3)
+    checkpoint.add(f"state/0/0/2_{uid('1')}.zip", content=zip_of())
+    for batch in (0, 1, 2):
+        checkpoint.remove(f"commits/{batch}")
+    checkpoint.remove(f"state/0/0/1_{uid('0')}.changelog")
+    assert f"2_{uid('1')}.zip" in checkpoint.state(3)
+
+
+def test_each_store_of_a_join_is_taken_for_itself() -> None:
+    checkpoint = Checkpoint(1)
+    stores = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
+    for store in stores:
+        checkpoint.add(f"state/0/1/{store}/1.delta", f"state/0/1/{store}/2.delta")
+    checkpoint.add("state/0/1/left-keyToNumValues/1.snapshot", "state/0/1/left-keyToNumValues/_metadata/schema")
+    names = {path.removeprefix("state/0/1/") for path in checkpoint.select(1) if path.startswith("state/")}
+    assert "left-keyToNumValues/1.delta" not in names
+    assert "right-keyToNumValues/1.delta" in names
+    assert "left-keyToNumValues/_metadata/schema" in names
+    assert len(names) == 9
+
+
+def test_operator_metadata_of_later_batches_is_left_out() -> None:
+    checkpoint = Checkpoint(6).add(
+        "state/0/_metadata/v2/0", "state/0/_metadata/v2/6", f"state/0/_stateSchema/default/0_{uid('a')}"
+    )
+    assert checkpoint.state(5) == {"state/0/_metadata/v2/0", f"state/0/_stateSchema/default/0_{uid('a')}"}
+
+
+def test_every_file_belongs_to_one_subtask() -> None:
+    checkpoint = Checkpoint(0).add(
+        "sources/1/0", "state/2/1/1.delta", "state/2/_metadata/metadata", "sink:_spark_metadata/0"
+    )
+    owners = {file.path: file.owner for file in checkpoint.chosen(0)}
+    sink, stateful = Owner(VertexKind.SINK, 0), VertexKind.STATEFUL
+    assert owners == {
+        "metadata": sink,
+        "commits/0": sink,
+        "sink:_spark_metadata/0": sink,
+        "offsets/0": Owner(VertexKind.SOURCE, 0),
+        "sources/0/0": Owner(VertexKind.SOURCE, 0),
+        "sources/1/0": Owner(VertexKind.SOURCE, 1),
+        "state/2/1/1.delta": Owner(stateful, 2, 1),
+        "state/2/_metadata/metadata": Owner(stateful, 2),
+    }
+
+
+def test_a_file_sinks_log_is_taken_as_of_the_batch() -> None:
+    checkpoint = Checkpoint(13)
+    names = [str(n) for n in range(10, 14)] + ["9.compact", *map(str, range(5, 9))]
+    checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in names))
+
+    def log(batch: int) -> set[str]:
+        prefix = "sink:_spark_metadata/"
+        return {path.removeprefix(prefix) for path in checkpoint.select(batch) if path.startswith(prefix)}
+
+    assert log(11) == {"9.compact", "10", "11"}
+    assert log(9) == {"9.compact"}
+    assert log(8) == {"5", "6", "7", "8"}
+
+
+def test_a_file_sink_that_lacks_the_batch_is_not_ready() -> None:
+    checkpoint = Checkpoint(3).add("sink:_spark_metadata/2")
+    with pytest.raises(IncompleteBatch, match="no entry for batch 3"):
+        checkpoint.select(3)
+
+
+def test_batch_numbers_are_told_from_other_names() -> None:
+    assert committed_batches(["10", "9", ".9.crc", "9.compact", "x"]) == [9, 10]

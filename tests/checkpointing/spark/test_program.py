@@ -1,0 +1,131 @@
+"""Loading programs: what is wrong with one is said in plain words."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpointing.spark.program import Program, ProgramError, as_writers, load_program, parse_arguments
+
+
+@pytest.fixture(autouse=True)
+def _own_modules() -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"program_{uuid.uuid4().hex[:8]}"
+
+
+def load(tmp_path: Path, name: str, source: str, function: str = "main") -> Program:
+    path = tmp_path / f"{uuid.uuid4()}_{name}.py"  # as the job manager stores an upload
+    path.write_text(source)
+    return load_program(path, f"{name}:{function}", tmp_path / "program")
+
+
+def test_a_function_of_an_uploaded_file_is_found(tmp_path: Path, name: str) -> None:
+    program = load(tmp_path, name, "def main(spark, args): return args['n']")
+    assert program.function(None, {"n": "7"}) == "7"
+    assert program.path == tmp_path / "program" / f"{name}.py"
+
+
+def test_the_module_may_be_written_as_a_file_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "upload.py"
+    path.write_text("def main(spark, args): ...")
+    assert load_program(path, f"{name}.py:main", tmp_path / "program").entry_class == f"{name}.py:main"
+
+
+def test_a_function_in_a_package_of_a_zip_is_found(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "upload.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}/__init__.py", "")
+        archive.writestr(f"{name}/jobs.py", f"from {name}.words import n\ndef main(spark, args): return n")
+        archive.writestr(f"{name}/words.py", "n = 5")
+    assert load_program(path, f"{name}.jobs:main", tmp_path / "program").function(None, {}) == 5
+
+
+@pytest.mark.parametrize("entry", ["", "main", "wordcount:", ":main", "word-count:main", "a b:main"])
+def test_an_entry_that_names_no_function_is_refused(tmp_path: Path, entry: str) -> None:
+    with pytest.raises(ProgramError, match="write module:function"):
+        load_program(tmp_path / "x.py", entry, tmp_path / "program")
+
+
+def test_a_program_that_does_not_import_is_refused_with_the_cause(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProgramError, match=f"{name} does not import: ModuleNotFoundError: No module named 'pandsa'"):
+        load(tmp_path, name, "import pandsa")
+
+
+def test_a_syntax_error_is_a_program_that_does_not_import(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProgramError, match="does not import: SyntaxError"):
+        load(tmp_path, name, "def main(:")
+
+
+def test_a_program_that_ends_the_process_while_it_is_imported_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProgramError, match="it ends the process"):
+        load(tmp_path, name, "raise SystemExit(3)")
+
+
+def test_a_missing_function_is_answered_with_those_there(tmp_path: Path, name: str) -> None:
+    source = "from json import dumps\ndef wordcount(spark, args): ...\ndef _hidden(): ...\ndef other(spark, args): ..."
+    with pytest.raises(ProgramError, match=f"{name} has no function 'main'; functions there: other, wordcount"):
+        load(tmp_path, name, source)
+
+
+def test_a_wrong_signature_is_shown(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProgramError, match=r":main\(spark\) cannot be called as main\(spark, args\)"):
+        load(tmp_path, name, "def main(spark): ...")
+
+
+def test_a_module_that_the_zip_lacks_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "upload.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("other.py", "")
+    with pytest.raises(ProgramError, match=f"{name} does not import: ModuleNotFoundError"):
+        load_program(path, f"{name}:main", tmp_path / "program")
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("gone.py", "does not exist"), ("text.txt", "neither a .py file nor a .zip"), ("bad.zip", "not a zip archive")],
+)
+def test_a_file_that_is_no_program_is_refused(tmp_path: Path, file: str, message: str) -> None:
+    (tmp_path / "text.txt").write_text("")
+    (tmp_path / "bad.zip").write_text("no zip")
+    with pytest.raises(ProgramError, match=message):
+        load_program(tmp_path / file, "module:main", tmp_path / "program")
+
+
+def test_a_module_name_that_python_has_already_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="the module name 'json' is taken by"):
+        load(tmp_path, "json", "def main(spark, args): ...")
+
+
+def test_arguments_come_with_or_without_an_equals_sign() -> None:
+    words = ["--input", "/in", "--output=/out", "--verbose", "--n", "-5", "--expr=a=b"]
+    assert parse_arguments(words) == {
+        "input": "/in", "output": "/out", "verbose": "true", "n": "-5", "expr": "a=b",
+    }  # fmt: skip
+
+
+def test_an_argument_without_a_name_is_refused() -> None:
+    with pytest.raises(ProgramError, match="program argument 'input' has no name; write --name value"):
+        parse_arguments(["input"])
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [(None, r"it returned nothing \(None\)"), (5, "it returned a builtins.int"), ([], "an empty list")],
+)
+def test_a_program_that_returns_something_else_is_refused(returned: object, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        as_writers(returned, "wordcount:main")

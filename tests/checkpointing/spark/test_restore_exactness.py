@@ -1,0 +1,306 @@
+"""Snapshots of a running query and their restores, with real Spark: one session, every layout of the state store."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import (
+    CheckpointProperties,
+    CompletedCheckpoint,
+    OperatorState,
+    RetentionPolicy,
+    SubtaskState,
+)
+from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
+from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
+from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
+from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter, stage
+from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, verify
+
+pytestmark = pytest.mark.spark
+
+_STATE = "spark.sql.streaming.stateStore."
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+LAYOUTS = {
+    "rocksdb format 2": {"providerClass": _ROCKSDB, "checkpointFormatVersion": "2"},
+    "rocksdb format 1": {"providerClass": _ROCKSDB, "checkpointFormatVersion": "1"},
+    "rocksdb whole snapshots": {
+        "providerClass": _ROCKSDB,
+        "checkpointFormatVersion": "1",
+        "rocksdb.changelogCheckpointing.enabled": "false",
+    },
+    "hdfs": {"providerClass": _HDFS, "checkpointFormatVersion": "1"},
+}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    work = WorkDirectory(tmp_path_factory.mktemp("session"))
+    often = {
+        f"{_STATE}minDeltasForSnapshot": "2",
+        f"{_STATE}maintenanceInterval": "300ms",
+        "spark.eventLog.enabled": "false",
+    }
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session = start_session("restore", {**session_settings(work, 2, {}), **often}, work)
+    yield session
+    session.stop()
+
+
+def word(number: int) -> str:
+    """Long and hard to compress: so that the state's files are large enough to be shared."""
+    return hashlib.sha512(str(number).encode()).hexdigest() * 2
+
+
+@dataclass
+class Bench:
+    """Runs one query over text files, one file a batch."""
+
+    spark: Any
+    root: Path
+    layout: dict[str, str]
+    expected: Counter[str] = field(default_factory=Counter)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def feed(self) -> None:
+        number = next(self._numbers)
+        chance = random.Random(number)
+        words = [word(chance.randrange(120)) for _ in range(200)]
+        self.expected.update(words)
+        (self.root / f".{number}").write_text("\n".join(words))
+        (self.root / f".{number}").rename(self.input / f"{number}.txt")
+
+    @property
+    def input(self) -> Path:
+        (self.root / "in").mkdir(exist_ok=True)
+        return self.root / "in"
+
+    def lines(self) -> Any:
+        return self.spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(str(self.input))
+
+    def planned(self, writer: Any, location: Path) -> PlannedQuery:
+        for key, value in self.layout.items():
+            self.spark.conf.set(_STATE + key, value)
+        options = writer_options(writer)
+        sink = sink_of(writer, options)
+        plan = query_plan("words", explain(writer), sink, {})
+        named = writer.queryName("words").option("checkpointLocation", str(location))
+        return PlannedQuery(named, plan, location, sink)
+
+    def run_all(self, query: RunningQuery) -> None:
+        query._query.processAllAvailable()
+
+    def snapshot(self, query: RunningQuery, checkpoint_id: int = 1) -> CompletedCheckpoint:
+        """Checkpoint the running query's last batch into real storage."""
+        storage = FileCheckpointStorage(str(self.root / "checkpoints"), "ab" * 16)
+        location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
+        trigger = TriggerCheckpoint(
+            "", checkpoint_id, CheckpointKind.CHECKPOINT, 0, 0, location.directory, location.shared_directory
+        )
+        batch = query.files.last_commit()
+        assert batch is not None
+        staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}", lambda: None)
+        writer = SnapshotWriter(trigger, FileHashes(), PoolLedger())
+        grouped = writer.by_subtask(staged)
+        operators = []
+        for vertex in query.planned.plan.vertices:
+            durable = [writer.write(staged, vertex, i, grouped[vertex.id, i]) for i in range(vertex.parallelism)]
+            subtasks = tuple(SubtaskState(d.subtask, SubtaskMetrics(), d.files, 0) for d in durable)
+            operators.append(OperatorState(vertex.id, vertex.name, vertex.kind, "words", vertex.parallelism, subtasks))
+        checkpoint = CompletedCheckpoint(
+            "ab" * 16, "words", "wordcount:wordcount", checkpoint_id,
+            CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
+            0, 0, tuple(operators), {"words": batch}, location.directory, location.shared_directory,
+        )  # fmt: skip
+        storage.write_metadata(checkpoint)
+        return checkpoint
+
+    def restore(self, checkpoint: CompletedCheckpoint, planned: PlannedQuery) -> int | None:
+        return restore_query(Snapshot(checkpoint), "words", planned.plan.vertices, planned.location)
+
+
+@pytest.fixture(params=LAYOUTS)
+def bench(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Bench:
+    changelog = {"rocksdb.changelogCheckpointing.enabled": "true"}
+    return Bench(spark, tmp_path, {**changelog, **LAYOUTS[request.param]})
+
+
+@pytest.fixture
+def format_2(spark: Any, tmp_path: Path) -> Bench:
+    return Bench(spark, tmp_path, LAYOUTS["rocksdb format 2"])
+
+
+def counting(bench: Bench, counts: dict[str, int]) -> Any:
+    def collect(frame: Any, batch: int) -> None:
+        counts.update({row["value"]: row["count"] for row in frame.collect()})
+
+    return bench.lines().groupBy("value").count().writeStream.outputMode("update").foreachBatch(collect)
+
+
+def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(bench: Bench, eventually: Any) -> None:
+    counts: dict[str, int] = {}
+    first = RunningQuery(bench.planned(counting(bench, counts), bench.root / "first"))
+    first.start()
+    for _ in range(6):
+        bench.feed()
+    bench.run_all(first)
+    state = first.planned.location / "state"
+    eventually("a whole state on disk", lambda: [*state.rglob("*.zip"), *state.rglob("*.snapshot")])
+    bench.feed()
+    bench.run_all(first)
+    at_checkpoint = dict(counts)
+    checkpoint = bench.snapshot(first)
+    bench.feed()
+    bench.feed()
+    bench.run_all(first)
+    first.stop()
+
+    counts.clear()
+    counts.update(at_checkpoint)
+    again = RunningQuery(bench.planned(counting(bench, counts), bench.root / "again"))
+    assert bench.restore(checkpoint, again.planned) == 6
+    again.start()
+    bench.feed()
+    bench.run_all(again)
+    again.stop()
+
+    assert counts == bench.expected
+    assert verify(checkpoint.location, deep=True).files == checkpoint.files, "the restored query changed the snapshot"
+
+
+def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, eventually: Any) -> None:
+    bench = format_2
+    query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
+    query.start()
+    for _ in range(5):
+        bench.feed()
+    bench.run_all(query)
+    eventually("a snapshot", lambda: [*query.planned.location.rglob("*.zip")])
+    first = bench.snapshot(query, 1)
+    bench.feed()
+    bench.run_all(query)
+    second = bench.snapshot(query, 2)
+    query.stop()
+    shared = [{file.location for file in each.files if file.shared} for each in (first, second)]
+    assert shared[0] & shared[1], "nothing was shared"
+    assert all(location.startswith("shared/") for location in shared[0] | shared[1])
+    pool = {f"shared/{path.name}" for path in Path(str(first.shared_location)).iterdir()}
+    assert pool == shared[0] | shared[1]
+
+
+def test_a_file_sink_is_rewound_with_the_query(format_2: Bench) -> None:
+    bench, output = format_2, format_2.root / "out"
+
+    def writing() -> Any:
+        return bench.lines().writeStream.format("json").option("path", str(output))
+
+    first = RunningQuery(bench.planned(writing(), bench.root / "first"))
+    first.start()
+    for _ in range(12):  # beyond the compaction of the sink's log
+        bench.feed()
+    bench.run_all(first)
+    checkpoint = bench.snapshot(first)
+    bench.feed()
+    bench.feed()
+    bench.run_all(first)
+    first.stop()
+
+    again = RunningQuery(bench.planned(writing().option("maxRecordsPerFile", "50"), bench.root / "again"))
+    assert bench.restore(checkpoint, again.planned) == 11
+    again.start()
+    bench.feed()
+    bench.run_all(again)
+    again.stop()
+    rows = bench.spark.read.json(str(output)).collect()
+    assert Counter(row["value"] for row in rows) == bench.expected
+
+
+def test_a_snapshot_with_an_operator_that_the_program_lacks_is_refused_unless_allowed(format_2: Bench) -> None:
+    bench = format_2
+    query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
+    query.start()
+    bench.feed()
+    bench.run_all(query)
+    checkpoint = bench.snapshot(query)
+    query.stop()
+    stateless = bench.planned(bench.lines().writeStream.format("noop"), bench.root / "second")
+    vertices = stateless.plan.vertices
+    with pytest.raises(RestoreRefused, match=r"'aggregate \(stateStoreSave\)' of query 'words'"):
+        check_fits(Snapshot(checkpoint), vertices, allow_non_restored_state=False)
+    check_fits(Snapshot(checkpoint), vertices, allow_non_restored_state=True)
+    assert bench.restore(checkpoint, stateless) == 0
+    assert not (stateless.location / "state").exists()
+    assert (stateless.location / "commits" / "0").exists()
+
+
+def test_a_damaged_file_is_refused(format_2: Bench) -> None:
+    bench = format_2
+    query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
+    query.start()
+    bench.feed()
+    bench.run_all(query)
+    checkpoint = bench.snapshot(query)
+    query.stop()
+    victim = next(Path(checkpoint.location).rglob("*.changelog"))
+    content = victim.read_bytes()
+    victim.unlink()
+    victim.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(SnapshotUnusable):
+        verify(checkpoint.location, deep=True)
+    planned = bench.planned(counting(bench, {}), bench.root / "second")
+    with pytest.raises(RestoreRefused, match="is damaged"):
+        bench.restore(checkpoint, planned)
+
+
+def test_a_stream_stream_join_is_known_with_its_four_stores(format_2: Bench) -> None:
+    """Rows wait for their partner: what was read before the checkpoint meets what comes after the restore."""
+    from pyspark.sql import functions
+
+    bench = format_2
+    for side in ("left", "right"):
+        (bench.root / side).mkdir()
+
+    def side(name: str) -> Any:
+        lines = bench.spark.readStream.format("text").load(str(bench.root / name))
+        return lines.withColumn("at", functions.lit("2026-01-01").cast("timestamp")).withWatermark("at", "1 hour")
+
+    pairs: list[str] = []
+
+    def joined() -> Any:
+        left, right = side("left").alias("l"), side("right").alias("r")
+        on = functions.expr("l.value = r.value AND l.at = r.at")
+        frame = left.join(right, on).select("l.value")
+        return frame.writeStream.foreachBatch(lambda f, _: pairs.extend(row["value"] for row in f.collect()))
+
+    first = RunningQuery(bench.planned(joined(), bench.root / "first"))
+    kinds = [vertex.kind for vertex in first.planned.plan.vertices]
+    assert kinds == [VertexKind.SOURCE, VertexKind.SOURCE, VertexKind.STATEFUL, VertexKind.SINK]
+    first.start()
+    (bench.root / "left" / "1.txt").write_text("a\nb\nc")
+    bench.run_all(first)
+    checkpoint = bench.snapshot(first)
+    (bench.root / "left" / "2.txt").write_text("d")
+    bench.run_all(first)
+    first.stop()
+    assert pairs == []
+    again = RunningQuery(bench.planned(joined(), bench.root / "again"))
+    bench.restore(checkpoint, again.planned)
+    again.start()
+    (bench.root / "right" / "1.txt").write_text("a\nb\nd\ne")
+    bench.run_all(again)
+    again.stop()
+    assert sorted(pairs) == ["a", "b", "d"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.pending import PendingCheckpoint, PendingPhase
@@ -52,6 +53,8 @@ class CheckpointFinalizer:
         self._on_completed = on_completed
         self._on_failed = on_failed
         self._on_abandoned = on_abandoned
+        self._waiting: dict[int, tuple[PendingCheckpoint, CompletedCheckpoint]] = {}
+        self._is_adding = False
 
     def finalize(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint) -> None:
         """Write the metadata of `checkpoint`, which `pending.finalize` gave."""
@@ -64,17 +67,43 @@ class CheckpointFinalizer:
     def _written(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint) -> None:
         if pending.is_aborted:
             self._on_abandoned(pending)
-            return
+        elif checkpoint.properties.is_savepoint:
+            self._begin_adding(pending)
+            self._on_completed(pending, checkpoint, None)
+        else:
+            self._waiting[checkpoint.checkpoint_id] = (pending, checkpoint)
+            self._add_next()
+
+    def _add_next(self) -> None:
+        """One at a time and the oldest first, so that the store's order is that of the ids."""
+        while self._waiting and not self._is_adding:
+            pending, checkpoint = self._waiting.pop(min(self._waiting))
+            if pending.is_aborted:
+                self._on_abandoned(pending)
+                continue
+            self._begin_adding(pending)
+            self._is_adding = True
+            self._io.submit(
+                partial(self._add, checkpoint),
+                partial(self._added, pending, checkpoint),
+                partial(self._not_added, pending),
+            )
+
+    def _begin_adding(self, pending: PendingCheckpoint) -> None:
         pending.cancel_expiry()
         pending.phase = PendingPhase.ADDING
-        if checkpoint.properties.is_savepoint:
-            self._on_completed(pending, checkpoint, None)
-            return
-        self._io.submit(
-            lambda: self._add(checkpoint),
-            lambda added: self._on_completed(pending, checkpoint, added),
-            lambda error: self._on_failed(pending, error),
-        )
+
+    def _added(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added) -> None:
+        self._is_adding = False
+        self._on_completed(pending, checkpoint, added)
+        self._add_next()
+
+    def _not_added(self, pending: PendingCheckpoint, error: Exception) -> None:
+        self._is_adding = False
+        try:
+            self._on_failed(pending, error)
+        finally:
+            self._add_next()
 
     def _add(self, checkpoint: CompletedCheckpoint) -> Added:
         dropped = self._store.add_checkpoint(checkpoint)

@@ -59,7 +59,10 @@ class DriverLauncher(Protocol):
 class LocalDriverLauncher:
     """Drivers are processes of this machine. `java_home` finds a Java; its errors become LaunchFailed."""
 
-    def __init__(self, environ: Mapping[str, str], java_home: Callable[[], Path]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], java_home: Callable[[], Path], *, module: str = "checkpointing.spark.driver"
+    ) -> None:
+        self._module = module
         self._environ = environ
         self._java_home = java_home
 
@@ -72,7 +75,7 @@ class LocalDriverLauncher:
             environment = self._environment(spec)
             with (work / LOG_NAME).open("ab") as log:
                 popen = subprocess.Popen(  # noqa: S603  (our own module, and a path of our own)
-                    [sys.executable, "-m", "checkpointing.spark.driver", str(spec_path)],
+                    [sys.executable, "-m", self._module, str(spec_path)],
                     cwd=work,
                     env=environment,
                     stdin=subprocess.DEVNULL,

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.ha.services import HighAvailabilityMode
+from checkpointing.jobs.settings import DriversOnShutdown, InvalidSettings, JobManagerSettings
+
+
+def test_nothing_set_means_loopback_and_no_high_availability() -> None:
+    settings = JobManagerSettings.from_environ({"WAYMARK_VAR": "/data"})
+
+    assert (settings.host, settings.port) == ("127.0.0.1", 8081)
+    assert settings.high_availability is HighAvailabilityMode.NONE
+    assert settings.state_directory == Path("/data/jobmanager")
+    assert settings.drivers_on_shutdown is DriversOnShutdown.STOP
+    assert (settings.heartbeat_interval_s, settings.heartbeat_timeout_s, settings.history_size) == (2.0, 20.0, 10)
+
+
+def test_zookeeper_hosts_turn_high_availability_on() -> None:
+    settings = JobManagerSettings.from_environ({"ZOOKEEPER_HOSTS": "127.0.0.1:2181"})
+
+    assert settings.high_availability is HighAvailabilityMode.ZOOKEEPER
+
+
+def test_all_problems_are_told_at_once_with_variable_value_and_what_is_allowed() -> None:
+    with pytest.raises(InvalidSettings) as error:
+        JobManagerSettings.from_environ(
+            {
+                "WAYMARK_JOBMANAGER_PORT": "http",
+                "WAYMARK_HIGH_AVAILABILITY": "maybe",
+                "WAYMARK_HEARTBEAT_TIMEOUT": "1",
+                "WAYMARK_DRIVERS_ON_SHUTDOWN": "kill",
+                "WAYMARK_CHECKPOINT_HISTORY": "-1",
+            }
+        )
+
+    assert error.value.problems == (
+        "WAYMARK_JOBMANAGER_PORT: 'http' is not allowed; a whole number, at least 0, at most 65535",
+        "WAYMARK_HIGH_AVAILABILITY: 'maybe' is not allowed; NONE or ZOOKEEPER",
+        "WAYMARK_HEARTBEAT_TIMEOUT: 1 is not allowed; more than WAYMARK_HEARTBEAT_INTERVAL (2)",
+        "WAYMARK_CHECKPOINT_HISTORY: -1 is not allowed; a whole number, at least 0",
+        "WAYMARK_DRIVERS_ON_SHUTDOWN: 'kill' is not allowed; stop or leave",
+    )
+
+
+def test_zookeeper_mode_needs_hosts() -> None:
+    with pytest.raises(InvalidSettings, match="ZOOKEEPER_HOSTS"):
+        JobManagerSettings.from_environ({"WAYMARK_HIGH_AVAILABILITY": "zookeeper"})
+
+
+def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+
+    settings = JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_TOKEN_FILE": str(file)})
+
+    assert (settings.token, settings.token_file) == ("secret", file)
+
+
+def test_a_token_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="WAYMARK_JOBMANAGER_TOKEN_FILE"):
+        JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_TOKEN_FILE": str(tmp_path / "none")})
+
+
+def test_checkpoints_may_be_restored_from_but_not_written_to_as_savepoints(tmp_path: Path) -> None:
+    settings = JobManagerSettings.from_environ(
+        {"WAYMARK_VAR": str(tmp_path), "WAYMARK_SAVEPOINT_ROOTS": f"{tmp_path}/a, {tmp_path}/b"}
+    )
+
+    writable = settings.savepoint_roots.roots
+    assert writable == (f"{tmp_path}/jobmanager/savepoints", f"{tmp_path}/a", f"{tmp_path}/b")
+    assert settings.restore_roots.roots == (*writable, f"{tmp_path}/jobmanager/checkpoints")

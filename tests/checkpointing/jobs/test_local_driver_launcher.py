@@ -1,0 +1,109 @@
+"""Real processes, with a stand-in for the driver's module."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launcher import DriverProcess, LaunchFailed, LocalDriverLauncher
+from tests.checkpointing.jobs.running_job_manager import eventually
+
+STAND_IN = """
+import json, os, signal, subprocess, sys, time
+spec = json.load(open(sys.argv[1]))
+print("java", os.environ["JAVA_HOME"], "secret", os.environ.get("WAYMARK_JOBMANAGER_TOKEN"), flush=True)
+match spec["entry_class"]:
+    case "exit": sys.exit(7)
+    case "stubborn": signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    case "child":
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print("child", child.pid, flush=True)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> LocalDriverLauncher:
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "WAYMARK_JOBMANAGER_TOKEN": "hidden"}
+    return LocalDriverLauncher(environ, lambda: Path("/opt/java"), module="stand_in")
+
+
+def spec(tmp_path: Path, entry_class: str) -> DriverSpec:
+    return DriverSpec("0" * 32, "job", 1, "p.py", entry_class, (), None, {}, str(tmp_path / "work"), "t", "http://x", 20.0)
+
+
+async def ready(process: DriverProcess) -> str:
+    return str(await eventually(lambda: process.last_log_lines() if "ready" in process.last_log_lines() else ""))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+async def test_a_driver_runs_in_its_own_session_with_its_environment_and_log(
+    launcher: LocalDriverLauncher, tmp_path: Path
+) -> None:
+    process = launcher.launch(spec(tmp_path, "run"))
+    log = await ready(process)
+
+    assert os.getsid(process.pid) == process.pid
+    assert "java /opt/java secret None" in log
+    await process.end(5.0)
+    assert await process.wait() == -signal.SIGTERM
+
+
+async def test_the_exit_code_is_seen(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+    assert await launcher.launch(spec(tmp_path, "exit")).wait() == 7
+
+
+async def test_a_driver_that_ignores_the_request_is_killed(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+    process = launcher.launch(spec(tmp_path, "stubborn"))
+    await ready(process)
+
+    await process.end(0.2)
+
+    assert await process.wait() == -signal.SIGKILL
+
+
+async def test_what_a_driver_started_ends_with_it(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+    process = launcher.launch(spec(tmp_path, "child"))
+    log = await ready(process)
+    child = int(log.split("child ")[1].split()[0])
+
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+
+    await eventually(lambda: not is_alive(child))
+
+
+async def test_a_running_driver_can_be_adopted_and_ended(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+    started = launcher.launch(spec(tmp_path, "run"))
+    await ready(started)
+
+    adopted = launcher.adopt(started.pid, "0" * 32, 1, tmp_path / "work")
+    assert adopted is not None
+    await asyncio.gather(adopted.end(5.0), started.wait())
+
+    assert launcher.adopt(started.pid, "0" * 32, 1, tmp_path / "work") is None
+
+
+async def test_a_process_of_somebody_else_is_never_adopted(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+    assert launcher.adopt(os.getpid(), "0" * 32, 1, tmp_path / "work") is None
+
+
+async def test_without_a_java_nothing_is_launched(tmp_path: Path) -> None:
+    def no_java() -> Path:
+        raise LaunchFailed("There is no Java.")
+
+    with pytest.raises(LaunchFailed, match="no Java"):
+        LocalDriverLauncher(os.environ, no_java).launch(spec(tmp_path, "run"))

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from checkpointing.jobs.programs import (
+    InvalidProgram,
+    Program,
+    ProgramNotFound,
+    ProgramStorage,
+    check_program,
+    entry_functions,
+)
+
+SOURCE = b"def main(spark, args):\n    pass\n\nasync def later(spark, args): ...\n\nalias = main\n"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> ProgramStorage:
+    return ProgramStorage(tmp_path / "programs")
+
+
+def zipped(storage: ProgramStorage, **modules: bytes) -> Program:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, source in modules.items():
+            archive.writestr(name.replace("__", "/") + ".py", source)
+    return storage.store("jobs.zip", buffer.getvalue())
+
+
+def test_an_uploaded_program_is_found_by_its_id(storage: ProgramStorage) -> None:
+    program = storage.store("wordcount.py", SOURCE)
+
+    assert program.jar_id.endswith("_wordcount.py")
+    assert storage.get(program.jar_id).path.read_bytes() == SOURCE
+    assert [found.jar_id for found in storage.list()] == [program.jar_id]
+
+
+@pytest.mark.parametrize("name", ["job.jar", "job.py.txt", ".py", "", "job"])
+def test_only_programs_are_stored(storage: ProgramStorage, name: str) -> None:
+    with pytest.raises(InvalidProgram):
+        storage.store(name, SOURCE)
+
+    assert storage.list() == ()
+
+
+def test_a_name_with_directories_stays_inside(storage: ProgramStorage, tmp_path: Path) -> None:
+    program = storage.store("../../etc/evil.py", SOURCE)
+
+    assert program.path.parent == tmp_path / "programs"
+    assert program.name == "evil.py"
+
+
+@pytest.mark.parametrize("jar_id", ["", "..", "../programs", "nothing.py", "0" * 36 + "_a.py"])
+def test_an_id_that_is_none_is_not_found(storage: ProgramStorage, jar_id: str) -> None:
+    storage.store("a.py", SOURCE)
+
+    with pytest.raises(ProgramNotFound):
+        storage.get(jar_id)
+
+
+@pytest.mark.parametrize("entry", ["wordcount:main", "wordcount.py:main", "wordcount.py:alias"])
+def test_a_program_with_its_function_passes(storage: ProgramStorage, entry: str) -> None:
+    check_program(storage.store("wordcount.py", SOURCE), entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("wordcount.py:missing", "no top-level function 'missing'; it has main"),
+        ("wordcount.py:later", "async function"),
+        ("other.py:main", "the program is wordcount.py"),
+        ("wordcount.py", "write module:function"),
+        ("wordcount.py:a b", "write module:function"),
+        (":main", "write module:function"),
+        ("../wordcount.py:main", "write module:function"),
+    ],
+)
+def test_a_wrong_entry_class_says_what_is_wrong(storage: ProgramStorage, entry: str, message: str) -> None:
+    with pytest.raises(InvalidProgram, match=message):
+        check_program(storage.store("wordcount.py", SOURCE), entry)
+
+
+def test_a_program_that_does_not_parse_names_the_line(storage: ProgramStorage) -> None:
+    program = storage.store("bad.py", b"def main(spark, args):\n    return (\n")
+
+    with pytest.raises(InvalidProgram, match=r"bad\.py, line 2"):
+        check_program(program, "bad.py:main")
+
+
+def test_bytes_that_are_no_text_are_refused(storage: ProgramStorage) -> None:
+    with pytest.raises(InvalidProgram, match=r"bad\.py"):
+        check_program(storage.store("bad.py", b"\x00\xff"), "bad.py:main")
+
+
+def test_a_zip_is_searched_for_the_module(storage: ProgramStorage) -> None:
+    program = zipped(storage, wordcount=SOURCE, jobs__deep=SOURCE)
+
+    check_program(program, "wordcount:main")
+    check_program(program, "jobs.deep:main")
+    with pytest.raises(InvalidProgram, match="holds no module 'other'"):
+        check_program(program, "other:main")
+
+
+def test_a_zip_that_is_none_is_refused(storage: ProgramStorage) -> None:
+    with pytest.raises(InvalidProgram, match="not a zip file"):
+        check_program(storage.store("jobs.zip", b"no zip"), "wordcount:main")
+
+
+def test_the_functions_that_could_be_run_are_offered(storage: ProgramStorage) -> None:
+    program = storage.store("a.py", SOURCE + b"def _private(spark, args): ...\ndef one(argument): ...\n")
+
+    assert entry_functions(program) == ("a.py:main",)

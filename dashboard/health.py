@@ -68,10 +68,15 @@ class JobFacts:
             return None
         return timedelta(milliseconds=raw)
 
-    @property
-    def knowledge_is_old(self) -> bool:
-        """Nobody can say how the job is now: the cluster does not answer."""
-        return not self.cluster.reachable or not self.cluster.enabled
+    def knowledge_is_old(self, now: datetime) -> bool:
+        """Nobody can say how the job is now: the cluster does not answer, or nobody asks it."""
+        return not self.cluster.reachable or not self.cluster.enabled or self.not_asked(now)
+
+    def not_asked(self, now: datetime) -> bool:
+        """The last answer is so old that the watching itself must have stopped."""
+        answered = self.cluster.last_answer_at
+        limit = max(timedelta(minutes=1), timedelta(seconds=10 * self.cluster.poll_interval_s))
+        return answered is not None and now - answered > limit
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Health:
 def judge(facts: JobFacts, now: datetime) -> Health:
     freshness = _freshness(facts, now)
     level, sentence = _level(facts, freshness, now)
-    state = "unknown" if facts.run is None or facts.knowledge_is_old else RunState(facts.run.state).value
+    state = "unknown" if facts.run is None or facts.knowledge_is_old(now) else RunState(facts.run.state).value
     return Health(level, freshness, state, sentence)
 
 
@@ -96,6 +101,9 @@ def _level(facts: JobFacts, freshness: Freshness, now: datetime) -> tuple[Level,
     if cluster.unreachable_since is not None:
         since = age_text(now - cluster.unreachable_since)
         return Level.UNKNOWN, f"{cluster.name} has not answered for {since}; nothing is restarted until it does."
+    if cluster.last_answer_at is not None and facts.not_asked(now):
+        asked = age_text(now - cluster.last_answer_at)
+        return Level.UNKNOWN, f"Not looked at for {asked}: do the worker and beat run? See manage.py status."
     if run is None:
         return Level.UNKNOWN, "No run of this job has been seen yet."
     if facts.attempt is not None:
@@ -119,7 +127,7 @@ def _level(facts: JobFacts, freshness: Freshness, now: datetime) -> tuple[Level,
 
 
 def _freshness(facts: JobFacts, now: datetime) -> Freshness:
-    if facts.run is None or facts.knowledge_is_old:
+    if facts.run is None or facts.knowledge_is_old(now):
         return Freshness.UNKNOWN
     if RunState(facts.run.state).terminal:
         return Freshness.ENDED

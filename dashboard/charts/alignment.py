@@ -58,6 +58,7 @@ def alignment_figure(grid: AlignmentGrid) -> dict[str, Any]:
         "tickmode": "array",
         "tickvals": list(range(len(names))),
         "ticktext": names,
+        "ticks": "",
     }
     return as_dict([trace], shape)
 

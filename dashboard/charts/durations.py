@@ -37,7 +37,7 @@ def durations_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStar
     highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
     shape = layout(barmode="stack", **restart_marks(starts))
     shape["xaxis"] |= time_axis(span)
-    shape["yaxis"] |= duration_ticks(max(highest, 10), duration_text)
+    shape["yaxis"] |= duration_ticks(max(highest, 10))
     return as_dict([*stacked, rest, broken], shape)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from math import ceil, log10
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard.queries.series import RunStart, Span
+from dashboard.units import span_text
 
+_UNITS = {1024**power: name for power, name in enumerate(("KB", "MB", "GB", "TB", "PB", "EB"), start=1)}
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
     *(s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)),
@@ -48,24 +50,24 @@ def time_axis(span: Span) -> dict[str, Any]:
     return {"type": "date", "range": [span.start.isoformat(), span.end.isoformat()], "nticks": 8}
 
 
-def duration_ticks(highest_ms: float, text: Any) -> dict[str, Any]:
-    """About four round steps for an axis in milliseconds, labelled by `text(ms)`."""
-    step = next((s for s in _DURATION_STEPS if highest_ms / s <= 4.5), _DURATION_STEPS[-1])
-    return _ticks(highest_ms, step, text)
+def duration_ticks(highest_ms: float) -> dict[str, Any]:
+    """About four round steps for an axis in milliseconds."""
+    step = next((s for s in _DURATION_STEPS if highest_ms / s <= 5.2), _DURATION_STEPS[-1])
+    return _ticks(highest_ms, step, lambda ms: span_text(ms / 1000) if ms >= 1000 else f"{ms} ms")
 
 
-def byte_ticks(highest: float, text: Any) -> dict[str, Any]:
-    """The same in powers of 1024."""
-    unit = 1
-    while highest / unit >= 1000:
+def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
+    """About `steps` round steps in powers of 1024."""
+    unit = 1024
+    while highest / unit >= steps * 400:
         unit *= 1024
-    raw = highest / unit / 4
+    raw = highest / unit / steps
     magnitude = 10 ** int(log10(raw)) if raw >= 1 else 1
     step = next(m * magnitude for m in (1, 2, 5, 10) if raw <= m * magnitude)
-    return _ticks(highest, step * unit, text)
+    return _ticks(highest, step * unit, lambda size: f"{round(size / unit)} {_UNITS[unit]}")
 
 
-def _ticks(highest: float, step: float, text: Any) -> dict[str, Any]:
+def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[str, Any]:
     values = [step * n for n in range(1, max(1, ceil(highest / step)) + 1)][:8]
     return {"tickmode": "array", "tickvals": values, "ticktext": [text(v) for v in values], "range": [0, values[-1]]}
 

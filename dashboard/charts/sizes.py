@@ -7,32 +7,25 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from dashboard.charts.durations import bar_widths
 from dashboard.charts.figure import as_dict, byte_ticks, layout, moment, restart_marks, time_axis
 from dashboard.queries.series import CheckpointPoint, RunStart, Span
 from dashboard.units import bytes_text
 
 
 def sizes_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
-    """Full state size as a line, written bytes as an area below it, savepoints as diamonds."""
+    """Above the full size as a line with savepoints as diamonds, below what each checkpoint wrote: with incremental
+    checkpoints the two differ a thousandfold and share no axis."""
     done = [p for p in points if not p.failed]
     checkpoints = [p for p in done if not p.is_savepoint]
     savepoints = [p for p in done if p.is_savepoint]
-    lines_only = "lines" if len(checkpoints) > 1 else "markers"
+    widths = dict(zip(done, bar_widths(done, span), strict=True))
     traces = [
-        go.Scatter(
-            meta={"role": "written"},
-            x=[moment(p.triggered_at) for p in checkpoints],
-            y=[p.checkpointed_size for p in checkpoints],
-            mode=lines_only,
-            fill="tozeroy",
-            line={"width": 1.5, "shape": "hv"},
-            hoverinfo="skip",
-        ),
         go.Scatter(
             meta={"role": "state"},
             x=[moment(p.triggered_at) for p in checkpoints],
             y=[p.state_size for p in checkpoints],
-            mode=lines_only,
+            mode="lines" if len(checkpoints) > 1 else "markers",
             line={"width": 2},
             hovertext=[_story(p) for p in checkpoints],
             hoverinfo="text",
@@ -46,12 +39,27 @@ def sizes_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], 
             hovertext=[_story(p) for p in savepoints],
             hoverinfo="text",
         ),
+        go.Bar(
+            meta={"role": "written"},
+            x=[moment(p.triggered_at) for p in checkpoints],
+            y=[p.checkpointed_size for p in checkpoints],
+            width=[widths[p] for p in checkpoints],
+            marker={"line": {"width": 0}},
+            hovertext=[_story(p) for p in checkpoints],
+            hoverinfo="text",
+            yaxis="y2",
+        ),
     ]
-    highest = max((max(p.state_size or 0, p.checkpointed_size or 0) for p in done), default=0)
     shape = layout(**restart_marks(starts))
-    shape["xaxis"] |= time_axis(span)
-    shape["yaxis"] |= byte_ticks(max(highest, 1024), bytes_text)
+    shape["xaxis"] |= time_axis(span) | {"anchor": "y2"}
+    shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.36]} | byte_ticks(_highest(checkpoints, "checkpointed_size"), 2)
+    full = max(_highest(checkpoints, "state_size"), _highest(savepoints, "checkpointed_size"))
+    shape["yaxis"] |= {"domain": [0.48, 1]} | byte_ticks(full, 3)
     return as_dict(traces, shape)
+
+
+def _highest(points: Sequence[CheckpointPoint], name: str) -> int:
+    return max((getattr(p, name) or 0 for p in points), default=0) or 1024
 
 
 def _story(point: CheckpointPoint) -> str:

@@ -25,10 +25,10 @@ COLUMNS = (
     Column("subtask_state_size", "Full size", "bytes"),
     Column("subtask_sync", "Sync", "ms"),
     Column("subtask_async", "Async", "ms"),
-    Column("subtask_processed", "Processed", "bytes"),
-    Column("subtask_persisted", "Persisted", "bytes"),
     Column("subtask_alignment", "Alignment", "ms"),
     Column("subtask_start_delay", "Start delay", "ms"),
+    Column("subtask_processed", "In-flight processed", "bytes"),
+    Column("subtask_persisted", "In-flight persisted", "bytes"),
 )
 
 

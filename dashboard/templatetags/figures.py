@@ -111,6 +111,21 @@ def clock(at: datetime | None) -> SafeString:
 
 
 @register.filter
+def iso_clock(text: str) -> SafeString:
+    """The same for a time that is stored as ISO text, as in logs of deliveries."""
+    try:
+        return clock(datetime.fromisoformat(text))
+    except (TypeError, ValueError):
+        return format_html("{}", text)
+
+
+@register.filter
+def plain(value: Any) -> str:
+    """A stored value as people write it."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+@register.filter
 def lasted(start: datetime | None, end: datetime | None) -> str:
     if start is None or end is None:
         return _NOTHING

@@ -12,6 +12,7 @@ from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import durations_figure
 from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.series import (
+    AlignmentGrid,
     CheckpointPoint,
     RunStart,
     Span,
@@ -51,7 +52,7 @@ def _alignment(job: Job, span: Span) -> dict[str, Any]:
     return {"figure": alignment_figure(grid), "note": _worst(grid), "empty": not grid.values, "rows": len(grid.values)}
 
 
-def _worst(grid: Any) -> str:
+def _worst(grid: AlignmentGrid) -> str:
     """The sentence that the picture should make plain."""
     waits = [
         (value or 0, name, subtask, column)
@@ -62,7 +63,8 @@ def _worst(grid: Any) -> str:
         return "No subtask waited."
     value, name, subtask, column = max(waits, key=lambda wait: wait[0])
     hidden = f" {grid.left_out} subtasks that waited less are not drawn." if grid.left_out else ""
-    return f"Longest wait: subtask {subtask} of {name}, {duration_text(value)} in checkpoint {column.checkpoint_id}.{hidden}"
+    drawn = f" Drawn: the newest {len(grid.columns)} checkpoints of the range."
+    return f"Longest wait: subtask {subtask} of {name}, {duration_text(value)} in checkpoint {column.checkpoint_id}.{hidden}{drawn}"
 
 
 def _thinned(points: list[CheckpointPoint], span: Span) -> str:

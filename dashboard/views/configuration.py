@@ -18,13 +18,13 @@ from monitoring.savepoints.schedule import set_interval
 
 def configuration(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    return render(request, "job/configuration.html", _context(job, AutomationForm(instance=job)))
+    return render(request, "job/configuration.html", _context(job, AutomationForm(instance=job, label_suffix="")))
 
 
 @action
 def change_automation(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    form = AutomationForm(request.POST, instance=Job.objects.get(pk=pk))
+    form = AutomationForm(request.POST, instance=Job.objects.get(pk=pk), label_suffix="")
     if not form.is_valid():
         return render(request, "job/configuration.html", _context(job, form), status=422)
     by = request.user.get_username()

@@ -116,9 +116,13 @@ def offered_states(job: Job) -> list[Choice]:
 
 def _savepoint(savepoint: Savepoint) -> Choice:
     checkpoint = savepoint.checkpoint
-    label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {savepoint.path.rstrip('/').rsplit('/', maxsplit=1)[-1]}"
+    label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {_own_part(savepoint.path)}"
     taken_at = checkpoint.triggered_at if checkpoint else savepoint.requested_at
     return Choice(f"savepoint-{savepoint.pk}", label, taken_at, savepoint.size, savepoint.path, savepoint)
+
+
+def _own_part(path: str) -> str:
+    return path.rstrip("/").rsplit("/", maxsplit=1)[-1].removeprefix("savepoint-")
 
 
 def _checkpoint(checkpoint: Checkpoint) -> Choice:

@@ -20,13 +20,13 @@ RECENT = 20
 
 def alerts(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    return render(request, "job/alerts.html", _context(job, RuleForm(instance=_rule(job))))
+    return render(request, "job/alerts.html", _context(job, RuleForm(instance=_rule(job), label_suffix="")))
 
 
 @action
 def change_rule(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    form = RuleForm(request.POST, instance=_rule(job))
+    form = RuleForm(request.POST, instance=_rule(job), label_suffix="")
     if not form.is_valid():
         return render(request, "job/alerts.html", _context(job, form), status=422)
     with transaction.atomic():

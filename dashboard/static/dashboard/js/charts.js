@@ -36,6 +36,7 @@ function draw(chart) {
   chart.querySelector(".loading, .chart-empty")?.remove();
   figure.data.forEach(paint);
   dress(figure.layout);
+  if (chart.clientWidth < 560) squeeze(figure);
   window.Plotly.react(chart, figure.data, figure.layout, CONFIG);
 }
 
@@ -69,9 +70,19 @@ function dress(layout) {
   layout.font = { family: getComputedStyle(document.body).fontFamily, size: 11, color: soft };
   layout.hoverlabel = { bgcolor: colour("--surface"), bordercolor: colour("--line-strong"), font: { color: colour("--text"), size: 12 }, align: "left" };
   layout.xaxis = { ...layout.xaxis, linecolor: colour("--line-strong"), tickcolor: colour("--line-strong") };
-  layout.yaxis = { ...layout.yaxis, gridcolor: colour("--line") };
+  for (const axis of ["yaxis", "yaxis2"]) if (layout[axis]) layout[axis] = { ...layout[axis], gridcolor: colour("--line") };
   for (const shape of layout.shapes ?? []) shape.line.color = soft;
   for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
+}
+
+// On a phone the labels leave room for the picture: subtasks by number, half of the times.
+function squeeze({ data, layout }) {
+  layout.xaxis.nticks = 4;
+  if (data[0].meta.role !== "steps") return;
+  layout.yaxis.ticktext = layout.yaxis.ticktext.map((name) => name.split(" · ").pop());
+  const sparse = (_, index) => index % 3 === 0;
+  layout.xaxis.tickvals = layout.xaxis.tickvals.filter(sparse);
+  layout.xaxis.ticktext = layout.xaxis.ticktext.filter(sparse);
 }
 
 // light-dark() and var() only resolve where they are used.

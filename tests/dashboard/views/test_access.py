@@ -1,0 +1,91 @@
+"""Three people at every door."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import IncidentState, Job, Savepoint
+from tests.dashboard import builders as make
+
+PAGES = [
+    *("job", "job-header", "job-summary", "job-history", "job-configuration", "job-savepoints", "job-alerts"),
+    *("job-restarts", "job-exceptions", "job-restart", "job-stop"),
+]
+LISTS = ["fleet", "incidents", "savepoints", "clusters", "mails", "audit"]
+ACTIONS = ["job-savepoint", "job-automation", "job-rule"]
+
+
+@pytest.fixture
+def job(db: None, now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=3))
+    return job
+
+
+def address(name: str, job: Job) -> str:
+    return reverse(name) if name in LISTS else reverse(name, args=[job.pk])
+
+
+@pytest.mark.parametrize("name", [*PAGES, *LISTS])
+def test_a_stranger_is_asked_to_log_in(stranger: Client, job: Job, name: str) -> None:
+    response = stranger.get(address(name, job))
+    assert response.status_code == 302
+    assert response.headers["Location"].startswith(reverse("login"))
+
+
+@pytest.mark.parametrize("name", [*PAGES, *LISTS])
+def test_viewers_and_operators_see_every_page(viewer: Client, operator: Client, job: Job, name: str) -> None:
+    assert viewer.get(address(name, job)).status_code == 200
+    assert operator.get(address(name, job)).status_code == 200
+
+
+@pytest.mark.parametrize("name", [*ACTIONS, "job-restart", "job-stop"])
+def test_a_viewer_may_not_act(viewer: Client, job: Job, name: str) -> None:
+    response = viewer.post(address(name, job))
+    assert response.status_code == 403
+    assert "may look, not act" in response.content.decode()
+    assert not Savepoint.objects.exists()
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_actions_are_by_post_only(operator: Client, job: Job, name: str) -> None:
+    assert operator.get(address(name, job)).status_code == 405
+
+
+def test_a_viewer_may_not_move_an_incident(viewer: Client, job: Job, now: datetime) -> None:
+    incident = make.make_incident(make.make_rule(job), now)
+    assert viewer.post(reverse("incident-resolve", args=[incident.pk])).status_code == 403
+    incident.refresh_from_db()
+    assert incident.state == IncidentState.OPEN
+
+
+def test_without_its_csrf_token_an_action_is_refused(operator_user: object, job: Job) -> None:
+    careful = Client(enforce_csrf_checks=True)
+    careful.force_login(operator_user)  # type: ignore[arg-type]
+    assert careful.post(reverse("job-savepoint", args=[job.pk])).status_code == 403
+
+
+def test_the_health_check_is_open(stranger: Client, db: None) -> None:
+    assert stranger.get(reverse("healthz")).json() == {"status": "up"}
+
+
+def test_pages_allow_no_inline_script_and_nothing_from_elsewhere(stranger: Client, db: None) -> None:
+    policy = stranger.get(reverse("login")).headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_fragment_after_the_session_ended_reloads_the_page(stranger: Client, job: Job) -> None:
+    response = stranger.get(reverse("fleet"), headers={"HX-Request": "true", "HX-Target": "fleet-live"})
+    assert (response.status_code, response.headers["HX-Refresh"]) == (204, "true")
+
+
+@pytest.mark.parametrize("name", ["job", "job-history", "restart-progress", "incident", "checkpoint", "operator"])
+def test_unknown_ids_are_not_found(operator: Client, name: str) -> None:
+    response = operator.get(reverse(name, args=[987_654]))
+    assert response.status_code == 404
+    assert "There is no such page" in response.content.decode()

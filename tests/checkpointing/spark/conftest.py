@@ -74,7 +74,10 @@ class Take:
 
 
 class JobManager:
-    """Accepts drivers of one job, triggers checkpoints, completes them. No time-outs, no decisions."""
+    """Accepts drivers of one job, triggers checkpoints, completes them. No time-outs, no decisions.
+
+    `answer` is sent to a registration instead of accepting it.
+    """
 
     def __init__(
         self, directory: Path, *, heartbeat_interval_ms: int = 200, heartbeat_timeout_ms: int = 20_000
@@ -86,6 +89,7 @@ class JobManager:
         self.received: list[Message] = []
         self.headers: list[str | None] = []
         self.takes: dict[int, Take] = {}
+        self.answer: JobManagerMessage | None = None
         self._intervals = (heartbeat_interval_ms, heartbeat_timeout_ms)
         self._connection: ServerConnection | None = None
         self._server: Server | None = None
@@ -122,7 +126,7 @@ class JobManager:
     def _receive(self, connection: ServerConnection, message: Message) -> None:
         if isinstance(message, Register):
             pending = tuple(i for i, take in self.takes.items() if not self._is_over(take))
-            connection.send(encode(Registered(self.session_id, pending, *self._intervals)))
+            connection.send(encode(self.answer or Registered(self.session_id, pending, *self._intervals)))
         elif isinstance(message, AcknowledgeCheckpoint):
             self.takes[message.checkpoint_id].acknowledgements.append(message)
         elif isinstance(message, DeclineCheckpoint):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from checkpointing.coordinator.checkpoint import (
     CheckpointProperties,
@@ -22,13 +23,14 @@ from checkpointing.coordinator.checkpoint import (
     SubtaskState,
 )
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
+from checkpointing.spark import failure
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter, stage
-from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, verify
+from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, state_file_path, verify
 
 pytestmark = pytest.mark.spark
 
@@ -255,7 +257,8 @@ def test_a_damaged_file_is_refused(format_2: Bench) -> None:
     bench.run_all(query)
     checkpoint = bench.snapshot(query)
     query.stop()
-    victim = next(Path(checkpoint.location).rglob("*.changelog"))
+    changelog = next(file for file in checkpoint.files if file.path.endswith(".changelog"))
+    victim = Path(state_file_path(checkpoint, changelog))
     content = victim.read_bytes()
     victim.unlink()
     victim.write_bytes(bytes([content[0] ^ 1]) + content[1:])
@@ -304,3 +307,11 @@ def test_a_stream_stream_join_is_known_with_its_four_stores(format_2: Bench) -> 
     bench.run_all(again)
     again.stop()
     assert sorted(pairs) == ["a", "b", "d"]
+
+
+def test_a_path_that_cannot_be_read_is_named(spark: Any) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        spark.readStream.format("text").load("/does/not/exist").writeStream.format("noop")
+    info = failure.of_exception(raised.value, 1)
+    assert info.name == "AnalysisException"
+    assert info.message == "[PATH_NOT_FOUND] Path does not exist: file:/does/not/exist."

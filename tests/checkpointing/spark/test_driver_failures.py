@@ -1,0 +1,93 @@
+"""How a driver ends when it must: every end is reported, and nothing of it is left running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import DriverState, Heartbeat, Refused
+
+
+@pytest.mark.spark
+def test_an_exception_in_a_batch_fails_the_job_with_the_users_own_exception(
+    job_manager: Any, drivers: Any, words: Any, eventually: Any
+) -> None:
+    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
+    job_manager.await_state(1, DriverState.RUNNING)
+    words.write("1", ["fine"])
+    eventually("a batch", lambda: words.counts() == {"fine": 1})
+    words.write("2", ["poison"])
+    exception = job_manager.await_state(1, DriverState.FAILED).exception
+    assert (exception.name, exception.message) == ("ValueError", "poison is not a word")
+    assert "wordcount.py" in exception.stacktrace
+    assert "Caused by: py4j.Py4JException" in exception.stacktrace
+    assert exception.recoverable
+    assert driver.process.wait(60) == 1
+    eventually("nothing of it runs", lambda: not _is_in_a_command_line(driver.work))
+
+
+def _is_in_a_command_line(work: Path) -> bool:
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
+            try:
+                if str(work).encode() in (directory / "cmdline").read_bytes():
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("wordcount:nothing", "wordcount has no function 'nothing'; functions there: collector"),
+        ("wordcount:collector", "cannot be called as collector(spark, args)"),
+        ("wordcount", "write module:function"),
+    ],
+)
+def test_a_program_that_is_unfit_fails_for_good_and_says_why(
+    job_manager: Any, drivers: Any, words: Any, entry: str, message: str
+) -> None:
+    driver = drivers.start(job_manager, entry, words.arguments)
+    exception = job_manager.await_state(1, DriverState.FAILED).exception
+    assert exception.name == "ProgramError"
+    assert message in exception.message
+    assert not exception.recoverable
+    assert driver.process.wait(60) == 1
+
+
+def test_a_driver_that_is_refused_ends_without_a_word(job_manager: Any, drivers: Any, words: Any) -> None:
+    job_manager.answer = Refused("attempt 1 is not wanted: the current one is 2")
+    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
+    assert driver.process.wait(60) == 3
+    assert "the current one is 2" in driver.log
+    assert job_manager.state(1) is None
+
+
+def test_a_driver_that_finds_no_job_manager_ends_when_its_lease_has_run_out(
+    job_manager: Any, drivers: Any, words: Any
+) -> None:
+    job_manager.stop()
+    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, lease_s=1.0)
+    assert driver.process.wait(60) == 3
+    assert "the lease has run out" in driver.log
+    assert job_manager.heard(Heartbeat) == []
+
+
+def test_a_specification_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "driver.json").write_text('{"job_id": 5}')
+    root = Path(__file__).resolve().parents[3]
+    ended = subprocess.run(
+        [sys.executable, "-m", "checkpointing.spark.driver", str(tmp_path / "driver.json")],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "DriverSpec.job_id: str is expected" in ended.stderr

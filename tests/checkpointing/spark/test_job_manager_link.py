@@ -1,0 +1,175 @@
+"""The driver's connection against a real WebSocket server: lost, found again, refused, and the lease that bounds it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.clock import SystemClock
+from checkpointing.ids import new_id
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    Cancel,
+    DriverState,
+    Heartbeat,
+    NotifyComplete,
+    QueryProgress,
+    Refused,
+    Register,
+    Registered,
+    StatusUpdate,
+    SubtaskMetrics,
+)
+from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings
+
+MakeLink = Callable[..., JobManagerLink]
+
+
+@pytest.fixture
+def lease_lost() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def make_link(lease_lost: threading.Event) -> Iterator[MakeLink]:
+    made: list[JobManagerLink] = []
+
+    def make(find_address: Callable[[float], str | None], lease_s: float = 30.0) -> JobManagerLink:
+        link = JobManagerLink(
+            LinkSettings("job", 1, lease_s),
+            find_address,
+            lambda: Register("job", 1, 7, DriverState.RUNNING, (), {"words": 4}),
+            lambda: {"words": QueryProgress(4, 300, 1200)},
+            lease_lost.set,
+            SystemClock(),
+        )
+        made.append(link)
+        link.start()
+        return link
+
+    yield make
+    for link in made:
+        link.close(0)
+
+
+def acknowledgement(checkpoint_id: int) -> AcknowledgeCheckpoint:
+    return AcknowledgeCheckpoint("old", "job", 1, checkpoint_id, "v", 0, SubtaskMetrics(), (), {"words": 4})
+
+
+def status(state: DriverState) -> StatusUpdate:
+    return StatusUpdate("", "job", 1, state)
+
+
+def test_it_registers_at_once_and_then_sends_heartbeats(job_manager: Any, make_link: MakeLink, eventually: Any) -> None:
+    link = make_link(lambda _: job_manager.address)
+    registered = link.incoming.get(timeout=20)
+    assert isinstance(registered, Registered)
+    assert link.session_id == job_manager.session_id
+    eventually("two heartbeats", lambda: len(job_manager.heard(Heartbeat)) >= 2)
+    assert isinstance(job_manager.received[0], Register)
+    assert job_manager.heard(Heartbeat)[0].queries["words"].input_rows == 300
+
+
+def test_a_lost_connection_is_opened_again_and_what_was_not_sent_follows(
+    job_manager: Any, make_link: MakeLink, eventually: Any
+) -> None:
+    link = make_link(lambda _: job_manager.address)
+    link.incoming.get(timeout=20)
+    job_manager.stop()
+    eventually("the loss is seen", lambda: link._socket is None)
+    link.send(status(DriverState.RUNNING))
+    job_manager.session_id = new_id()
+    job_manager.start()
+    eventually("the status", lambda: job_manager.heard(StatusUpdate))
+    assert len(job_manager.heard(Register)) == 2
+    assert job_manager.heard(StatusUpdate)[0].session_id == job_manager.session_id
+
+
+def test_acknowledgements_follow_a_reconnection_only_while_their_checkpoint_is_pending(
+    job_manager: Any, make_link: MakeLink, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = make_link(lambda _: job_manager.address)
+    link.incoming.get(timeout=20)
+    job_manager.trigger(1)
+    job_manager.trigger(2)
+    job_manager.stop()
+    eventually("the loss is seen", lambda: link._socket is None)
+    link.send(acknowledgement(1))
+    link.send(acknowledgement(2))
+    monkeypatch.setattr(job_manager, "_is_over", lambda take: take.message.checkpoint_id == 2)
+    job_manager.start()
+    eventually("registered again", lambda: len(job_manager.heard(Register)) == 2)
+    eventually("the acknowledgement", lambda: job_manager.heard(AcknowledgeCheckpoint))
+    eventually("a heartbeat after it", lambda: isinstance(job_manager.received[-1], Heartbeat))
+    assert [ack.checkpoint_id for ack in job_manager.heard(AcknowledgeCheckpoint)] == [1]
+
+
+def test_messages_of_an_old_session_are_dropped(job_manager: Any, make_link: MakeLink) -> None:
+    link = make_link(lambda _: job_manager.address)
+    link.incoming.get(timeout=20)
+    job_manager.send(Cancel("another session"))
+    job_manager.send(NotifyComplete(job_manager.session_id, 1, None))
+    assert isinstance(link.incoming.get(timeout=20), NotifyComplete)
+
+
+def test_a_driver_that_is_refused_does_not_come_back(
+    job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
+) -> None:
+    link = make_link(lambda _: job_manager.address, lease_s=1.0)
+    link.incoming.get(timeout=20)
+    job_manager.send(Refused("attempt 1 is not the current one"))
+    message = link.incoming.get(timeout=20)
+    assert isinstance(message, Refused)
+    eventually("the thread ends", lambda: not link._thread.is_alive())
+    assert not lease_lost.wait(1.5), "a refused driver ends by itself"
+
+
+def test_the_lease_runs_out_when_no_leader_is_known(make_link: MakeLink, lease_lost: threading.Event) -> None:
+    make_link(lambda _: None, lease_s=0.5)
+    assert lease_lost.wait(20)
+
+
+def test_the_lease_runs_out_when_the_job_manager_is_gone(
+    job_manager: Any, make_link: MakeLink, lease_lost: threading.Event
+) -> None:
+    link = make_link(lambda _: job_manager.address, lease_s=2.0)
+    link.incoming.get(timeout=20)
+    job_manager.stop()
+    assert lease_lost.wait(20)
+
+
+def test_heartbeats_that_are_answered_renew_the_lease(
+    job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
+) -> None:
+    link = make_link(lambda _: job_manager.address, lease_s=2.0)
+    link.incoming.get(timeout=20)
+    eventually("many heartbeats", lambda: len(job_manager.heard(Heartbeat)) > 16)  # more than 3 s
+    assert not lease_lost.is_set()
+
+
+def test_a_job_manager_that_hangs_does_not_renew_the_lease(
+    tmp_path: Path, make_link: MakeLink, lease_lost: threading.Event
+) -> None:
+    """The connection stays open and nobody answers: as when the other machine hangs."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        make_link(lambda _: f"http://127.0.0.1:{server.getsockname()[1]}", lease_s=1.0)
+        assert lease_lost.wait(20)
+
+
+def test_close_waits_for_the_last_words(job_manager: Any, make_link: MakeLink) -> None:
+    link = make_link(lambda _: job_manager.address)
+    link.send(status(DriverState.FINISHED))
+    assert link.close(20)
+    assert job_manager.heard(StatusUpdate)[0].state is DriverState.FINISHED
+
+
+def test_close_gives_up_after_its_limit(make_link: MakeLink) -> None:
+    link = make_link(lambda _: None)
+    link.send(status(DriverState.FINISHED))
+    assert not link.close(0.3)

@@ -295,7 +295,10 @@ class Poller:
 
     def __call__(self, after_s: float = 20.0) -> str:
         self.clock += timedelta(seconds=after_s)
-        return poll_due(lambda: self.clock, lambda url, token: FlinkClient(url, token, read_limit_s=self.limit_s))
+        return poll_due(lambda: self.clock, self.make_client)
+
+    def make_client(self, url: str, token: str) -> FlinkClient:
+        return FlinkClient(url, token, read_limit_s=self.limit_s)
 
 
 @pytest.fixture

@@ -268,3 +268,16 @@ def test_periodic_checkpoints_switched_off_have_no_interval(engine, cluster, pol
     engine.job(interval=2**63 - 1)
     poll()
     assert Run.objects.get().checkpoint_config["interval"] is None
+
+
+def test_details_that_nobody_understands_are_asked_for_only_while_the_history_lasts(engine, cluster, poll):
+    job = engine.job()
+    job.add(1)
+    engine.instead[".*/details/1"] = {"id": "one"}
+    poll()
+    row = Checkpoint.objects.get()
+    assert (row.status, row.final) == ("COMPLETED", False)
+    job.add(*range(2, 20))
+    poll()
+    row.refresh_from_db()
+    assert (row.status, row.final, row.alignment_max) == ("COMPLETED", True, None)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitoring.models import Checkpoint, Cluster, Engine, Job, Run, RunStateChange, Savepoint, SavepointOrigin
+from monitoring.models import Checkpoint, Engine, Job, Run, RunStateChange, Savepoint, SavepointOrigin
 from monitoring.models import SavepointState as State
+from monitoring.polling.cycle import poll_due
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def moves(run: Run) -> list[tuple[str, str]]:
@@ -215,15 +219,19 @@ def test_a_job_that_hangs_costs_the_others_nothing(engine, cluster, poll):
     assert Run.objects.get(job__name="slow").state == "RUNNING"
 
 
-def test_a_cluster_that_hangs_costs_the_others_nothing(engine, make_engine, watch, poll):
+def test_a_cluster_that_hangs_holds_up_no_others_writing(engine, make_engine, watch, poll):
     hanging = make_engine()
     hanging.hang = ".*"
-    watch(hanging), watch(engine)
+    silent, sound = watch(hanging), watch(engine)
     engine.job().add(1)
-    poll.limit_s = 1.0
-    poll()
+    poll.limit_s = 3.0
+    began = time.monotonic()
+    poll_due(lambda: START + timedelta(seconds=time.monotonic() - began), poll.make_client)
+    silent.refresh_from_db()
+    sound.refresh_from_db()
     assert Checkpoint.objects.count() == 1
-    assert list(Cluster.objects.values_list("unreachable_since", flat=True)).count(None) == 1
+    assert silent.unreachable_since >= START + timedelta(seconds=poll.limit_s)
+    assert sound.last_answer_at < START + timedelta(seconds=poll.limit_s)
 
 
 def test_an_answer_that_cannot_be_stored_is_counted_and_tried_later(engine, make_engine, watch, poll, monkeypatch):

@@ -57,6 +57,9 @@ class JobManagerClient:
         """The new job's id. `request` as in Flink's `/jars/:id/run`."""
         return str(self.post(f"/jars/{urllib.parse.quote(jar_id)}/run", request)["jobid"])
 
+    def delete_program(self, jar_id: str) -> None:
+        self._call("DELETE", f"/jars/{urllib.parse.quote(jar_id)}", None, "application/json")
+
     def cancel(self, job_id: str) -> None:
         self._call("PATCH", f"/jobs/{job_id}?mode=cancel", b"", "application/json")
 

@@ -71,6 +71,9 @@ class RunningJobManager:
     async def cancel(self, job_id: str) -> None:
         await asyncio.to_thread(self.client.cancel, job_id)
 
+    async def delete_program(self, jar_id: str) -> None:
+        await asyncio.to_thread(self.client.delete_program, jar_id)
+
     async def upload(self, source: str = PROGRAM, name: str = "wordcount.py") -> str:
         file = self.directory / name
         file.write_text(source)

@@ -36,7 +36,9 @@ def launcher(tmp_path: Path) -> LocalDriverLauncher:
 
 
 def spec(tmp_path: Path, entry_class: str) -> DriverSpec:
-    return DriverSpec("0" * 32, "job", 1, "p.py", entry_class, (), None, {}, str(tmp_path / "work"), "t", "http://x", 20.0)
+    return DriverSpec(
+        "0" * 32, "job", 1, "p.py", entry_class, (), None, {}, str(tmp_path / "work"), "t", "http://x", 20.0
+    )
 
 
 async def ready(process: DriverProcess) -> str:

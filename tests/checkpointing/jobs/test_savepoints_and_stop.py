@@ -113,7 +113,9 @@ async def test_a_job_starts_from_a_savepoint_and_its_ids_go_on(manager: RunningJ
     assert (restored["id"], restored["is_savepoint"], restored["external_path"]) == (4, True, savepoint)
 
 
-async def test_a_restart_before_the_first_checkpoint_starts_from_the_savepoint_again(manager: RunningJobManager) -> None:
+async def test_a_restart_before_the_first_checkpoint_starts_from_the_savepoint_again(
+    manager: RunningJobManager,
+) -> None:
     first = await manager.submit_running()
     savepoint = (await manager.savepoint(first, "stop"))["location"]
     await manager.submit_running(RESTART, savepointPath=savepoint)
@@ -153,9 +155,7 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
     assert refusal.value.status == 400
     assert str(refusal.value).startswith("savepointPath: ")
     assert len(manager.launcher.drivers) == before
-    verdict = await manager.post(
-        "/savepoints/validate", {"savepointPath": str(savepoint), "entryClass": entry_class}
-    )
+    verdict = await manager.post("/savepoints/validate", {"savepointPath": str(savepoint), "entryClass": entry_class})
     assert verdict["valid"] is False
     assert verdict["reason"] in str(refusal.value)
 
@@ -196,7 +196,9 @@ async def test_a_savepoint_can_be_disposed_of(manager: RunningJobManager) -> Non
     assert not savepoint.exists()
 
 
-async def test_nothing_outside_the_savepoint_directories_is_disposed_of(manager: RunningJobManager, tmp_path: Path) -> None:
+async def test_nothing_outside_the_savepoint_directories_is_disposed_of(
+    manager: RunningJobManager, tmp_path: Path
+) -> None:
     with pytest.raises(RequestRefused) as refusal:
         await manager.post("/savepoint-disposal", {"savepoint-path": str(tmp_path)})
 

@@ -1,0 +1,68 @@
+"""`manage.py submit`, against a job manager that serves."""
+
+from __future__ import annotations
+
+import asyncio
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "programs" / "words.py"
+    file.parent.mkdir()
+    file.write_text(PROGRAM)
+    return file
+
+
+async def submit(manager: RunningJobManager, *arguments: str) -> str:
+    out = StringIO()
+    await asyncio.to_thread(call_command, "submit", *arguments, "--jobmanager", manager.address, stdout=out)
+    return out.getvalue()
+
+
+async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, program: Path) -> None:
+    said = await submit(
+        manager, f"{program}:wordcount", "--name", "Words", "--arg", "input=/in", "--arg", "n=a=b",
+        "--conf", "execution.checkpointing.interval=5s",
+    )  # fmt: skip
+
+    assert "Uploaded words.py." in said
+    assert said.rstrip().endswith("RUNNING")
+    spec = manager.launcher.specs[0]
+    assert (spec.job_name, spec.program_args) == ("Words", ("--input", "/in", "--n", "a=b"))
+    assert spec.configuration == {"execution.checkpointing.interval": "5s"}
+
+
+async def test_submit_tells_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
+    manager.launcher.launch_error = "There is no Java."
+
+    with pytest.raises(CommandError, match="There is no Java"):
+        await submit(manager, f"{program}:wordcount")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("words.py",), "PROGRAM.py:FUNCTION"),
+        (("missing.py:f",), "No such file"),
+        (("{program}:nothing",), "no top-level function 'nothing'"),
+        (("{program}:wordcount", "--arg", "x"), "--arg: 'x' is not allowed"),
+        (("{program}:wordcount", "--from-savepoint", "/nowhere"), "savepointPath: "),
+    ],
+)
+async def test_submit_says_what_is_wrong(
+    manager: RunningJobManager, program: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(CommandError, match=message):
+        await submit(manager, *(argument.replace("{program}", str(program)) for argument in arguments))
+
+
+def test_submit_without_a_job_manager_says_so(program: Path) -> None:
+    with pytest.raises(CommandError, match="No job manager answers at http://127.0.0.1:9"):
+        call_command("submit", f"{program}:wordcount", "--jobmanager", "http://127.0.0.1:9")

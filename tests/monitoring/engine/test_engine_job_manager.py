@@ -1,0 +1,143 @@
+"""The client and our own job manager speak the same protocol: every call, over real HTTP, with fake drivers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from checkpointing.ids import new_id
+from monitoring.engine.answers import SavepointDone, SavepointFailed, SavepointForgotten, SavepointInProgress
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import NotFound, Refused
+from monitoring.engine.evidence import Answered
+from monitoring.polling.known import KnownCluster
+from monitoring.polling.observe import observe
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, eventually, running_job_manager
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[RunningJobManager]:
+    async with running_job_manager(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(manager: RunningJobManager) -> AsyncIterator[FlinkClient]:
+    async with FlinkClient(manager.address, manager.settings.token or "") as client:
+        yield client
+
+
+async def start(client: FlinkClient, **request: object) -> str:
+    """A running job, under the id that we chose."""
+    jar_id = await client.upload_jar("wordcount.py", PROGRAM.encode())
+    job_id = new_id()
+    assert job_id == await client.run_jar(
+        jar_id, job_id=job_id, entry_class="wordcount.py:wordcount", job_name="Words", **request
+    )
+    await running(client, job_id)
+    return job_id
+
+
+async def running(client: FlinkClient, job_id: str) -> None:
+    async def is_running() -> bool:
+        return (await client.job(job_id)).state == "RUNNING"
+
+    await eventually(is_running)
+
+
+async def result(client: FlinkClient, job_id: str, trigger_id: str) -> SavepointDone | SavepointFailed:
+    async def ended() -> SavepointDone | SavepointFailed | None:
+        status = await client.savepoint_status(job_id, trigger_id)
+        assert not isinstance(status, SavepointForgotten)
+        return None if isinstance(status, SavepointInProgress) else status
+
+    return await eventually(ended)
+
+
+async def test_a_running_job_is_observed_whole(manager, client):
+    job_id = await start(client, program_args=["--x"], parallelism=2)
+    await manager.checkpoint(job_id)
+    known = KnownCluster(manager.address, "", needs_version=True, runs={})
+
+    observation = await observe(client, known, NOW)
+
+    assert isinstance(observation.answer, Answered)
+    assert observation.overview is not None
+    assert observation.overview.version.startswith("waymark")
+    run = observation.runs[job_id]
+    assert run.problem == ""
+    assert (run.job.name, run.job.state) == ("Words", "RUNNING")
+    assert run.vertices
+    assert run.config is not None
+    assert run.checkpoints is not None
+    assert run.exceptions == ()
+    (entry,) = run.checkpoints.history
+    reading = run.readings[entry.id]
+    assert (entry.status, reading.complete) == ("COMPLETED", True)
+    assert set(reading.operators) == {vertex.id for vertex in run.vertices}
+    for vertex in run.vertices:
+        assert len(reading.operators[vertex.id].subtasks) == vertex.parallelism
+    assert run.job_config is not None
+    launch = run.job_config.launch
+    assert launch is not None
+    assert (launch["entry_class"], launch["program_args"], launch["parallelism"]) == (
+        "wordcount.py:wordcount",
+        ["--x"],
+        2,
+    )
+
+
+async def test_a_savepoint_is_taken_once_however_often_it_is_asked_for(client):
+    job_id, trigger_id = await start(client), new_id()
+    for _ in range(2):
+        assert await client.trigger_savepoint(job_id, trigger_id) == trigger_id
+    done = await result(client, job_id, trigger_id)
+    assert isinstance(done, SavepointDone)
+    savepoints = [entry for entry in (await client.checkpoints(job_id)).history if entry.is_savepoint]
+    assert [entry.external_path for entry in savepoints] == [done.location]
+
+
+async def test_a_job_stops_with_a_savepoint(client):
+    job_id, trigger_id = await start(client), new_id()
+    await client.stop_with_savepoint(job_id, trigger_id)
+    assert isinstance(await result(client, job_id, trigger_id), SavepointDone)
+
+    async def finished() -> bool:
+        return (await client.job(job_id)).state == "FINISHED"
+
+    await eventually(finished)
+
+
+async def test_a_job_is_canceled(client):
+    job_id = await start(client)
+    await client.cancel(job_id)
+
+    async def canceled() -> bool:
+        return (await client.job(job_id)).state == "CANCELED"
+
+    await eventually(canceled)
+
+
+async def test_a_checkpoint_on_request(client):
+    assert await client.trigger_checkpoint(await start(client), trigger := new_id()) == trigger
+
+
+async def test_a_savepoint_that_is_none_is_found_out_before_it_is_used(manager, client, tmp_path):
+    verdict = await client.validate_savepoint(f"file:{tmp_path}/nowhere", "wordcount.py:wordcount")
+    assert verdict is not None
+    assert not verdict.valid
+    assert verdict.reason
+
+
+async def test_what_the_job_manager_does_not_know(client):
+    with pytest.raises(NotFound, match="not found"):
+        await client.checkpoints(new_id())
+    assert await client.savepoint_status(new_id(), new_id()) == SavepointForgotten()
+    with pytest.raises((Refused, NotFound)):
+        await client.run_jar("nothing.py", job_id=new_id())
+    assert await client.jars() == ()

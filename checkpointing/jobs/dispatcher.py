@@ -29,21 +29,21 @@ logger = logging.getLogger(__name__)
 STORE_ERRORS = (OSError, HighAvailabilityError, ValueError, KeyError)
 
 
-class NotLeading(Exception):
+class NotLeading(Exception):  # noqa: N818
     """Another job manager leads, or none yet."""
 
 
-class JobNotFound(LookupError):
+class JobNotFound(LookupError):  # noqa: N818
     def __init__(self, job_id: str) -> None:
         super().__init__(f"Could not find Flink job ({job_id})")
         self.job_id = job_id
 
 
-class JobExists(Exception):
+class JobExists(Exception):  # noqa: N818
     """The job id is taken."""
 
 
-class SubmissionFailed(Exception):
+class SubmissionFailed(Exception):  # noqa: N818
     """The job could not be stored; nothing was started."""
 
 

@@ -12,7 +12,7 @@ class JobGraph:
     """A submitted job. Everything that a job manager needs to start it again, and nothing that changes while it runs.
 
     `jar_id` names the uploaded program file (`<uuid>_<name>`), `entry_class` is `module:function` as in Flink's
-    `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, as text.
+    `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, text.
     """
 
     job_id: str

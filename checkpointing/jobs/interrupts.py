@@ -18,7 +18,7 @@ class Request(Enum):
     SHUTDOWN = "shutdown"
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818
     """A wait gave way to `request`."""
 
     def __init__(self, request: Request) -> None:

@@ -51,11 +51,11 @@ END_GRACE_S = 10.0
 ATTEMPTS_SHOWN = 20
 
 
-class OperationRefused(Exception):
+class OperationRefused(Exception):  # noqa: N818
     """The job is not in a state for this; the text says in which it is."""
 
 
-class StopWithSavepointStopping(Exception):
+class StopWithSavepointStopping(Exception):  # noqa: N818
     """The savepoint is complete and usable, but the job did not finish (Flink's StopWithSavepointStoppingException)."""
 
 

@@ -27,7 +27,7 @@ _LOG_TAIL_BYTES = 16_384
 _POLL_S = 0.1
 
 
-class LaunchFailed(Exception):
+class LaunchFailed(Exception):  # noqa: N818
     """The driver's process could not be started at all; the text says why."""
 
 

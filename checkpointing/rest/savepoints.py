@@ -25,7 +25,7 @@ DISPOSAL = "savepoint-disposal"
 _FORMATS = ("CANONICAL", "NATIVE")
 
 
-class SavepointUnusable(Exception):
+class SavepointUnusable(Exception):  # noqa: N818
     """A savepoint that this job cannot start from; the text says why."""
 
 

@@ -69,7 +69,7 @@ class FakeProcess:
 
 
 class FakeDriver:
-    """Switches: `acknowledges`, `decline_reason`, `sends_heartbeats`, `obeys_stop`, `obeys_cancel`, `becomes_running`."""
+    """Switches: acknowledges, decline_reason, sends_heartbeats, obeys_stop, obeys_cancel, becomes_running."""
 
     def __init__(self, spec: DriverSpec, loop: asyncio.AbstractEventLoop, launcher: FakeLauncher) -> None:
         self.spec = spec

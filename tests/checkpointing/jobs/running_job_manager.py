@@ -20,13 +20,14 @@ PROGRAM = "def wordcount(spark, args):\n    return spark\n"
 async def eventually(condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
     """What `condition` returns, once it is true."""
     async with asyncio.timeout(limit_s):
-        while True:
-            value = condition()
-            if isinstance(value, Awaitable):
-                value = await value
-            if value:
-                return value
+        while not (value := await _called(condition)):  # noqa: ASYNC110  (what is waited for sets no event)
             await asyncio.sleep(0.02)
+        return value
+
+
+async def _called(condition: Callable[[], Any]) -> Any:
+    value = condition()
+    return await value if isinstance(value, Awaitable) else value
 
 
 class RunningJobManager:
@@ -102,14 +103,12 @@ class RunningJobManager:
     async def operation(self, path: str) -> dict[str, Any]:
         """The result of an asynchronous operation, once it is there."""
 
-        async def completed() -> dict[str, Any] | None:
+        async def completed() -> list[dict[str, Any]]:
             answer = await self.get(path)
-            return answer["operation"] if answer["status"]["id"] == "COMPLETED" else None
+            return [answer["operation"]] if answer["status"]["id"] == "COMPLETED" else []
 
-        async with asyncio.timeout(LIMIT_S):
-            while (result := await completed()) is None:
-                await asyncio.sleep(0.02)
-        return result
+        (result,) = await eventually(completed)
+        return dict(result)
 
     async def savepoint(self, job_id: str, path: str = "savepoints", **body: Any) -> dict[str, Any]:
         """Trigger one (or a stop) and wait for its result."""

@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
 """A job's life from submission to its end, over real HTTP and a real WebSocket, with a driver that needs no Spark."""
 
 from __future__ import annotations

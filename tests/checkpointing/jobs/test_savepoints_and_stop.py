@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
 """Savepoints, stop-with-savepoint and starting from one."""
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ async def test_conformance_o04_a_failed_final_savepoint_leaves_the_job_running(m
     job_id = await manager.submit_running({"execution.checkpointing.interval": "50 ms"})
     driver = await manager.driver(1)
     driver.acknowledges = False
-    manager.settings.savepoint_roots  # noqa: B018  (the root exists only once a savepoint was taken)
     Path(manager.settings.savepoint_directory).parent.mkdir(parents=True, exist_ok=True)
     Path(manager.settings.savepoint_directory).write_text("a file where the directory should be")
 

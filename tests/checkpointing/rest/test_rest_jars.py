@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
 from __future__ import annotations
 
 from pathlib import Path

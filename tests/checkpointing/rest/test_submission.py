@@ -64,5 +64,5 @@ async def test_submit_says_what_is_wrong(
 
 
 def test_submit_without_a_job_manager_says_so(program: Path) -> None:
-    with pytest.raises(CommandError, match="No job manager answers at http://127.0.0.1:9"):
+    with pytest.raises(CommandError, match=r"No job manager answers at http://127\.0\.0\.1:9"):
         call_command("submit", f"{program}:wordcount", "--jobmanager", "http://127.0.0.1:9")

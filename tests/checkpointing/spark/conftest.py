@@ -27,7 +27,7 @@ from checkpointing.coordinator.checkpoint import (
 )
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.ids import new_id
-from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.jobs.driver_spec import DriverSpec, HighAvailabilitySpec, RestoreSpec
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
@@ -233,6 +233,7 @@ class Drivers:
         lease_s: float = 60.0,
         configuration: dict[str, str] | None = None,
         token_file: str | None = None,
+        high_availability: HighAvailabilitySpec | None = None,
     ) -> Driver:
         work = self._directory / f"attempt-{attempt}"
         work.mkdir(parents=True)
@@ -254,6 +255,7 @@ class Drivers:
             lease_s=lease_s,
             restore=restored,
             token_file=token_file,
+            high_availability=high_availability,
         )
         (work / "driver.json").write_text(json.dumps(spec.to_json()))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,96 @@
+"""The user's own exception out of what Spark wraps around it; texts as PySpark 4.3 gives them."""
+
+from __future__ import annotations
+
+from checkpointing.spark.failure import of_exception, of_query, user_exception
+
+WORKER = """[STREAM_FAILED] Query [id = f, runId = b] terminated with exception: [PYTHON_EXCEPTION] An exception was \
+thrown from the Python worker: Traceback (most recent call last):
+  File "/work/words.py", line 64, in bad
+    def bad(x): raise ValueError("bad row "+x)
+                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+ValueError: bad row w0
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = f, runId = b]
+"""
+
+FOREACH_BATCH = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/site-packages/pyspark/sql/utils.py", line 163, in call
+    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)
+  File "/work/words.py", line 68, in fb2
+    def fb2(d,b): raise shop.errors.OutOfStock("disk is full\\nand the second line")
+shop.errors.OutOfStock: disk is full
+and the second line
+"""
+
+CHAINED = """Traceback (most recent call last):
+  File "a.py", line 1, in f
+KeyError: 'inner'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "a.py", line 3, in g
+RuntimeError: outer
+"""
+
+
+class Throwable:
+    """A Java exception as py4j shows it."""
+
+    def __init__(self, name: str, message: str, cause: Throwable | None = None) -> None:
+        self._name, self._message, self._cause = name, message, cause
+
+    def getMessage(self) -> str:  # noqa: N802
+        return self._message
+
+    def getCause(self) -> Throwable | None:  # noqa: N802
+        return self._cause
+
+    def getStackTrace(self) -> list[str]:  # noqa: N802
+        return []
+
+    def getClass(self) -> Throwable:  # noqa: N802
+        return self
+
+    def getSimpleName(self) -> str:  # noqa: N802
+        return self._name
+
+    def toString(self) -> str:  # noqa: N802
+        return f"{self._name}: {self._message}"
+
+
+def test_an_exception_in_a_worker_is_the_users_own() -> None:
+    assert user_exception(WORKER) == ("ValueError", "bad row w0")
+
+
+def test_an_exception_in_a_batch_function_keeps_all_lines_of_its_message() -> None:
+    assert user_exception(FOREACH_BATCH) == ("OutOfStock", "disk is full\nand the second line")
+
+
+def test_of_chained_exceptions_the_last_one_counts() -> None:
+    assert user_exception(CHAINED) == ("RuntimeError", "outer")
+
+
+def test_without_a_traceback_the_root_cause_is_taken() -> None:
+    root = Throwable("RuntimeException", "a.txt is not a Parquet file")
+    info = of_query("words", Throwable("StreamingQueryException", "failed SQLSTATE: XXKST", root), 5)
+    assert (info.name, info.message, info.timestamp) == ("RuntimeException", "a.txt is not a Parquet file", 5)
+    assert "Caused by: RuntimeException: a.txt" in info.stacktrace
+    assert info.task_name is None
+
+
+def test_the_task_that_was_lost_is_named() -> None:
+    root = Throwable("SparkException", "Task 1 failed 1 times; Lost task 1.0 in stage 7.0 (TID 9): x")
+    info = of_query("words", Throwable("StreamingQueryException", "failed", root), 5)
+    assert info.task_name == "words: task 1 of stage 7"
+
+
+def test_an_exception_of_this_process_keeps_its_traceback() -> None:
+    try:
+        raise LookupError("no such column")
+    except LookupError as error:
+        info = of_exception(error, 5, recoverable=False)
+    assert (info.name, info.message, info.recoverable) == ("LookupError", "no such column", False)
+    assert "test_failure.py" in info.stacktrace

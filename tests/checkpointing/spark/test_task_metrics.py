@@ -1,0 +1,182 @@
+"""Figures out of Spark's event log, from events as PySpark 4.3 writes them (cut down to what is read)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import SubtaskMetrics, VertexKind
+from checkpointing.spark.task_metrics import BatchFigures, EventLog, TaskFigures, subtask_metrics
+
+QUERY = "5d35b4f1-f21b-4851-814a-6a833e52a359"
+COMMIT_METRIC = 1117
+
+
+class Log:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.directory = root / "eventlog_v2_local-1"
+        self.directory.mkdir()
+        self.roll = 1
+        self.log = EventLog(root)
+
+    @property
+    def file(self) -> Path:
+        return self.directory / f"events_{self.roll}_local-1"
+
+    def write(self, *events: dict[str, Any]) -> None:
+        with self.file.open("a") as file:
+            for event in events:
+                file.write(json.dumps(event, separators=(",", ":")) + "\n")
+
+    def batch(self, batch: int) -> BatchFigures | None:
+        self.log.poll()
+        return self.log.batch(QUERY, batch)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+def plan(operator: int = 0, accumulator: int = COMMIT_METRIC) -> dict[str, Any]:
+    save = {
+        "nodeName": "StateStoreSave",
+        "simpleString": f"StateStoreSave [value#2], state info [ checkpoint = c, opId = {operator}, ver = 3], Update",
+        "metrics": [{"name": "time to commit changes", "accumulatorId": accumulator, "metricType": "timing"}],
+        "children": [],
+    }
+    root = {"nodeName": "Write", "simpleString": "Write", "metrics": [], "children": [save]}
+    return {"Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart", "sparkPlanInfo": root}
+
+
+def job(batch: int, stages: dict[int, list[int]]) -> dict[str, Any]:
+    return {
+        "Event": "SparkListenerJobStart",
+        "Stage Infos": [{"Stage ID": stage, "Parent IDs": parents} for stage, parents in stages.items()],
+        "Properties": {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": str(batch)},
+    }
+
+
+def task(stage: int, partition: int, finish: int, commit_ms: int | None = None, **more: Any) -> dict[str, Any]:
+    accumulables = [{"ID": 1103, "Name": "duration", "Update": "79"}]
+    if commit_ms is not None:
+        accumulables.append({"ID": COMMIT_METRIC, "Name": "time to commit changes", "Update": str(commit_ms)})
+    return {
+        "Event": "SparkListenerTaskEnd",
+        "Stage ID": stage,
+        "Task End Reason": {"Reason": more.get("reason", "Success")},
+        "Task Info": {"Partition ID": partition, "Finish Time": finish, "Accumulables": accumulables},
+        "Task Metrics": {
+            "Shuffle Read Metrics": {
+                "Fetch Wait Time": more.get("fetch_wait", 0),
+                "Remote Bytes Read": 100,
+                "Local Bytes Read": 23,
+                "Total Records Read": 7,
+            }
+        },
+    }
+
+
+def progress(batch: int, **durations: int) -> dict[str, Any]:
+    return {
+        "Event": "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent",
+        "progress": {
+            "id": QUERY,
+            "batchId": batch,
+            "batchDuration": 500,
+            "durationMs": durations,
+            "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
+            "sources": [{"numInputRows": 5}, {"numInputRows": 6}],
+            "sink": {"numOutputRows": -1},
+        },
+    }
+
+
+def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_own_shuffle_data(log: Log) -> None:
+    log.write(plan(), job(3, {6: [], 7: [6]}))
+    log.write(task(6, 0, 1000), task(6, 1, 1111))
+    log.write(task(7, 0, 1200, commit_ms=63), task(7, 1, 1300, commit_ms=40, fetch_wait=9))
+    log.write(progress(3, addBatch=400, walCommit=20, commitOffsets=30))
+    figures = log.batch(3)
+    assert figures is not None
+    assert figures.tasks == {
+        (0, 0): TaskFigures(commit_ms=63, wait_ms=111, rows=7, bytes_read=123),
+        (0, 1): TaskFigures(commit_ms=40, wait_ms=120, rows=7, bytes_read=123),
+    }
+    assert (figures.offsets_written_ms, figures.commit_written_ms, figures.source_rows) == (20, 30, (5, 6))
+    assert figures.output_rows == 0, "-1 says that the sink does not count"
+
+
+def test_figures_are_not_known_before_the_batch_is_reported(log: Log) -> None:
+    log.write(plan(), job(3, {6: [], 7: [6]}), task(7, 0, 1200, commit_ms=63))
+    assert log.batch(3) is None
+
+
+def test_a_later_job_of_the_batch_reuses_the_stages_of_the_first(log: Log) -> None:
+    """A sink that asks for one partition after the other runs a job for each."""
+    log.write(plan(), job(0, {0: [], 1: [0]}), task(0, 0, 100), task(0, 1, 150), task(1, 0, 200, commit_ms=1))
+    log.write(job(0, {0: [], 2: [0]}), task(2, 1, 300, commit_ms=2), progress(0, addBatch=1))
+    figures = log.batch(0)
+    assert figures is not None
+    assert {key: (t.commit_ms, t.wait_ms) for key, t in figures.tasks.items()} == {(0, 0): (1, 50), (0, 1): (2, 50)}
+
+
+def test_a_task_that_failed_does_not_count(log: Log) -> None:
+    log.write(plan(), job(0, {0: []}), task(0, 0, 9, commit_ms=99, reason="ExceptionFailure"))
+    log.write(task(0, 0, 20, commit_ms=5), progress(0, addBatch=1))
+    figures = log.batch(0)
+    assert figures is not None
+    assert figures.tasks[0, 0].commit_ms == 5
+
+
+def test_an_idle_trigger_does_not_overwrite_the_batch_before_it(log: Log) -> None:
+    log.write(progress(3, addBatch=400, walCommit=20), progress(3, latestOffset=2))
+    figures = log.batch(3)
+    assert figures is not None
+    assert figures.offsets_written_ms == 20
+
+
+def test_half_a_line_is_left_for_the_next_time(log: Log) -> None:
+    line = json.dumps(progress(0, addBatch=1), separators=(",", ":"))
+    log.file.write_text(line[:50])
+    assert log.batch(0) is None
+    log.file.write_text(line + "\n")
+    assert log.batch(0) is not None
+
+
+def test_a_rolled_file_is_read_to_its_end_and_deleted(log: Log) -> None:
+    log.write(progress(0, addBatch=1))
+    assert log.batch(0) is not None
+    log.write(progress(1, addBatch=1))
+    rolled = log.file
+    log.roll = 2
+    log.write(progress(2, addBatch=1))
+    log.roll = 10
+    log.write(progress(3, addBatch=1))
+    assert all(log.batch(n) is not None for n in (1, 2, 3))
+    assert not rolled.exists()
+    assert [path.name for path in log.directory.iterdir()] == ["events_10_local-1"]
+
+
+def test_memory_is_bounded(log: Log) -> None:
+    for batch in range(200):
+        log.write(plan(accumulator=batch), job(batch, {batch: []}), progress(batch, addBatch=1))
+    assert log.batch(199) is not None
+    assert len(log.log._batches) < 20
+
+
+def test_other_jobs_are_left_out(log: Log) -> None:
+    event = job(0, {0: []})
+    event["Properties"] = {}
+    log.write(event, task(0, 0, 10, commit_ms=5), progress(0, addBatch=1))
+    figures = log.batch(0)
+    assert figures is not None
+    assert figures.tasks == {}
+
+
+def test_without_a_batch_nothing_was_measured() -> None:
+    assert subtask_metrics(VertexKind.STATEFUL, 0, 0, None) == SubtaskMetrics()

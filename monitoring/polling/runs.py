@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Max, OuterRef, Q, Subquery
 
+from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.models import Checkpoint, Cluster, Job, Run, RunState, RunStateChange
 from monitoring.polling.observation import ClusterObservation, RunObservation
@@ -230,13 +231,25 @@ def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:
         if observed.config is not None:
             run.checkpoint_config = dict(observed.config.raw)
         if observed.checkpoints is not None:
+            _remember_restore(runs, run, observed.checkpoints.restored, now)
             counts = observed.checkpoints.counts
             each.replaced = counts.total < run.counts.get("total", 0)
             run.counts, run.summary = counts.as_row(), {k: dict(v) for k, v in observed.checkpoints.summary.items()}
-            if (restored := observed.checkpoints.restored) is not None:
-                run.restored_checkpoint_id, run.restored_at = restored.id, restored.at
-                run.restored_path, run.restored_is_savepoint = restored.external_path, restored.is_savepoint
         run.next_read_at = _next_read(cluster, run, observed, now)
+
+
+def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: datetime) -> None:
+    """The engine restarts a job by itself faster than we look: the restore is what is left to see of it."""
+    if restored is None or restored.at == run.restored_at:
+        return
+    read_before = bool(run.counts)
+    if read_before and not any(change.run is run for change in runs.changes):
+        kind = "savepoint" if restored.is_savepoint else "checkpoint"
+        why = f"The engine restarted the job from {kind} {restored.id}."
+        runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=why))
+        runs.events.append(f"{run}: {why.rstrip('.')}")
+    run.restored_checkpoint_id, run.restored_at = restored.id, restored.at
+    run.restored_path, run.restored_is_savepoint = restored.external_path, restored.is_savepoint
 
 
 def _next_read(cluster: Cluster, run: Run, observed: RunObservation, now: datetime) -> datetime | None:

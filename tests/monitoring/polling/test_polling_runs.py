@@ -73,6 +73,21 @@ def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll
     assert engine.asked == ["/jobs/overview"]
 
 
+def test_a_restart_by_the_engine_between_two_polls_is_seen_by_its_restore(engine, cluster, poll):
+    job = engine.job()
+    job.add(1, 2)
+    poll()
+    job.restored = {"id": 2, "restore_timestamp": job.started + 9000, "is_savepoint": False, "external_path": "file:/2"}
+    job.exceptions = [failure(job.started + 8000)]
+    job.add(3)
+    assert "restarted the job from checkpoint 2" in poll()
+    run = Run.objects.get()
+    assert (run.state, run.exception, run.restored_checkpoint_id) == ("RUNNING", "boom", 2)
+    assert moves(run) == [("", "RUNNING"), ("RUNNING", "RUNNING")]
+    poll()
+    assert len(moves(run)) == 2
+
+
 def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
     job = engine.job(state="RESTARTING", exceptions=[failure(1_795_000_000_000, "first")])
     poll()

@@ -1,13 +1,5 @@
 # ruff: noqa: N818  (they name what happened, as the sentences that use them do)
-"""What can go wrong between Waymark and an engine.
-
-EngineError
-├── Unreachable   no answer, or a broken one: refused, timed out, cut short. A command may have been carried out
-├── NotReady      it answers, but has no leader or is still starting: says nothing about any job
-├── NotFound      404: no such job, checkpoint, operation or endpoint
-├── Refused       any other error answer, with its status
-└── Malformed     an answer that is not what the API promises; names the field
-"""
+"""What can go wrong between Waymark and an engine: the tree is drawn, and each kind explained, in client.py."""
 
 from __future__ import annotations
 

@@ -26,9 +26,7 @@ def durations_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStar
     completed = [p for p in points if not p.failed]
     failed = [p for p in points if p.failed]
     widths = dict(zip(points, bar_widths(points, span), strict=True))
-    stacked = [
-        _bars(name, completed, [getattr(p, field) or 0 for p in completed], widths) for name, field, _ in PHASES
-    ]
+    stacked = [_bars(name, completed, [getattr(p, field) or 0 for p in completed], widths) for name, field, _ in PHASES]
     rest = _bars("rest", completed, [unattributed(p) for p in completed], widths)
     broken = _bars("failed", failed, [p.duration or 0 for p in failed], widths)
     broken.marker.pattern.shape = "/"

@@ -10,7 +10,6 @@ from django.urls import reverse
 
 from monitoring.models import AuditEntry, IncidentEvent, RestartAttempt, RestartStep, StepState
 
-
 # Incidents and restarts tell their own story, better than their audit entries do.
 _TOLD_ELSEWHERE = Q(action__startswith="incident.") | Q(action__startswith="restart.")
 
@@ -31,9 +30,7 @@ def latest_happenings(limit: int = 6) -> list[Happening]:
 
 def _incident_steps(limit: int) -> list[Happening]:
     events = IncidentEvent.objects.select_related("incident__job").order_by("-at", "-id")[:limit]
-    return [
-        Happening(e.at, e.incident.job.name, e.text, reverse("incident", args=[e.incident_id])) for e in events
-    ]
+    return [Happening(e.at, e.incident.job.name, e.text, reverse("incident", args=[e.incident_id])) for e in events]
 
 
 def _restart_steps(limit: int) -> list[Happening]:

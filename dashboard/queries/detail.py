@@ -82,9 +82,7 @@ def _summary(values: dict[str, list[int | None]]) -> list[SummaryRow]:
     known = {name: [v for v in column if v is not None] for name, column in values.items()}
     measures = (("Minimum", min), ("Average", lambda column: sum(column) // len(column)), ("Maximum", max))
     return [
-        SummaryRow(
-            name, [Cell(measure(known[c.field]) if known[c.field] else None, c.unit) for c in COLUMNS]
-        )
+        SummaryRow(name, [Cell(measure(known[c.field]) if known[c.field] else None, c.unit) for c in COLUMNS])
         for name, measure in measures
     ]
 

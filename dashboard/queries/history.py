@@ -114,9 +114,7 @@ def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, afte
 def count_history(job: Job, chosen: HistoryFilter) -> int:
     """How many rows there are, counted up to one more than COUNT_LIMIT."""
     conditions, parameters = chosen.conditions()
-    counted = select(
-        _COUNT.format(conditions=conditions), {**parameters, "job": job.pk, "most": COUNT_LIMIT + 1}
-    )
+    counted = select(_COUNT.format(conditions=conditions), {**parameters, "job": job.pk, "most": COUNT_LIMIT + 1})
     return int(counted[0]["n"])
 
 
@@ -141,7 +139,6 @@ def _ids(
     )
     place = {"at": cursor.at, "pk": cursor.pk} if cursor else {}
     return select(statement, {**parameters, **place, "job": job.pk, "limit": limit})
-
 
 
 def _rows(job: Job, ids: list[int]) -> list[HistoryRow]:

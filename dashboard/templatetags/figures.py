@@ -18,7 +18,7 @@ from monitoring.models import AttemptState, CheckpointStatus, DeliveryState, Inc
 
 register = template.Library()
 
-_NOTHING = mark_safe('<span class="nothing" aria-label="not known">–</span>')  # noqa: S308 - a constant
+_NOTHING = mark_safe('<span class="nothing" aria-label="not known">–</span>')
 
 # The tone of a word: its colour is only an echo of it.
 _TONES: dict[str, str] = {
@@ -135,9 +135,7 @@ def lasted(start: datetime | None, end: datetime | None) -> str:
 @register.simple_tag
 def badge(word: str, label: str = "", *, tone: str = "") -> SafeString:
     """A state's word with a dot. `tone`: good, warn, bad, busy or calm; by default the one of the word."""
-    return format_html(
-        '<span class="badge badge-{}">{}</span>', tone or _TONES.get(word, "calm"), label or str(word)
-    )
+    return format_html('<span class="badge badge-{}">{}</span>', tone or _TONES.get(word, "calm"), label or str(word))
 
 
 @register.filter
@@ -165,7 +163,7 @@ def tail_of_path(path: str) -> str:
 def sparkline(values: Sequence[float], label: str) -> SafeString:
     """A line of `values`, scaled to its own highest, the last one marked."""
     if len(values) < 2:
-        return mark_safe('<span class="nothing">–</span>')  # noqa: S308 - a constant
+        return mark_safe('<span class="nothing">–</span>')
     width, height, pad = 96, 24, 3
     top = max(values) or 1
     step = (width - 2 * pad) / (len(values) - 1)

@@ -57,9 +57,7 @@ def stop_with_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
 def _request(request: HttpRequest, pk: int, *, stop_job: bool) -> HttpResponse:
     job = find_job(pk)
     try:
-        request_savepoint(
-            job, SavepointOrigin.MANUAL, request.user.get_username(), timezone.now(), stops_job=stop_job
-        )
+        request_savepoint(job, SavepointOrigin.MANUAL, request.user.get_username(), timezone.now(), stops_job=stop_job)
     except SavepointDeferred as deferred:
         messages.error(request, str(deferred))
     else:

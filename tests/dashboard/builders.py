@@ -41,7 +41,7 @@ LAUNCH = {
     "kind": "waymark",
     "jar_id": "4c2f_flights.py",
     "entry_class": "flights.py:by_route",
-    "program_args": "--input /data/flights",
+    "program_args": ["--input", "/data/flights"],
     "parallelism": 4,
     "configuration": {"execution.checkpointing.interval": "10s", "spark.sql.shuffle.partitions": "4"},
 }
@@ -300,5 +300,3 @@ def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCC
             ended_at=None if step is StepState.RUNNING else start + timedelta(seconds=4.2),
         )
     return attempt
-
-

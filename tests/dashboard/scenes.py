@@ -21,7 +21,9 @@ from monitoring.models import (
 from tests.dashboard import builders as make
 from tests.dashboard.builders import Shape
 
-LONG_NAME = "payments-dedup-with-a-very-long-name-that-somebody-generated-from-a-branch-2026-11-21-feature-exactly-once-sink"
+LONG_NAME = (
+    "payments-dedup-with-a-very-long-name-that-somebody-generated-from-a-branch-2026-11-21-feature-exactly-once-sink"
+)
 
 
 def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:
@@ -45,7 +47,9 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
             }
         ],
     )
-    shape = Shape(count=210, slow=frozenset(range(3, 22)), failed=frozenset({0, 1, 2, 6, 11}), savepoints=frozenset({40}))
+    shape = Shape(
+        count=210, slow=frozenset(range(3, 22)), failed=frozenset({0, 1, 2, 6, 11}), savepoints=frozenset({40})
+    )
     old = make.make_checkpoints(first, died - timedelta(seconds=9), shape)
     make.make_operators(old[-120:])
     run = make.make_run(
@@ -57,7 +61,9 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
         restored_path="file:/data/savepoints/savepoint-ae06e0-170",
         restored_at=now - timedelta(minutes=13),
     )
-    fresh = make.make_checkpoints(run, now - timedelta(seconds=6), Shape(count=76, first_id=211, failed=frozenset({30})), 11)
+    fresh = make.make_checkpoints(
+        run, now - timedelta(seconds=6), Shape(count=76, first_id=211, failed=frozenset({30})), 11
+    )
     make.make_operators(fresh)
     saved = make.make_savepoint(first, now - timedelta(minutes=21), checkpoint=old[169], path=old[169].external_path)
     make.make_savepoint(run, now - timedelta(minutes=5), origin=SavepointOrigin.MANUAL, requested_by="olga")
@@ -76,7 +82,12 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
     incident = make.make_incident(rule, now - timedelta(minutes=15))
     make.make_delivery(incident, channel, now - timedelta(minutes=15))
     make.make_attempt(
-        job, now - timedelta(minutes=13, seconds=30), savepoint=saved, old_run=first, new_run=run, restore_path=saved.path
+        job,
+        now - timedelta(minutes=13, seconds=30),
+        savepoint=saved,
+        old_run=first,
+        new_run=run,
+        restore_path=saved.path,
     )
     audit.record("olga", "savepoint.request", f"job {name}", "by hand")
     return job
@@ -109,7 +120,12 @@ def well_job(now: datetime, cluster: Cluster, name: str, seed: int = 1, count: i
     job = make.make_job(cluster, name, auto_restart=seed % 3 != 0)
     seen = cluster.unreachable_since or now - timedelta(seconds=2)
     run = make.make_run(job, now, age=timedelta(hours=5 + seed), observed_at=seen)
-    shape = Shape(count=count, base_ms=200 + 170 * (seed % 9), state_bytes=90_000_000 * (1 + seed % 13), every=timedelta(seconds=30))
+    shape = Shape(
+        count=count,
+        base_ms=200 + 170 * (seed % 9),
+        state_bytes=90_000_000 * (1 + seed % 13),
+        every=timedelta(seconds=30),
+    )
     shape = Shape(**{**shape.__dict__, "failed": frozenset({12}) if seed % 8 == 5 else frozenset()})
     run.checkpoint_config = make.config(30_000)
     run.save(update_fields=["checkpoint_config"])
@@ -122,7 +138,11 @@ def well_job(now: datetime, cluster: Cluster, name: str, seed: int = 1, count: i
 def _dead_job(now: datetime, cluster: Cluster) -> Job:
     job = make.make_job(cluster, "orders-enrich")
     run = make.make_run(
-        job, now, state=RunState.FAILED, ended_at=now - timedelta(seconds=40), exception="OutOfMemoryError: Java heap space"
+        job,
+        now,
+        state=RunState.FAILED,
+        ended_at=now - timedelta(seconds=40),
+        exception="OutOfMemoryError: Java heap space",
     )
     make.make_checkpoints(run, now - timedelta(minutes=11), Shape(count=50, failed=frozenset({0, 1, 2, 3})), 5)
     rule = make.make_rule(job, severity=Severity.CRITICAL)
@@ -134,9 +154,21 @@ def _dead_job(now: datetime, cluster: Cluster) -> Job:
 def _slow_job(now: datetime, cluster: Cluster) -> Job:
     job = make.make_job(cluster, LONG_NAME)
     run = make.make_run(job, now, age=timedelta(days=3))
-    make.make_checkpoints(run, now - timedelta(minutes=2, seconds=10), Shape(count=80, base_ms=5200, slow=frozenset(range(8)), state_bytes=18_000_000_000), 9)
+    make.make_checkpoints(
+        run,
+        now - timedelta(minutes=2, seconds=10),
+        Shape(count=80, base_ms=5200, slow=frozenset(range(8)), state_bytes=18_000_000_000),
+        9,
+    )
     make.make_savepoint(run, now - timedelta(hours=1, minutes=12), size=18_000_000_000)
     rule = make.make_rule(job)
-    incident = make.make_incident(rule, now - timedelta(hours=30), state=IncidentState.RESOLVED, resolved_at=now - timedelta(hours=29))
-    IncidentEvent.objects.create(incident=incident, at=now - timedelta(hours=29), kind=IncidentEventKind.RESOLVED, text="No failed checkpoint for 15 min.")
+    incident = make.make_incident(
+        rule, now - timedelta(hours=30), state=IncidentState.RESOLVED, resolved_at=now - timedelta(hours=29)
+    )
+    IncidentEvent.objects.create(
+        incident=incident,
+        at=now - timedelta(hours=29),
+        kind=IncidentEventKind.RESOLVED,
+        text="No failed checkpoint for 15 min.",
+    )
     return job

@@ -42,7 +42,9 @@ def test_a_job_that_ended_as_wished_is_no_trouble(state: RunState) -> None:
 
 
 def test_behind_a_silent_cluster_every_job_is_unknown_whatever_was_seen_last() -> None:
-    silent = Cluster(name="apac", unreachable_since=NOW - timedelta(minutes=9), last_answer_at=NOW - timedelta(minutes=9))
+    silent = Cluster(
+        name="apac", unreachable_since=NOW - timedelta(minutes=9), last_answer_at=NOW - timedelta(minutes=9)
+    )
     health = judge(facts(RunState.FAILED, cluster=silent), NOW)
     assert (health.level, health.state_word, health.freshness) == (Level.UNKNOWN, "unknown", Freshness.UNKNOWN)
     assert "apac has not answered for 9 min" in health.sentence

@@ -60,6 +60,8 @@ def test_ages_have_at_most_two_units(seconds: float, text: str) -> None:
     assert age_text(timedelta(seconds=seconds)) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (90, "90 s"), (900, "15 min"), (7200, "2 h"), (0.5, "0.5 s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (90, "90 s"), (900, "15 min"), (7200, "2 h"), (0.5, "0.5 s")]
+)
 def test_spans_are_exact(seconds: float, text: str) -> None:
     assert span_text(seconds) == text

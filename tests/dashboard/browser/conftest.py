@@ -62,9 +62,7 @@ class Reader:
 
 
 @pytest.fixture
-def read_as(
-    browser: Browser, live_server: Any, operator_user: User
-) -> Iterator[Callable[..., Reader]]:
+def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator[Callable[..., Reader]]:
     """`read_as(size="narrow", theme="dark", user=…)`; by default the operator."""
     contexts: list[BrowserContext] = []
 

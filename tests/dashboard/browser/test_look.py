@@ -8,7 +8,6 @@ from datetime import datetime
 import pytest
 from django.urls import reverse
 
-from tests.dashboard import builders as make
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
 

@@ -1,0 +1,147 @@
+"""What people do in the browser, from the click to the row, and back to the page by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from monitoring.models import AttemptState, RestartAttempt, RestartStep, StepState
+from tests.dashboard import builders as make
+from tests.dashboard import scenes
+from tests.dashboard.browser.conftest import Reader
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+ReadAs = Callable[..., Reader]
+
+
+def test_log_in_and_out(read_as: ReadAs, operator_user: User) -> None:
+    reader = read_as(user=None)
+    page = reader.open(reverse("fleet"))
+    reader.picture("login")
+    page.get_by_label("User name").fill("olga")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("do not match")
+    expect(page.get_by_label("User name")).to_have_value("olga")
+    assert reader.barriers() == []
+    page.get_by_label("Password").fill("pw-olga-1")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_the_fleet_follows_what_the_workers_write(read_as: ReadAs, now: datetime) -> None:
+    reader = read_as()
+    page = reader.open(reverse("fleet"))
+    reader.picture("fleet-empty")
+    expect(page.get_by_text("Nothing is being watched yet")).to_be_visible()
+    cluster = make.make_cluster(now)
+    make.make_run(make.make_job(cluster), now)
+    expect(page.get_by_role("link", name="flights-by-route", exact=True)).to_be_visible(timeout=20_000)
+    assert reader.complaints == []
+
+
+def test_a_thousand_jobs_are_found_by_typing(read_as: ReadAs, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    for n in range(1000):
+        make.make_job(cluster, f"job-{n:04}")
+    make.make_run(cluster.jobs.get(name="job-0042"), now)
+    reader = read_as()
+    page = reader.open(reverse("fleet"))
+    reader.picture("fleet-thousand", whole=False)
+    expect(page.locator(".cell")).to_have_count(1000)
+    page.keyboard.press("/")
+    page.keyboard.type("job-0042")
+    page.keyboard.press("Enter")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert reader.complaints == []
+
+
+def test_restart_from_this_savepoint_is_watched_until_the_job_runs_again(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now, make.Shape(count=12))
+    make.make_savepoint(run, now - timedelta(minutes=4))
+    reader = read_as()
+    page = reader.open(reverse("job-savepoints", args=[job.pk]))
+    page.get_by_role("link", name="Restart from this savepoint").click()
+    expect(page.get_by_text("the input of the last 4 min")).to_be_visible()
+    reader.picture("restart-asks")
+    page.get_by_role("button", name="Restart from savepoint").click()
+    expect(page.get_by_text("This page follows until the job runs again")).to_be_visible()
+    attempt = RestartAttempt.objects.get(job=job)
+    _worker_moves(attempt, now)
+    expect(page.get_by_text("check the state", exact=False).first).to_be_visible(timeout=20_000)
+    _worker_ends(attempt, make.make_run(job, now, age=timedelta(0)).pk, now)
+    expect(page.get_by_text("The job runs again")).to_be_visible(timeout=20_000)
+    reader.picture("restart-done")
+    assert reader.complaints == []
+
+
+def _worker_moves(attempt: RestartAttempt, now: datetime) -> None:
+    RestartStep.objects.create(attempt=attempt, name="check the state", state=StepState.RUNNING, started_at=now)
+    RestartAttempt.objects.filter(pk=attempt.pk).update(state=AttemptState.VALIDATING)
+
+
+def _worker_ends(attempt: RestartAttempt, run: int, now: datetime) -> None:
+    attempt.steps.update(state=StepState.DONE, ended_at=now + timedelta(seconds=1))
+    ended = {"state": AttemptState.SUCCEEDED, "ended_at": now + timedelta(seconds=9), "new_run": run}
+    RestartAttempt.objects.filter(pk=attempt.pk).update(**ended)
+
+
+def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    make.make_run(job, now)
+    reader = read_as()
+    page = reader.open(reverse("job-alerts", args=[job.pk]))
+    page.get_by_label("Threshold").fill("0")
+    page.get_by_label("Window").fill("-5 min")
+    page.get_by_role("button", name="Save the rule").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not saved.")
+    expect(page.get_by_label("Threshold")).to_have_value("0")
+    expect(page.get_by_label("Threshold")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Window")).to_have_value("-5 min")
+    reader.picture("rule-error")
+    assert reader.barriers() == []
+
+
+def test_the_chosen_theme_is_kept_and_charts_follow_it(read_as: ReadAs, now: datetime) -> None:
+    job = scenes.busy_job(now, make.make_cluster(now))
+    reader = read_as()
+    page = reader.open(reverse("job", args=[job.pk]))
+    page.wait_for_selector(".chart .main-svg")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Light or dark").click()
+    page.reload()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    assert reader.complaints == []
+
+
+def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    make.make_operators(make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=2)))
+    page = read_as().open(reverse("job-history", args=[job.pk]))
+    page.get_by_role("button", name="Operators of checkpoint 2").click()
+    page.get_by_role("button", name="Subtasks of aggregate by aircraft and route").click()
+    page.get_by_role("button", name="Alignment").click()
+    expect(page.locator("tbody[data-rows] tr").first.locator("td").first).to_have_text("2")
+
+
+def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now), scenes.LONG_NAME)
+    make.make_run(job, now, age=timedelta(seconds=5))
+    reader = read_as("narrow")
+    for name in ("job", "job-history", "job-savepoints", "job-restarts", "job-alerts"):
+        page = reader.open(reverse(name, args=[job.pk]))
+        if name == "job":
+            page.wait_for_selector(".chart-empty")
+        reader.picture(f"empty-{name}")
+        assert reader.overflow() <= 0
+    assert reader.complaints == []

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.queries.series import CELLS, POINTS, read_alignment, read_points, read_run_starts, span_of
+from monitoring.models import Job, Run
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(now: datetime) -> Run:
+    return make.make_run(make.make_job(make.make_cluster(now)), now, age=timedelta(days=2))
+
+
+def test_of_many_checkpoints_the_slowest_of_each_stretch_is_kept(run: Run, now: datetime) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=3000, every=timedelta(seconds=1), slow=frozenset({1500})))
+    points = read_points(run.job, span_of(run.job, "1h", now))
+    assert len(points) <= POINTS + 1
+    assert max(p.duration or 0 for p in points) == max(c.end_to_end_duration or 0 for c in made)
+    assert sum(p.stands_for for p in points) == 3000
+
+
+def test_failed_checkpoints_are_never_thinned_away_by_completed_ones(run: Run, now: datetime) -> None:
+    shape = make.Shape(count=2000, every=timedelta(seconds=1), failed=frozenset({3, 700, 1400}))
+    make.make_checkpoints(run, now, shape)
+    assert sum(p.failed for p in read_points(run.job, span_of(run.job, "1h", now))) == 3
+
+
+@pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("6h", 6), ("24h", 24), ("7d", 168), ("nonsense", 1)])
+def test_a_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> None:
+    span = span_of(run.job, chosen, now)
+    assert (span.end, span.end - span.start) == (now, timedelta(hours=hours))
+
+
+def test_all_begins_with_the_first_checkpoint(run: Run, now: datetime) -> None:
+    first = make.make_checkpoints(run, now, make.Shape(count=100))[0]
+    assert span_of(run.job, "all", now).start == first.triggered_at
+
+
+def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=300))
+    make.make_operators(made)
+    grid = read_alignment(run.job, span_of(run.job, "1h", now))
+    assert len(grid.subtasks) == 6
+    assert len(grid.columns) * len(grid.subtasks) <= CELLS
+    assert grid.columns[-1].checkpoint_id == 300
+
+
+def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
+    later = make.make_run(run.job, now, age=timedelta(minutes=5), restored_checkpoint_id=42, restored_is_savepoint=True)
+    starts = read_run_starts(run.job, span_of(run.job, "7d", now))
+    assert [(start.number, start.restored) for start in starts] == [(later.number, "savepoint 42")]
+
+
+@pytest.mark.parametrize("name", ["durations", "sizes", "alignment"])
+def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    assert told["empty"]
+
+
+def test_an_unknown_chart_is_not_found(viewer: Client, run: Run) -> None:
+    assert viewer.get(reverse("job-chart", args=[run.job_id, "decoration"])).status_code == 404
+
+
+def test_a_job_that_never_ran_has_pages_too(viewer: Client, now: datetime) -> None:
+    job: Job = make.make_job(make.make_cluster(now))
+    for name in ("job", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-restart"):
+        assert viewer.get(reverse(name, args=[job.pk])).status_code == 200

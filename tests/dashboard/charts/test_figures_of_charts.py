@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dashboard.charts.alignment import STEPS, alignment_figure, step_of
+from dashboard.charts.durations import bar_widths, durations_figure, unattributed
+from dashboard.charts.sizes import sizes_figure
+from dashboard.queries.series import AlignmentColumn, AlignmentGrid, CheckpointPoint, RunStart, Span
+
+NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
+SPAN = Span(NOW - timedelta(hours=1), NOW)
+POINT = CheckpointPoint(7, 1, NOW, False, False, 1_000, 100, 300, 50, 500, 2_000_000, 4_000, 1)
+
+
+def points(count: int, every_s: float = 10) -> list[CheckpointPoint]:
+    start = NOW - timedelta(seconds=every_s * count)
+    return [replace(POINT, checkpoint_id=n, triggered_at=start + timedelta(seconds=every_s * n)) for n in range(count)]
+
+
+def roles(figure: dict[str, object]) -> list[str]:
+    traces: Sequence[dict[str, dict[str, str]]] = figure["data"]  # type: ignore[assignment]
+    return [trace["meta"]["role"] for trace in traces]
+
+
+def test_the_phases_and_the_rest_add_up_to_the_end_to_end_duration() -> None:
+    figure = durations_figure([POINT], [], SPAN)
+    stacked = {trace["meta"]["role"]: trace["y"] for trace in figure["data"]}
+    assert stacked.pop("failed") == []
+    assert sum(height[0] for height in stacked.values()) == POINT.duration
+
+
+def test_without_subtask_figures_the_whole_duration_is_still_drawn() -> None:
+    bare = replace(POINT, start_delay=None, alignment=None, sync=None, asynchronous=None)
+    assert unattributed(bare) == 1_000
+
+
+def test_failed_checkpoints_are_marked_by_more_than_colour() -> None:
+    failed = replace(POINT, failed=True, duration=10_000, failure="expired")
+    figure = durations_figure([POINT, failed], [], SPAN)
+    broken = figure["data"][roles(figure).index("failed")]
+    assert broken["y"] == [10_000]
+    assert broken["marker"]["pattern"]["shape"] == "/"
+    assert "expired" in broken["hovertext"][0]
+
+
+def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:
+    start = RunStart(2, NOW - timedelta(minutes=13), "savepoint 42")
+    figure = durations_figure([POINT], [start], SPAN)
+    assert figure["layout"]["shapes"][0]["line"]["dash"] == "dot"
+    assert figure["layout"]["annotations"][0]["text"] == "run 2 · from savepoint 42"
+
+
+def test_bars_never_reach_into_their_neighbour() -> None:
+    crowded = [*points(20), replace(POINT, checkpoint_id=99, triggered_at=NOW - timedelta(seconds=4))]
+    ordered = sorted(crowded, key=lambda p: p.triggered_at)
+    widths = bar_widths(ordered, SPAN)
+    for left, right, width in zip(ordered, ordered[1:], widths, strict=False):
+        assert width < (right.triggered_at - left.triggered_at).total_seconds() * 1000
+
+
+@pytest.mark.parametrize("build", [durations_figure, sizes_figure])
+@pytest.mark.parametrize("count", [0, 1, 360])
+def test_figures_are_plain_json_for_none_one_and_many(build: object, count: int) -> None:
+    figure = build(points(count), [], SPAN)  # type: ignore[operator]
+    assert len(json.dumps(figure)) < 400_000
+    assert all(len(trace["x"]) <= 2_000 for trace in figure["data"])
+
+
+def test_sizes_keep_written_bytes_off_the_axis_of_the_full_size() -> None:
+    figure = sizes_figure(points(5), [], SPAN)
+    axes = {trace["meta"]["role"]: trace.get("yaxis", "y") for trace in figure["data"]}
+    assert axes["written"] != axes["state"]
+
+
+@pytest.mark.parametrize(
+    ("alignment", "step"), [(None, None), (0, 0), (19, 0), (20, 1), (499, 2), (1_999, 3), (2_000, 4), (9_000_000, 4)]
+)
+def test_alignment_falls_into_the_steps_that_the_legend_names(alignment: int | None, step: int | None) -> None:
+    assert step_of(alignment) == step
+    assert step is None or 0 <= step <= len(STEPS)
+
+
+def test_the_heat_map_has_a_row_per_subtask_and_a_hole_where_none_answered() -> None:
+    grid = AlignmentGrid([AlignmentColumn(7, NOW)], [("aggregate", 0), ("aggregate", 1)], [[5], [None]])
+    trace = alignment_figure(grid)["data"][0]
+    assert trace["z"] == [[0], [None]]
+    assert alignment_figure(grid)["layout"]["yaxis"]["ticktext"] == ["aggregate · 0", "aggregate · 1"]

@@ -80,6 +80,22 @@ def test_an_older_checkpoint_completes_before_a_newer_and_both_do() -> None:
     assert [kept.checkpoint_id for kept in harness.store.checkpoints] == [1, 2]
 
 
+def test_checkpoints_enter_the_store_one_at_a_time_and_in_the_order_of_their_ids() -> None:
+    harness = CoordinatorHarness(max_concurrent=3, num_retained=3)
+    futures = [harness.coordinator.trigger_checkpoint() for _ in range(3)]
+    harness.io.inline = False
+    for checkpoint_id in (1, 2, 3):
+        harness.acknowledge_all(checkpoint_id)
+    for index in (0, 1, 0):  # the metadata of 1, of 3, of 2: one add at a time is under way
+        harness.io.run_next(index)
+    assert harness.io.num_queued == 1
+
+    harness.io.run_all()
+
+    assert [kept.checkpoint_id for kept in harness.store.checkpoints] == [1, 2, 3]
+    assert all(future.done() for future in futures)
+
+
 def test_conformance_a29_a_savepoint_is_not_retained_and_tells_nobody(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_savepoint(None)

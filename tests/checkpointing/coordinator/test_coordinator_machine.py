@@ -14,7 +14,7 @@ from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import CheckpointKind, StateFile, TriggerCheckpoint
-from tests.checkpointing.doubles import CoordinatorHarness, private_file, shared_file
+from tests.checkpointing.doubles import STATEFUL, CoordinatorHarness, private_file, shared_file
 
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=3)
 
@@ -32,7 +32,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.harness = CoordinatorHarness(
-            inline_io=False, max_concurrent=2, num_retained=2, tolerable_failures=UNLIMITED_FAILURES
+            inline_io=False,
+            max_concurrent=2,
+            num_retained=2,
+            tolerable_failures=UNLIMITED_FAILURES,
+            vertices=(STATEFUL,),
         )
         self.futures: list[Future[CompletedCheckpoint]] = []
         self.relied_on: dict[int, set[str]] = {}
@@ -76,22 +80,28 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def finish_some_io(self, data: st.DataObject) -> None:
         self.harness.io.run_next(data.draw(st.integers(0, self.harness.io.num_queued - 1)))
 
-    @rule(error=st.sampled_from([None, OSError("full"), RuntimeError("odd")]), where=st.integers(0, 3))
-    def break_or_mend(self, error: Exception | None, where: int) -> None:
-        harness = self.harness
-        if where == 0:
-            harness.counter.error = error
-        elif where == 1:
-            harness.storage.initialize_error = error
-        elif where == 2:
-            harness.storage.write_error = error
-        else:
-            harness.store.add_error = error
+    @precondition(lambda self: self.harness.io.num_queued > 0)
+    @rule()
+    def finish_all_io(self) -> None:
+        self.harness.io.run_all()
 
-    @rule(taken=st.booleans())
-    def make_the_store_uncertain(self, taken: bool) -> None:
-        self.harness.store.add_error = PossibleInconsistentState("connection lost")
-        self.harness.store.add_anyway = taken
+    @rule(where=st.integers(0, 4), taken=st.booleans())
+    def a_step_goes_wrong(self, where: int, taken: bool) -> None:
+        """Break one part, let all that is under way run into it, mend it."""
+        harness = self.harness
+        error = OSError("full")
+        harness.counter.error = error if where == 0 else None
+        harness.storage.initialize_error = error if where == 1 else None
+        harness.storage.write_error = error if where == 2 else None
+        harness.store.add_error = {3: error, 4: PossibleInconsistentState("lost")}.get(where)
+        harness.store.add_anyway = where == 4 and taken
+        harness.io.run_all()
+        self.mend()
+
+    def mend(self) -> None:
+        harness = self.harness
+        harness.counter.error = harness.storage.initialize_error = harness.storage.write_error = None
+        harness.store.add_error = None
 
     # What the driver does
 
@@ -109,11 +119,20 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.work.append(Snapshotting(message, tuple(files), list(self.harness.subtasks)))
 
     @precondition(lambda self: bool(self.work))
+    @rule(data=st.data())
+    def acknowledge_the_rest(self, data: st.DataObject) -> None:
+        work = data.draw(st.sampled_from(self.work))
+        while work.owed:
+            self.acknowledge_next(work, again=False)
+
+    @precondition(lambda self: bool(self.work))
     @rule(data=st.data(), again=st.booleans())
     def acknowledge(self, data: st.DataObject, again: bool) -> None:
         """Also for checkpoints that have ended meanwhile, and now and then twice."""
-        work = data.draw(st.sampled_from(self.work))
-        vertex_id, subtask = work.owed.pop(data.draw(st.integers(0, len(work.owed) - 1)))
+        self.acknowledge_next(data.draw(st.sampled_from(self.work)), again)
+
+    def acknowledge_next(self, work: Snapshotting, again: bool) -> None:
+        vertex_id, subtask = work.owed.pop()
         if not work.owed:
             self.work.remove(work)
         checkpoint_id = work.message.checkpoint_id
@@ -168,8 +187,6 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         harness = self.harness
-        harness.counter.error = harness.storage.initialize_error = harness.storage.write_error = None
-        harness.store.add_error = None
         uncertain = {f"/checkpoints/chk-{kept}" for kept in harness.coordinator._files_kept}
         outcomes = harness.shut_down(JobStatus.FINISHED)
         harness.io.run_all()
@@ -189,8 +206,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
 TestCoordinatorMachine = CoordinatorMachine.TestCase
 TestCoordinatorMachine.settings = settings(
-    max_examples=150,
-    stateful_step_count=60,
+    max_examples=200,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -138,7 +138,7 @@ class FakeJobManager:
     def _validate(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if not self.can_validate:
             return 404, {"errors": ["Not found."]}
-        reason = self.invalid_paths.get(body["path"])
+        reason = self.invalid_paths.get(body["savepointPath"])
         return 200, {"valid": reason is None, "reason": reason or ""}
 
     def _trigger(self, parts: list[str], body: dict[str, Any], stops: bool = False) -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from monitoring.models import AttemptState, Job, RestartAttempt, Run, RunState
+from monitoring.recovery.cycle import advance
+
+LAUNCH = {
+    "kind": "waymark",
+    "jar_id": "program.py",
+    "entry_class": "program:main",
+    "program_args": ["--input", "/in"],
+    "parallelism": 2,
+    "configuration": {"execution.checkpointing.interval": "5000"},
+}
+
+
+@pytest.fixture
+def job(rows, job_manager) -> Job:
+    """A job that died five seconds ago, with one checkpoint to come back from."""
+    job = rows.job(
+        rows.cluster(rest_url=job_manager.url),
+        name="flights",
+        launch=LAUNCH,
+        auto_restart=True,
+        max_restarts_per_hour=6,
+    )
+    run = rows.run(job, RunState.FAILED, final_read_done=True)
+    rows.checkpoint(run, 7, external_path="file:/chk/7")
+    job_manager.add(run.engine_job_id, "flights", "FAILED")
+    return job
+
+
+@pytest.fixture
+def poll(job_manager) -> Callable[[Job, datetime], None]:
+    """What the poller does: the engine's word becomes rows."""
+
+    def read(job: Job, now: datetime) -> None:
+        for told in list(job_manager.jobs.values()):
+            if told.name != job.name:
+                continue
+            ended_at = now if told.state in ("FAILED", "CANCELED", "FINISHED") else None
+            run, created = Run.objects.get_or_create(
+                job=job,
+                engine_job_id=told.id,
+                defaults={
+                    "number": job.runs.count() + 1,
+                    "state": told.state,
+                    "observed_at": now,
+                    "started_at": now,
+                    "ended_at": ended_at,
+                    "final_read_done": True,
+                    "restored_path": told.savepoint_path or "",
+                },
+            )
+            if not created and run.state != told.state:
+                run.state, run.ended_at, run.observed_at = told.state, ended_at, now
+                run.save()
+        job.current_run = job.runs.order_by("-number").first()
+        Job.objects.filter(pk=job.pk).update(current_run=job.current_run)
+        job.refresh_from_db()
+
+    return read
+
+
+@pytest.fixture
+def go_on(poll) -> Callable[..., RestartAttempt]:
+    """Runs cycles, two seconds apart and each after a poll, until one more attempt has ended."""
+
+    def run_cycles(job: Job, now: datetime, limit: int = 40, step_s: float = 2.0) -> RestartAttempt:
+        moment = now
+        ended_before = RestartAttempt.objects.filter(job=job, ended_at__isnull=False).count()
+        for _ in range(limit):
+            poll(job, moment)
+            advance(moment)
+            last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
+            if last is not None and last.epoch > ended_before and not AttemptState(last.state).open:
+                return last
+            moment += timedelta(seconds=step_s)
+        raise AssertionError(f"still {last.state if last else 'undecided'}: {last and list(last.steps.all())}")
+
+    return run_cycles

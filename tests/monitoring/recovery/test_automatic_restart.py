@@ -1,0 +1,278 @@
+"""A dead job comes back from its newest state, once, whatever the engine answers."""
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring.models import AuditEntry, Incident, Job, RestartAttempt, Savepoint
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.stages.start_job import MOST_LAUNCHES, SEND_AGAIN_AFTER
+
+
+def steps(attempt):
+    return [(step.name, step.state) for step in attempt.steps.all()]
+
+
+def restarted(job_manager):
+    return [job for job in job_manager.jobs.values() if job.savepoint_path is not None]
+
+
+def test_a_dead_job_comes_back_from_its_newest_state(job, job_manager, go_on, now):
+    attempt = go_on(job, now)
+
+    assert attempt.state == "succeeded"
+    (life,) = restarted(job_manager)
+    assert (life.id, life.name, life.savepoint_path) == (attempt.engine_job_id, "flights", "file:/chk/7")
+    assert attempt.new_run.engine_job_id == life.id
+    assert steps(attempt) == [
+        ("Decide", "done"),
+        ("Check the state", "done"),
+        ("Stop the job", "skipped"),
+        ("Start the job", "done"),
+        ("Wait until it runs", "done"),
+    ]
+
+
+def test_one_cycle_is_enough_to_get_it_started(job, job_manager, now):
+    said = advance(now)
+    assert said == "Restart 1 of flights decided: flights is FAILED since 11:59:55 UTC. Restarts: 1 waiting."
+    assert job_manager.count("run") == 1
+
+
+def test_the_restart_is_audited_from_decision_to_end(job, go_on, now):
+    go_on(job, now)
+    actions = list(AuditEntry.objects.order_by("id").values_list("actor", "action", "target"))
+    assert actions == [
+        ("waymark", "restart.decide", "job flights"),
+        ("waymark", "restart.succeeded", "job flights"),
+    ]
+
+
+def test_a_job_that_was_restarted_is_not_restarted_again_before_its_run_is_polled(job, job_manager, now):
+    for second in range(0, 100, 2):
+        advance(now + timedelta(seconds=second))
+    assert RestartAttempt.objects.get().state == "succeeded"
+    assert job_manager.count("run") == 1
+
+
+def test_an_invalid_state_is_passed_over_for_the_next(rows, job, job_manager, go_on, now):
+    rows.checkpoint(job.current_run, 9, external_path="file:/chk/9", triggered_at=rows.ago(10))
+    job_manager.invalid_paths = {"file:/chk/9": "chk-9/part-0 is missing"}
+
+    attempt = go_on(job, now)
+
+    assert [life.savepoint_path for life in restarted(job_manager)] == ["file:/chk/7"]
+    assert attempt.rejected == [{"path": "file:/chk/9", "why": "chk-9/part-0 is missing"}]
+    failed = attempt.steps.get(state="failed")
+    assert failed.text == "file:/chk/9 cannot be restored: chk-9/part-0 is missing."
+
+
+def test_a_state_that_the_engine_refuses_at_the_launch_is_passed_over(rows, job, job_manager, now):
+    rows.checkpoint(job.current_run, 9, external_path="file:/chk/9", triggered_at=rows.ago(10))
+    job_manager.can_validate = False
+    job_manager.answers["run"] = (400, "Cannot find meta data file '_metadata' in directory 'file:/chk/9'.")
+
+    advance(now)
+
+    attempt = RestartAttempt.objects.get()
+    assert [each["path"] for each in attempt.rejected] == ["file:/chk/9", "file:/chk/7"]
+    assert attempt.error.startswith("None of the 2 states could be restored, and a job is never started empty")
+
+
+def test_a_job_without_any_state_is_not_started_empty(rows, job, job_manager, now):
+    job.current_run.checkpoints.all().delete()
+
+    advance(now)
+
+    attempt = RestartAttempt.objects.get()
+    assert attempt.error == (
+        "There is no savepoint or retained checkpoint to restore from, and a job is never started empty."
+    )
+    assert job_manager.count("run") == 0
+    assert Incident.objects.get().sentence == f"Restart 1 of flights failed: {attempt.error}"
+
+
+def test_savepoints_only_means_savepoints_only(rows, job, job_manager, go_on, now):
+    Job.objects.update(restore_from="savepoint")
+    saved = Savepoint.objects.create(
+        job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
+    )
+    attempt = go_on(job, now)
+    assert (attempt.restore_path, attempt.savepoint) == ("file:/sp/1", saved)
+
+
+def test_an_answer_lost_after_the_launch_leads_to_no_second_launch(job, job_manager, go_on, now):
+    job_manager.loses_answer_of = {"run"}
+    attempt = go_on(job, now)
+    assert attempt.state == "succeeded"
+    assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
+
+
+def test_a_launch_that_never_arrived_is_sent_again_under_the_same_id(job, job_manager, now, go_on):
+    job_manager.loses_request_of = {"run"}
+    advance(now)
+    job_manager.loses_request_of = set()
+    advance(now + timedelta(seconds=2))
+    assert job_manager.count("run") == 1  # too early to say that it did not arrive
+
+    attempt = go_on(job, now + SEND_AGAIN_AFTER + timedelta(seconds=2))
+
+    assert (attempt.state, attempt.launches) == ("succeeded", 2)
+    assert [life.id for life in restarted(job_manager)] == [attempt.engine_job_id]
+
+
+def test_an_engine_that_has_the_id_already_is_believed(job, job_manager, go_on, now):
+    job_manager.answers["run"] = (409, "Job has already been submitted.")
+    advance(now)
+    attempt = RestartAttempt.objects.get()
+    job_manager.answers.clear()
+    job_manager.add(attempt.engine_job_id, "flights").savepoint_path = "file:/chk/7"
+
+    assert go_on(job, now + timedelta(seconds=2)).state == "succeeded"
+    assert job_manager.count("run") == 1
+
+
+def test_launches_that_are_never_seen_are_given_up_and_their_id_guards_the_next_attempt(job, job_manager, now, go_on):
+    job_manager.loses_request_of = {"run"}
+    first = go_on(job, now, limit=100)
+    assert (first.state, first.launches) == ("failed", MOST_LAUNCHES)
+    job_manager.loses_request_of = set()
+
+    second = go_on(job, first.ended_at + timedelta(seconds=30))
+
+    assert second.epoch == 2
+    assert second.engine_job_id == first.engine_job_id
+    assert second.state == "succeeded"
+
+
+def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_manager, now, go_on):
+    job_manager.loses_request_of = {"run"}
+    first = go_on(job, now, limit=100)
+    job_manager.loses_request_of = set()
+    moment = first.ended_at + timedelta(seconds=30)
+    advance(moment)  # decides the next one, and sends it
+    job_manager.add(first.engine_job_id, "flights").savepoint_path = "file:/chk/7"
+
+    go_on(job, moment)
+
+    assert len(job_manager.alive()) == 1
+
+
+@pytest.mark.parametrize("known_by", ["name", "id"])
+def test_a_job_that_came_back_by_itself_is_not_started_again(job, job_manager, now, known_by):
+    if known_by == "name":
+        job_manager.add("a" * 32, "flights")
+    else:
+        life = job_manager.jobs[job.current_run.engine_job_id]
+        life.state, life.name = "RESTARTING", "renamed"
+
+    advance(now)
+
+    attempt = RestartAttempt.objects.get()
+    assert attempt.state == "canceled"
+    assert "Nothing was started" in attempt.error
+    assert job_manager.count("run") == 0
+
+
+def test_a_job_that_comes_back_right_before_the_launch_is_not_started_again(job, job_manager, now, monkeypatch):
+    from monitoring.recovery.stages.stop_job import StopJob
+
+    real = StopJob.conclude
+
+    def come_back(*args):
+        job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
+        return real(*args)
+
+    monkeypatch.setattr(StopJob, "conclude", come_back)
+    advance(now)
+
+    assert RestartAttempt.objects.get().state == "canceled"
+    assert job_manager.count("run") == 0
+
+
+def test_a_new_run_that_fails_is_told_with_the_engines_reason_and_tried_again(job, job_manager, go_on, now):
+    job_manager.starts_as = "FAILED"
+    attempt = go_on(job, now)
+    assert (attempt.state, attempt.error) == ("failed", "The new run is FAILED: out of luck")
+    assert Incident.objects.get().sentence == "Restart 1 of flights failed: The new run is FAILED: out of luck"
+
+    job_manager.starts_as = "RUNNING"
+    second = go_on(job, now + timedelta(seconds=30))
+    assert (second.epoch, second.state) == (2, "succeeded")
+
+
+def test_the_incident_ends_when_the_job_is_back(job, job_manager, go_on, poll, now):
+    job_manager.starts_as = "FAILED"
+    go_on(job, now)
+    job_manager.starts_as = "RUNNING"
+    go_on(job, now + timedelta(seconds=30))
+    advance(now + timedelta(seconds=60))
+
+    incident = Incident.objects.get()
+    assert incident.state == "resolved"
+    assert incident.events.last().text.endswith("the job is RUNNING.")
+    job.refresh_from_db()
+    assert job.automation_note == ""
+
+
+def test_a_used_up_budget_tells_a_person_once(job, job_manager, poll, now):
+    job_manager.starts_as = "FAILED"
+    moment = now
+    for _ in range(25):
+        poll(job, moment)
+        advance(moment)
+        moment += timedelta(seconds=15)
+
+    assert RestartAttempt.objects.count() == 6
+    incident = Incident.objects.get()
+    assert "its budget of 6 restarts an hour is used up" in incident.sentence
+    assert incident.events.filter(kind="opened").count() == 1
+    job.refresh_from_db()
+    assert job.automation_note == incident.sentence
+
+
+def test_a_cluster_that_does_not_answer_gets_no_restart(job, job_manager, now):
+    job.cluster.unreachable_since = now
+    job.cluster.save()
+    assert advance(now) == "flights is left: the cluster does not answer."
+    assert not job_manager.calls
+
+
+def test_pausing_stops_an_attempt_before_it_starts_anything(job, job_manager, now):
+    job_manager.hangs_at = set()
+    job_manager.loses_request_of = {"validate"}
+    advance(now)
+    Job.objects.update(automation_paused=True)
+    job_manager.loses_request_of = set()
+
+    advance(now + timedelta(seconds=2))
+
+    assert RestartAttempt.objects.get().error == "The job's automation was paused; nothing was started."
+    assert job_manager.count("run") == 0
+
+
+def test_an_attempt_that_may_have_started_the_job_stays_open_while_the_engine_is_silent(job, job_manager, now):
+    job_manager.loses_answer_of = {"run"}
+    advance(now)
+    job_manager.loses_request_of = {"overview"}
+    advance(now + timedelta(hours=2))
+    assert RestartAttempt.objects.get().state == "launching"
+
+
+def test_an_attempt_whose_engine_is_silent_before_the_launch_ends_with_its_time(job, job_manager, now):
+    job_manager.loses_request_of = {"validate"}
+    advance(now)
+    attempt = RestartAttempt.objects.get()
+    Job.objects.update(auto_restart=False)
+    advance(attempt.deadline_at)
+    attempt.refresh_from_db()
+    assert attempt.state == "failed"
+    assert attempt.error.startswith("Given up after its time was over; last:")
+
+
+def test_a_program_that_is_gone_from_the_cluster_is_said(job, job_manager, now):
+    job_manager.answers["run"] = (404, "Jar file program.py does not exist")
+    advance(now)
+    assert RestartAttempt.objects.get().error == (
+        "The program is not on the cluster any more: Jar file program.py does not exist"
+    )

@@ -1,0 +1,106 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitoring.models import RestoreFrom, RunState, Savepoint
+from monitoring.recovery.candidates import Life, State, candidates
+from monitoring.recovery.states import restore_candidates
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def state(path, minute, run=1, is_savepoint=False, row=None):
+    return State(path, NOON + timedelta(minutes=minute), is_savepoint, run, savepoint_row=row)
+
+
+ONE_LIFE = (Life(1, ""),)
+
+
+def paths(states, lives=ONE_LIFE, restore_from=RestoreFrom.NEWEST):
+    return [each.path for each in candidates(states, lives, restore_from)]
+
+
+def test_the_newest_state_of_any_kind_comes_first():
+    states = [state("chk-1", 1), state("sp", 2, is_savepoint=True), state("chk-2", 3)]
+    assert paths(states) == ["chk-2", "sp", "chk-1"]
+
+
+def test_savepoints_only_when_the_job_says_so():
+    states = [state("chk-1", 1), state("sp", 2, is_savepoint=True), state("chk-2", 3)]
+    assert paths(states, restore_from=RestoreFrom.SAVEPOINT) == ["sp"]
+
+
+def test_a_place_known_twice_is_one_candidate_and_the_savepoints_row():
+    twice = [state("file:///sp", 2, is_savepoint=True), state("/sp", 2, is_savepoint=True, row=7)]
+    (only,) = candidates(twice, [Life(1, "")], RestoreFrom.NEWEST)
+    assert only.savepoint_row == 7
+
+
+def test_the_states_of_earlier_runs_count():
+    lives = [Life(1, ""), Life(2, "chk-1")]
+    assert paths([state("chk-1", 1), state("chk-7", 9, run=2)], lives) == ["chk-7", "chk-1"]
+
+
+def test_what_somebody_went_back_behind_is_not_restored_again():
+    """Run 1 saved at 1 and 5, a person went back to 1, and run 2 died before its first checkpoint."""
+    lives = [Life(1, ""), Life(2, "sp-1")]
+    assert paths([state("sp-1", 1, is_savepoint=True), state("chk-5", 5)], lives) == ["sp-1"]
+
+
+def test_going_back_twice_hides_what_either_hid():
+    lives = [Life(1, ""), Life(2, "a"), Life(3, "b")]
+    states = [state("a", 1), state("x", 2), state("b", 4, run=2), state("y", 6, run=2)]
+    assert paths(states, lives) == ["b", "a"]
+
+
+@pytest.fixture
+def job(rows):
+    return rows.job()
+
+
+def test_discarded_failed_and_nameless_checkpoints_are_no_candidates(rows, job):
+    run = rows.run(job)
+    good = rows.checkpoint(run)
+    rows.checkpoint(run, discarded=True)
+    rows.checkpoint(run, external_path="")
+    rows.checkpoint(run, external_path="<checkpoint-not-externally-addressable>")
+    rows.checkpoint(run, status="IN_PROGRESS")
+    rows.failed(run, 99, rows.now)
+    assert [each.path for each in restore_candidates(job)] == [good.external_path]
+
+
+@pytest.mark.parametrize(
+    ("externalization", "state", "offered"),
+    [
+        ({"enabled": True, "delete_on_cancellation": False}, RunState.CANCELED, True),
+        ({"enabled": True, "delete_on_cancellation": True}, RunState.CANCELED, False),
+        ({"enabled": True, "delete_on_cancellation": True}, RunState.FAILED, True),
+        ({"enabled": False, "delete_on_cancellation": False}, RunState.FAILED, False),
+        (None, RunState.FAILED, True),
+    ],
+)
+def test_checkpoints_that_end_with_their_run_are_no_candidates(rows, job, externalization, state, offered):
+    config = {"externalization": externalization} if externalization else {}
+    rows.checkpoint(rows.run(job, state, checkpoint_config=config))
+    assert bool(restore_candidates(job)) is offered
+
+
+def test_a_savepoint_outlives_its_run_whatever_is_externalized(rows, job):
+    run = rows.run(job, RunState.FAILED, checkpoint_config={"externalization": {"enabled": False}})
+    rows.checkpoint(run, is_savepoint=True)
+    assert len(restore_candidates(job)) == 1
+
+
+def test_savepoints_are_candidates_before_and_after_they_are_seen_in_the_history(rows, job):
+    run = rows.run(job)
+    Savepoint.objects.create(
+        job=job, run=run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(10)
+    )
+    Savepoint.objects.create(job=job, run=run, origin="manual", state="failed", path="", requested_at=rows.ago(9))
+    assert [each.path for each in restore_candidates(job)] == ["file:/sp/1"]
+
+
+def test_the_states_of_another_job_are_not_offered(rows, job):
+    rows.checkpoint(rows.run(rows.job()))
+    rows.run(job)
+    assert restore_candidates(job) == []

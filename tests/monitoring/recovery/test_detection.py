@@ -1,0 +1,120 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitoring.models import RunState
+from monitoring.recovery.detection import (
+    BRAKE_HOLD,
+    BRAKE_JOBS,
+    BUDGET_WINDOW,
+    FINAL_READ,
+    HOLD_DOWN,
+    JobFacts,
+    Leave,
+    NeedsPerson,
+    Restart,
+    decide,
+)
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+DEAD = JobFacts(
+    name="flights",
+    run_state=RunState.FAILED,
+    died_at=NOW - timedelta(seconds=5),
+    final_read_done=True,
+    cluster_reachable=True,
+    auto_restart=True,
+    paused=False,
+    launch_known=True,
+    max_restarts_per_hour=3,
+    automatic_restarts=(),
+    open_attempt=False,
+    awaited_run=False,
+    deaths_nearby=1,
+)
+
+
+def minutes_ago(*ages: float) -> tuple[datetime, ...]:
+    return tuple(NOW - timedelta(minutes=age) for age in ages)
+
+
+def test_a_dead_job_is_restarted_and_the_reason_says_since_when():
+    assert decide(DEAD, NOW) == Restart("flights is FAILED since 11:59:55 UTC.")
+
+
+def test_a_lost_job_is_restarted_too():
+    assert decide(replace(DEAD, run_state=RunState.LOST), NOW) == Restart(
+        "flights is no longer known to the engine, which answers since 11:59:55 UTC."
+    )
+
+
+@pytest.mark.parametrize("state", [None, *(set(RunState) - {RunState.FAILED, RunState.LOST})])
+def test_a_job_that_lives_or_ended_as_wished_is_left(state):
+    assert isinstance(decide(replace(DEAD, run_state=state), NOW), Leave)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"auto_restart": False}, "automatic restart is off"),
+        ({"paused": True}, "its automation is paused"),
+        ({"open_attempt": True}, "a restart is under way"),
+        ({"cluster_reachable": False}, "the cluster does not answer"),
+        ({"awaited_run": True}, "it was restarted, and its new run has not been polled yet"),
+    ],
+)
+def test_what_stands_against_a_restart_is_said(change, reason):
+    assert decide(replace(DEAD, **change), NOW) == Leave(reason)
+
+
+def test_a_failure_may_be_taken_back_for_a_moment():
+    just = replace(DEAD, died_at=NOW - HOLD_DOWN + timedelta(microseconds=1))
+    assert isinstance(decide(just, NOW), Leave)
+    assert isinstance(decide(replace(DEAD, died_at=NOW - HOLD_DOWN), NOW), Restart)
+
+
+def test_the_last_checkpoints_are_waited_for_but_not_for_ever():
+    unread = replace(DEAD, final_read_done=False)
+    assert isinstance(decide(unread, NOW), Leave)
+    assert isinstance(decide(replace(unread, died_at=NOW - FINAL_READ), NOW), Restart)
+
+
+def test_a_job_whose_launch_is_unknown_needs_a_person():
+    assert decide(replace(DEAD, launch_known=False), NOW) == NeedsPerson("Waymark does not know how it was started")
+
+
+def test_the_budget_is_by_the_sliding_hour():
+    used = replace(DEAD, automatic_restarts=minutes_ago(59, 40, 30))
+    assert decide(used, NOW) == NeedsPerson(
+        "its budget of 3 restarts an hour is used up; the next one is free at 12:01 UTC"
+    )
+    assert isinstance(decide(used, NOW + timedelta(minutes=1)), Restart)
+
+
+def test_the_hour_is_open_at_its_start():
+    old = replace(DEAD, max_restarts_per_hour=1, automatic_restarts=(NOW - BUDGET_WINDOW,))
+    assert isinstance(decide(old, NOW), Restart)
+
+
+def test_a_budget_of_nothing_restarts_nothing():
+    assert isinstance(decide(replace(DEAD, max_restarts_per_hour=0), NOW), NeedsPerson)
+
+
+@pytest.mark.parametrize(("restarts", "wait_s"), [(1, 5), (2, 10), (3, 20)])
+def test_each_restart_within_an_hour_waits_twice_as_long(restarts, wait_s):
+    last = NOW - timedelta(seconds=wait_s)
+    times = (last, *minutes_ago(*range(30, 30 + restarts - 1)))
+    tired = replace(DEAD, max_restarts_per_hour=10, automatic_restarts=times)
+    assert isinstance(decide(tired, NOW), Restart)
+    assert isinstance(decide(tired, NOW - timedelta(microseconds=1)), Leave)
+
+
+def test_jobs_that_die_together_are_held_and_a_person_is_told():
+    together = replace(DEAD, deaths_nearby=BRAKE_JOBS + 1)
+    assert decide(together, NOW) == NeedsPerson(
+        "6 jobs of its cluster died within 1 min of each other, which is the cluster and not the jobs; "
+        "it is held until 12:14 UTC"
+    )
+    assert isinstance(decide(replace(DEAD, deaths_nearby=BRAKE_JOBS), NOW), Restart)
+    assert isinstance(decide(together, NOW + BRAKE_HOLD), Restart)

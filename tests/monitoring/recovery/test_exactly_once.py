@@ -1,0 +1,153 @@
+"""An attempt is interrupted at every point where a worker can die or come twice; the job is started once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from monitoring.models import Job, RestartAttempt, RestartTrigger
+from monitoring.recovery import moving
+from monitoring.recovery.attempt import AttemptOpen, open_attempt
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.moving import CLAIM
+from monitoring.recovery.stages import start_job
+from monitoring.recovery.stages.await_running import AwaitRunning
+from monitoring.recovery.stages.base import Overtaken, write
+from monitoring.recovery.stages.check_state import CheckState
+from monitoring.recovery.stages.start_job import StartJob
+from monitoring.recovery.stages.stop_job import StopJob
+
+STAGES = (CheckState, StopJob, StartJob, AwaitRunning)
+
+
+class Killed(BaseException):
+    """kill -9: no handler runs, nothing is tidied up."""
+
+
+def kill_at(patch, owner, name, after):
+    """Dies when `owner.name` is called, before or after it did its work."""
+    real = getattr(owner, name)
+
+    def die(*args, **kwargs):
+        if after:
+            real(*args, **kwargs)
+        raise Killed
+
+    patch.setattr(owner, name, die)
+
+
+POINTS = [
+    *((stage, name, after) for stage in STAGES for name in ("plan", "conclude") for after in (False, True)),
+    (moving, "call_all", False),
+    (moving, "call_all", True),
+    (moving, "apply", False),
+    (moving, "apply", True),
+    (start_job, "write", False),
+    (start_job, "write", True),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    POINTS,
+    ids=[
+        f"{owner.__name__.rpartition('.')[2]}.{name} {'after' if after else 'before'}" for owner, name, after in POINTS
+    ],
+)
+def test_a_worker_killed_at_any_point_leads_to_one_launch(
+    job, job_manager, go_on, now, monkeypatch, owner, name, after
+):
+    moment = now
+    with monkeypatch.context() as patch:
+        kill_at(patch, owner, name, after)
+        with pytest.raises(Killed):
+            go_on(job, moment)
+
+    attempt = go_on(job, moment + CLAIM)
+
+    assert attempt.state == "succeeded"
+    assert (len(job_manager.alive()), job_manager.most_alive) == (1, 1)
+    assert RestartAttempt.objects.count() == 1
+
+
+@pytest.mark.parametrize("round_of_death", range(4))
+@pytest.mark.parametrize("acted", [False, True])
+def test_a_worker_killed_around_any_engine_call_leads_to_one_launch(
+    job, job_manager, go_on, now, monkeypatch, round_of_death, acted
+):
+    real, rounds = moving.call_all, []
+
+    def die_in_round(calls):
+        rounds.append(calls)
+        if len(rounds) <= round_of_death:
+            return real(calls)
+        if acted:
+            real(calls)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "call_all", die_in_round)
+        with pytest.raises(Killed):
+            go_on(job, now)
+
+    assert go_on(job, now + CLAIM).state == "succeeded"
+    assert (len(job_manager.alive()), job_manager.most_alive) == (1, 1)
+
+
+def test_nobody_touches_an_attempt_while_its_claim_holds(job, job_manager, now, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill_at(patch, moving, "call_all", after=False)
+        with pytest.raises(Killed):
+            advance(now)
+    calls = len(job_manager.calls)
+
+    advance(now + CLAIM - timedelta(seconds=1))
+    assert len(job_manager.calls) == calls
+
+
+def test_a_worker_that_lost_its_claim_writes_nothing(job, now):
+    attempt = open_attempt(job, RestartTrigger.MANUAL, "why", "ada", now, restore_path="file:/chk/7")
+    attempt.claimed_until = now  # what it believes to hold
+    with pytest.raises(Overtaken):
+        write(attempt, state="launching")
+    attempt.refresh_from_db()
+    assert attempt.state == "decided"
+
+
+def test_two_that_saw_the_same_death_decide_once(job, now):
+    stale = Job.objects.select_related("current_run").get(pk=job.pk)
+    first = open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
+
+    with pytest.raises(AttemptOpen, match=r"restart 1, automatic") as refused:
+        open_attempt(stale, RestartTrigger.MANUAL, "by hand", "ada", now)
+    assert refused.value.attempt == first
+
+
+def test_a_decision_made_on_an_old_life_does_not_count(rows, job, now):
+    stale = Job.objects.get(pk=job.pk)
+    rows.run(job)
+    with pytest.raises(AttemptOpen):
+        open_attempt(stale, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_second_attempt_is_refused_while_one_is_open(job, now):
+    open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
+    with pytest.raises(AttemptOpen):
+        open_attempt(job, RestartTrigger.MANUAL, "by hand", "ada", now)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_four_workers_at_once_launch_once(job, job_manager, poll, now):
+    def work(worker):
+        try:
+            return [advance(now + timedelta(seconds=step)) for step in range(0, 6, 2)]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+    assert RestartAttempt.objects.count() == 1
+    assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)

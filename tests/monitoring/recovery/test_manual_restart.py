@@ -1,0 +1,192 @@
+from datetime import timedelta
+
+import pytest
+
+from monitoring.models import Incident, Job, RestartAttempt, RunState, Savepoint
+from monitoring.recovery.attempt import AttemptOpen
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.launching import BadLaunch
+from monitoring.recovery.manual import RestartRefused, cancel_attempt, restart_from
+from monitoring.savepoints import cycle as savepoints
+
+
+@pytest.fixture
+def live(rows, job, job_manager):
+    """The same job, alive."""
+    job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
+    job.current_run.state, job.current_run.ended_at = RunState.RUNNING, None
+    job.current_run.save()
+    return job
+
+
+@pytest.fixture
+def savepoint(rows, job):
+    return Savepoint.objects.create(
+        job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
+    )
+
+
+@pytest.fixture
+def settle(poll):
+    def run_cycles(attempt, now):
+        for second in range(0, 60, 2):
+            moment = now + timedelta(seconds=second)
+            poll(attempt.job, moment)
+            savepoints.advance(moment)
+            advance(moment)
+            attempt.refresh_from_db()
+            if attempt.ended_at:
+                return attempt
+        raise AssertionError(list(attempt.steps.all()))
+
+    return run_cycles
+
+
+def started(job_manager):
+    return [(life.state, life.savepoint_path) for life in job_manager.jobs.values() if life.savepoint_path]
+
+
+def test_a_live_job_is_stopped_with_a_savepoint_and_started_from_the_chosen_one(
+    live, savepoint, job_manager, settle, now
+):
+    old = live.current_run.engine_job_id
+    attempt = settle(restart_from(live, savepoint, "ada", now), now)
+
+    assert attempt.state == "succeeded"
+    assert started(job_manager) == [("RUNNING", "file:/sp/1")]
+    assert job_manager.jobs[old].state == "FINISHED"
+    assert (attempt.stop_savepoint.origin, attempt.stop_savepoint.state) == ("restart", "completed")
+    stopped = attempt.steps.get(name="Stop the job")
+    assert stopped.text == f"Stopped; what it had is saved at {attempt.stop_savepoint.path}."
+    assert job_manager.most_alive == 1
+
+
+def test_a_live_job_is_cancelled_when_asked_so(live, savepoint, job_manager, settle, now):
+    old = live.current_run.engine_job_id
+    attempt = settle(restart_from(live, savepoint, "ada", now, stop_first=False), now)
+    assert attempt.state == "succeeded"
+    assert job_manager.jobs[old].state == "CANCELED"
+    assert not job_manager.savepoints
+
+
+def test_a_dead_job_is_just_started(job, savepoint, job_manager, settle, now):
+    attempt = settle(restart_from(job, savepoint, "ada", now), now)
+    assert attempt.state == "succeeded"
+    assert started(job_manager) == [("RUNNING", "file:/sp/1")]
+
+
+def test_a_chosen_state_that_is_invalid_stops_nothing(live, savepoint, job_manager, settle, now):
+    job_manager.invalid_paths = {"file:/sp/1": "_metadata is missing"}
+    attempt = settle(restart_from(live, savepoint, "ada", now), now)
+
+    assert (attempt.state, attempt.error) == ("failed", "file:/sp/1 cannot be restored: _metadata is missing.")
+    assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
+    assert not job_manager.count("stop")
+    assert not Incident.objects.exists()  # the person who asked sees it
+
+
+def test_a_savepoint_on_stop_that_fails_leaves_the_job_running(live, savepoint, job_manager, settle, now):
+    job_manager.answers["stop"] = (400, "The disk is full.")
+    attempt = settle(restart_from(live, savepoint, "ada", now), now)
+    assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
+    assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
+
+
+def test_a_life_that_the_person_did_not_see_is_not_stopped(live, savepoint, job_manager, settle, now):
+    job_manager.jobs[live.current_run.engine_job_id].state = "FINISHED"
+    attempt = restart_from(live, savepoint, "ada", now, stop_first=False)
+    job_manager.add("a" * 32, "flights")
+    advance(now)
+    attempt.refresh_from_db()
+    assert attempt.error.startswith(f"Another life of this job, {'a' * 32}, is RUNNING.")
+    assert job_manager.jobs["a" * 32].state == "RUNNING"
+
+
+def test_a_known_checkpoint_is_chosen_by_its_path(job, job_manager, settle, now):
+    attempt = restart_from(job, "file:///chk/7", "ada", now)
+    assert (attempt.restore_is_savepoint, attempt.restore_state_at) == (False, now - timedelta(seconds=60))
+    assert settle(attempt, now).state == "succeeded"
+
+
+def test_a_place_waymark_has_not_seen_is_for_the_cluster_to_judge(job, job_manager, settle, now):
+    attempt = settle(restart_from(job, "file:/copied/sp", "ada", now), now)
+    assert started(job_manager) == [("RUNNING", "file:/copied/sp")]
+    assert attempt.restore_state_at is None
+
+
+@pytest.mark.parametrize("path", ["", "   ", "file:/a\nb", "x" * 2001])
+def test_a_path_that_is_none_is_refused(job, now, path):
+    with pytest.raises(RestartRefused, match=r"^path is"):
+        restart_from(job, path, "ada", now)
+
+
+def test_a_savepoint_of_another_job_is_refused(rows, job, now):
+    other = rows.job()
+    foreign = Savepoint.objects.create(
+        job=other, run=rows.run(other), origin="manual", state="completed", path="file:/sp/x", requested_at=now
+    )
+    with pytest.raises(RestartRefused, match="a savepoint of flights is needed"):
+        restart_from(job, foreign, "ada", now)
+
+
+@pytest.mark.parametrize("state", ["deferred", "requested", "in_progress", "failed"])
+def test_a_savepoint_that_is_not_complete_is_refused(job, savepoint, now, state):
+    savepoint.state = state
+    with pytest.raises(RestartRefused, match="a completed savepoint is needed"):
+        restart_from(job, savepoint, "ada", now)
+
+
+@pytest.mark.parametrize(
+    ("launch", "field"),
+    [
+        (None, "kind"),
+        ({"kind": "guess"}, "kind"),
+        ({"kind": "waymark"}, "jar_id"),
+        ({"kind": "waymark", "jar_id": "a.py", "parallelism": 0}, "parallelism"),
+        ({"kind": "waymark", "jar_id": "a.py", "program_args": "--x"}, "program_args"),
+        ({"kind": "waymark", "jar_id": "a.py", "configuration": []}, None),
+        ({"kind": "waymark", "jar_id": "a.py", "configuration": ["x"]}, "configuration"),
+    ],
+)
+def test_a_launch_that_cannot_work_is_refused_and_named(job, savepoint, now, launch, field):
+    job.launch = launch
+    if field is None:
+        assert restart_from(job, savepoint, "ada", now)
+        return
+    with pytest.raises(BadLaunch, match=rf"^launch\.{field} is"):
+        restart_from(job, savepoint, "ada", now)
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_cluster_that_does_not_answer_is_refused(job, savepoint, now):
+    job.cluster.unreachable_since = now
+    with pytest.raises(RestartRefused, match="a cluster that answers is needed"):
+        restart_from(job, savepoint, "ada", now)
+
+
+def test_the_second_person_is_told_of_the_first(job, savepoint, now):
+    stale = Job.objects.get(pk=job.pk)
+    restart_from(job, savepoint, "ada", now)
+    with pytest.raises(AttemptOpen, match=r"restart 1, manual"):
+        restart_from(stale, savepoint, "bob", now)
+
+
+def test_a_restart_may_be_given_up_before_anything_happened(live, savepoint, job_manager, now):
+    attempt = restart_from(live, savepoint, "ada", now)
+    assert cancel_attempt(attempt, "bob", now)
+    advance(now)
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.error) == ("canceled", "Canceled by bob.")
+    assert not job_manager.calls
+
+
+def test_a_restart_that_is_stopping_the_job_cannot_be_given_up(live, savepoint, job_manager, now):
+    attempt = restart_from(live, savepoint, "ada", now)
+    advance(now)
+    assert not cancel_attempt(attempt, "bob", now)
+
+
+def test_a_person_may_restart_a_job_whose_automation_is_paused(job, savepoint, settle, now):
+    Job.objects.update(automation_paused=True)
+    job.refresh_from_db()
+    assert settle(restart_from(job, savepoint, "ada", now), now).state == "succeeded"

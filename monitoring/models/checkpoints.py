@@ -57,7 +57,9 @@ class Checkpoint(models.Model):
 
     class Meta:
         ordering = ("-triggered_at", "-checkpoint_id")
-        constraints = (models.UniqueConstraint(fields=("run", "checkpoint_id"), name="checkpoint_id_is_unique_per_run"),)
+        constraints = (
+            models.UniqueConstraint(fields=("run", "checkpoint_id"), name="checkpoint_id_is_unique_per_run"),
+        )
         indexes = (
             models.Index(fields=("run", "-triggered_at")),
             models.Index(fields=("run", "status", "-triggered_at")),

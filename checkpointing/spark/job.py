@@ -53,7 +53,7 @@ def prepare(
 ) -> SparkJob:
     """Call the program and build each query's checkpointLocation; nothing is started yet.
 
-    ProgramError, RestoreRefused, SnapshotUnusable, or whatever the program raises.
+    ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, or whatever the program raises.
     """
     snapshot = Snapshot(read_metadata(spec.restore.directory)) if spec.restore else None
     batches = dict(snapshot.checkpoint.batches) if snapshot else {}

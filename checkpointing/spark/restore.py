@@ -21,7 +21,11 @@ from checkpointing.storage import state_file_path
 
 
 class RestoreRefused(Exception):
-    """The snapshot does not fit the program, or its files are not what they should be. The text says which and why."""
+    """The snapshot does not fit the program, which no new try changes. The text names what would be left behind."""
+
+
+class SnapshotDamaged(Exception):
+    """A file of the snapshot cannot be read or is not what was saved; another snapshot, or another try, may do."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
 def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], location: Path) -> int | None:
     """Fill `location`, which must not exist, and rewind the query's file sink. The batch it continues after.
 
-    None when the snapshot knows nothing of the query: it starts without state. RestoreRefused on damaged files.
+    None when the snapshot knows nothing of the query: it starts without state. SnapshotDamaged.
     """
     if query not in snapshot.queries:
         return None
@@ -93,7 +97,7 @@ def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], lo
                 _bring(snapshot.path_of(file), location / file.path, file)
         _rewind_file_sink(snapshot, {file.path: file for file in files if file.path.startswith(SINK_PREFIX)})
     except (OSError, ValueError) as error:
-        raise RestoreRefused(f"Query {query!r} cannot be restored: {error}") from error
+        raise SnapshotDamaged(f"Query {query!r} cannot be restored: {error}") from error
     return snapshot.checkpoint.batches[query]
 
 

@@ -26,7 +26,7 @@ from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckp
 from checkpointing.spark import failure
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
-from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
+from checkpointing.spark.restore import RestoreRefused, Snapshot, SnapshotDamaged, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter, stage
@@ -265,7 +265,7 @@ def test_a_damaged_file_is_refused(format_2: Bench) -> None:
     with pytest.raises(SnapshotUnusable):
         verify(checkpoint.location, deep=True)
     planned = bench.planned(counting(bench, {}), bench.root / "second")
-    with pytest.raises(RestoreRefused, match="is damaged"):
+    with pytest.raises(SnapshotDamaged, match="is damaged"):
         bench.restore(checkpoint, planned)
 
 

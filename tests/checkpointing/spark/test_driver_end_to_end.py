@@ -10,7 +10,7 @@ import pytest
 
 from checkpointing.messages import CheckpointKind, DriverState, Heartbeat, Register, Stop, VertexKind
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def some_words(seed: int) -> list[str]:

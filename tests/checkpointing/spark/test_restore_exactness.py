@@ -32,7 +32,7 @@ from checkpointing.spark.session import WorkDirectory, session_settings, start_s
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter, stage
 from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, state_file_path, verify
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 _STATE = "spark.sql.streaming.stateStore."
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

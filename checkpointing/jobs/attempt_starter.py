@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -127,9 +128,15 @@ class AttemptStarter:
         if attempt.process is None and attempt.record.host == self._services.host_name:
             attempt.process = self._adopted(attempt.record, pid)
 
-    async def end(self, attempt: Attempt, grace_s: float) -> None:
-        """Make sure that the attempt's driver is gone: its process, and its claim on the job. Returns when it is."""
+    async def end(self, attempt: Attempt, grace_s: float, *, ends_itself: bool = False) -> None:
+        """Make sure that the attempt's driver is gone: its process, and its claim on the job. Returns when it is.
+
+        `ends_itself`: the driver said its last word; it gets `grace_s` to close its session before it is told to end.
+        """
         if attempt.process is not None:
+            if ends_itself:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(attempt.process.wait(), grace_s)
             await attempt.process.end(grace_s)
         await self.wait_until_free()
         attempt.record = replace(attempt.record, ended=True)

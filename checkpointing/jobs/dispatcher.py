@@ -250,7 +250,7 @@ class Dispatcher:
     # --- drivers ----------------------------------------------------------------------------------------------------
 
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
-        """A driver's message. NotLeading: it has to look for the leader.
+        """A driver's message. NotLeading: it has to look for the leader. NotReady: it has to come again.
 
         A job that is being suspended still hears its driver: it may be waiting for its last word.
         """

@@ -7,6 +7,7 @@ reports something to it or asks something of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -53,6 +54,10 @@ ATTEMPTS_SHOWN = 20
 
 class OperationRefused(Exception):  # noqa: N818
     """The job is not in a state for this; the text says in which it is."""
+
+
+class NotReady(Exception):  # noqa: N818
+    """The job is still reading what earlier job managers left."""
 
 
 class StopWithSavepointStopping(Exception):  # noqa: N818
@@ -269,7 +274,9 @@ class JobMaster:
             request = interrupted.request
         self._halt_checkpoints(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
         if request is Request.SHUTDOWN:
-            await self._end_driver()
+            # Bounded: whether the driver gave up its claim cannot always be asked while everything shuts down.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._end_driver(), self._services.settings.cancel_timeout_s + 3 * END_GRACE_S)
             return JobStatus.SUSPENDED, "the job manager shuts down; the driver was ended"
         return JobStatus.SUSPENDED, "this job manager is no longer the leader; the driver goes on"
 
@@ -286,8 +293,9 @@ class JobMaster:
         self._gateway.send(Cancel(self._session_id))
         if attempt.channel is not None:
             await asyncio.wait({attempt.ended}, timeout=self._services.settings.cancel_timeout_s)
+        ends_itself = attempt.ended.done()
         attempt.end(AttemptEnd(DriverState.CANCELED))
-        await self._starter.end(attempt, END_GRACE_S)
+        await self._starter.end(attempt, END_GRACE_S, ends_itself=ends_itself)
 
     async def _broken(self, error: Exception) -> tuple[JobStatus, str]:
         self._keep_state = True
@@ -308,6 +316,11 @@ class JobMaster:
         self._move(status, cause)
         if status.globally_terminal:
             await self._record_result(self)
+        if status is JobStatus.FINISHED and self.attempt is not None:
+            with contextlib.suppress(Interrupted):
+                await self._interrupts.wait_for(
+                    self._starter.end(self.attempt, END_GRACE_S, ends_itself=True), cancelling=True
+                )
         if not self._keep_state:
             await self.checkpoints.shutdown(status)
         if not self._ended.done():
@@ -396,8 +409,10 @@ class JobMaster:
     # --- what the driver says ---------------------------------------------------------------------------------------
 
     def register(self, channel: DriverChannel, message: Register) -> bool:
-        """Answer the driver on `channel`; False when it was refused."""
+        """Answer the driver on `channel`; False when it was refused. NotReady: whether it is wanted is not known yet."""
         attempt = self.attempt
+        if attempt is None and self.status is JobStatus.INITIALIZING:
+            raise NotReady
         if attempt is None or attempt.number != message.attempt or attempt.ended.done() or self.status.terminal:
             current = "none" if attempt is None else str(attempt.number)
             channel.send(Refused(f"attempt {message.attempt} is not wanted: the current one is {current}"))

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.jobs.driver_link import DriverChannel
+from checkpointing.jobs.job_master import NotReady
 from checkpointing.messages import DriverMessage, MalformedMessage, Refused, Register, decode, encode
 
 logger = logging.getLogger(__name__)
@@ -24,14 +25,14 @@ class DriverHandler:
         self._dispatcher = dispatcher
 
     async def connect(self, websocket: WebSocket) -> None:
-        """One driver's connection, from its handshake to its end. A job manager that does not lead closes with 1013."""
+        """One driver's connection, from its handshake to its end. 1013: come again, here or at the leader."""
         await websocket.accept()
         channel = DriverChannel()
         writer = asyncio.create_task(_write(websocket, channel))
         try:
             await self._read(websocket, channel)
-        except NotLeading:
-            await _close(websocket, TRY_AGAIN_LATER, "not the leader")
+        except (NotLeading, NotReady):
+            await _close(websocket, TRY_AGAIN_LATER, "not the leader, or not ready yet")
         except MalformedMessage as error:
             logger.warning("a driver sent what is no message: %s", error)
             channel.send(Refused(str(error)))

@@ -90,6 +90,7 @@ class FakeDriver:
         self.acknowledges = launcher.acknowledges
         self.decline_reason: str | None = None
         self.sends_heartbeats = True
+        self.lingers = False
         self.obeys_stop = True
         self.obeys_cancel = launcher.obeys_cancel
         self.becomes_running = launcher.becomes_running
@@ -110,7 +111,8 @@ class FakeDriver:
 
     async def finish(self) -> None:
         await self._report(DriverState.FINISHED)
-        self._exit(0)
+        if not self.lingers:
+            self._exit(0)
 
     async def send(self, message: object) -> None:
         assert self.connection is not None

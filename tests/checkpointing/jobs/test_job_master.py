@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.jobs import job_master
 from checkpointing.messages import DriverState, Heartbeat
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
@@ -209,6 +210,20 @@ async def test_a_driver_that_finishes_finishes_the_job(manager: RunningJobManage
     await manager.until(job_id, "FINISHED")
 
     assert len(manager.launcher.drivers) == 1
+
+
+async def test_a_finished_driver_that_does_not_exit_is_ended(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_master, "END_GRACE_S", 0.2)
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.lingers = True
+
+    await driver.finish()
+    await manager.until(job_id, "FINISHED")
+
+    await eventually(driver.process.exited.done)
 
 
 async def test_an_old_attempt_is_refused(manager: RunningJobManager) -> None:

@@ -173,7 +173,7 @@ def _postgres(var: Path) -> PostgresServer:
             linked.symlink_to(home)
     socket_directory = home / "socket"
     if len(os.fsencode(socket_directory)) > _LONGEST_SOCKET_DIRECTORY:
-        socket_directory = Path(tempfile.gettempdir()) / f"waymark-{_short_name(var)}"
+        socket_directory = Path(tempfile.gettempdir()) / f"waymark-{os.geteuid()}-{_short_name(var)}"
     return PostgresServer(home, socket_directory=socket_directory)
 
 

@@ -100,6 +100,23 @@ def stop(process: subprocess.Popen[bytes], command: Command) -> None:
     process.wait()
 
 
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid` right now, those in sessions of their own (a job's driver) too."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):  # it has just ended
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found, left = [], [pid]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
 def wait_until(condition: Callable[[], bool], *, limit_s: float, what: str, every_s: float = 0.05) -> None:
     """Return once `condition()` holds; ServerFailed, naming `what`, after `limit_s`."""
     deadline = time.monotonic() + limit_s

@@ -16,7 +16,7 @@ from types import FrameType
 
 from dashboard.stack.output import Output
 from dashboard.stack.parts import ExternalPart, Part, PartState
-from dashboard.stack.process import Command, ServerFailed, spawn
+from dashboard.stack.process import Command, ServerFailed, descendants, spawn
 from dashboard.stack.record import PartRecord, StackRecord, start_time
 
 _TICK_S = 0.1
@@ -237,6 +237,11 @@ class Supervisor:
             return
         begun = time.monotonic()
         for request in (*child.command.stop_signals, signal.SIGKILL):
+            # One that is killed cannot end what it started any more.
+            below = descendants(child.process.pid) if request is signal.SIGKILL else []
+            for pid in below:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError):
                 child.process.send_signal(request)
             if self._wait_for_end(child, child.command.stop_grace_s):

@@ -134,6 +134,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = os.fork()
 if child == 0:
+    os.setsid()  # as a job's driver is: not in the part's process group
     while True: time.sleep(60)
 open(f"{sys.argv[2]}/child.pid", "w").write(str(child))
 open(f"{sys.argv[2]}/{sys.argv[1]}.pid", "w").write(str(os.getpid()))

@@ -95,30 +95,39 @@ def judge(facts: JobFacts, now: datetime) -> Health:
 
 
 def _level(facts: JobFacts, freshness: Freshness, now: datetime) -> tuple[Level, str]:
-    cluster, run = facts.cluster, facts.run
-    if not cluster.enabled:
-        return Level.UNKNOWN, f"{cluster.name} is not being watched."
-    if cluster.unreachable_since is not None:
-        since = age_text(now - cluster.unreachable_since)
-        return Level.UNKNOWN, f"{cluster.name} has not answered for {since}; nothing is restarted until it does."
-    if cluster.last_answer_at is not None and facts.not_asked(now):
-        asked = age_text(now - cluster.last_answer_at)
-        return Level.UNKNOWN, f"Not looked at for {asked}: do the worker and beat run? See manage.py status."
-    if run is None:
-        return Level.UNKNOWN, "No run of this job has been seen yet."
+    not_known = _why_unknown(facts, now)
+    if not_known or facts.run is None:
+        return Level.UNKNOWN, not_known
     if facts.attempt is not None:
         return Level.FAILING, f"Restart {facts.attempt.epoch}: {AttemptState(facts.attempt.state).label.lower()}."
-    state = RunState(run.state)
+    state = RunState(facts.run.state)
     if state in (RunState.FINISHED, RunState.CANCELED):
         return Level.ENDED, "Finished." if state is RunState.FINISHED else "Canceled."
     if state is RunState.LOST:
         return Level.FAILING, "The engine answers and does not know this job any more."
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING):
-        return Level.FAILING, run.exception.splitlines()[0] if run.exception else f"The job is {state.value}."
-    if facts.worst_severity == Severity.CRITICAL:
-        return Level.FAILING, facts.incident_sentence
+        return Level.FAILING, facts.run.exception.strip().partition("\n")[0] or f"The job is {state.value}."
+    return _level_of_live(facts, freshness, state)
+
+
+def _why_unknown(facts: JobFacts, now: datetime) -> str:
+    """Empty when the stored state can be relied on."""
+    cluster = facts.cluster
+    if not cluster.enabled:
+        return f"{cluster.name} is not being watched."
+    if cluster.unreachable_since is not None:
+        since = age_text(now - cluster.unreachable_since)
+        return f"{cluster.name} has not answered for {since}; nothing is restarted until it does."
+    if cluster.last_answer_at is not None and facts.not_asked(now):
+        asked = age_text(now - cluster.last_answer_at)
+        return f"Not looked at for {asked}: do the worker and beat run? See manage.py status."
+    return "" if facts.run else "No run of this job has been seen yet."
+
+
+def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tuple[Level, str]:
     if facts.incidents:
-        return Level.DEGRADED, facts.incident_sentence
+        critical = facts.worst_severity == Severity.CRITICAL
+        return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
         return Level.DEGRADED, "Its checkpoints complete more slowly than they are due."
     if state is not RunState.RUNNING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -47,7 +48,7 @@ def unattributed(point: CheckpointPoint) -> int:
 def bar_widths(points: Sequence[CheckpointPoint], span: Span) -> list[float]:
     """In ms: never into the next bar, never wider than checkpoints usually lie apart."""
     at = [p.triggered_at.timestamp() * 1000 for p in points]
-    gaps = [later - sooner for sooner, later in zip(at, at[1:], strict=False)]
+    gaps = [later - sooner for sooner, later in pairwise(at)]
     least = (span.end - span.start).total_seconds() * 1000 / 900  # still to be seen
     usual = median([g for g in gaps if g > 0] or [least * 6])
     return [max(least, min(usual, gap) * 0.84) for gap in [*gaps, usual]] if points else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 
@@ -10,8 +10,13 @@ from dashboard.forms.spans import SpanField
 from monitoring.models import Job
 from monitoring.savepoints.schedule import LONGEST_S, SHORTEST_S
 
+if TYPE_CHECKING:
+    JobModelForm = forms.ModelForm[Job]
+else:
+    JobModelForm = forms.ModelForm
 
-class AutomationForm(forms.ModelForm):
+
+class AutomationForm(JobModelForm):
     savepoint_interval_s = SpanField(
         least=SHORTEST_S,
         most=LONGEST_S,
@@ -41,8 +46,8 @@ class AutomationForm(forms.ModelForm):
             "automation_paused",
             "automation_note",
         )
-        widgets = {"restore_from": forms.RadioSelect, "automation_note": forms.TextInput}
-        labels = {
+        widgets: ClassVar[dict[str, Any]] = {"restore_from": forms.RadioSelect, "automation_note": forms.TextInput}
+        labels: ClassVar[dict[str, str]] = {
             "auto_restart": "Restart automatically when the job dies",
             "restore_from": "Restart from",
             "automation_paused": "Pause all of this for now",

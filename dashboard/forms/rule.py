@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, ClassVar
+
 from django import forms
 
 from dashboard.forms.spans import SpanField
 from monitoring.models import AlertRule
 
+if TYPE_CHECKING:
+    RuleModelForm = forms.ModelForm[AlertRule]
+else:
+    RuleModelForm = forms.ModelForm
 
-class RuleForm(forms.ModelForm):
+
+class RuleForm(RuleModelForm):
     threshold = forms.IntegerField(
         min_value=1,
         max_value=100_000,
@@ -30,6 +37,6 @@ class RuleForm(forms.ModelForm):
     class Meta:
         model = AlertRule
         fields = ("threshold", "window_s", "check_every_s", "severity", "channels", "enabled")
-        widgets = {"channels": forms.CheckboxSelectMultiple, "severity": forms.RadioSelect}
-        labels = {"channels": "Notify", "enabled": "Enabled"}
-        help_texts = {"severity": "Critical makes the job count as failing in the fleet."}
+        widgets: ClassVar[dict[str, Any]] = {"channels": forms.CheckboxSelectMultiple, "severity": forms.RadioSelect}
+        labels: ClassVar[dict[str, str]] = {"channels": "Notify", "enabled": "Enabled"}
+        help_texts: ClassVar[dict[str, str]] = {"severity": "Critical makes the job count as failing in the fleet."}

@@ -1,4 +1,4 @@
-"""What Waymark is doing and did last: audited actions, incidents' steps and restarts' steps as one list of sentences."""
+"""What Waymark is doing and did last: audited acts, incidents' steps and restarts' steps, as one list."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class HistoryFilter:
     kind: str = ""  # "checkpoint" or "savepoint"
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
-        sql, parameters = "", {}
+        sql = ""
+        parameters: dict[str, Any] = {}
         if self.status in CheckpointStatus.values:
             sql += " AND status = %(status)s"
             parameters["status"] = self.status

@@ -69,7 +69,7 @@ class AlignmentColumn:
 
 @dataclass(frozen=True)
 class AlignmentGrid:
-    """`values[row][column]` in ms, None where the subtask did not acknowledge. `left_out`: subtasks that waited less."""
+    """`values[row][column]` in ms, None where the subtask did not acknowledge. `left_out`: how many waited less."""
 
     columns: list[AlignmentColumn]
     subtasks: list[tuple[str, int]]  # operator's name, subtask

@@ -194,7 +194,8 @@ def day_bars(counts: Sequence[int]) -> SafeString:
     total = sum(counts)
     label = f"{total} failed in 7 days, by day: {', '.join(map(str, counts))}"
     return format_html(
-        '<svg class="bars" viewBox="0 0 81 24" width="81" height="24" role="img" aria-label="{}"><title>{}</title>{}</svg>',
+        '<svg class="bars" viewBox="0 0 81 24" width="81" height="24" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>",
         label,
         label,
         mark_safe("".join(bars)),  # noqa: S308 - each one went through format_html

@@ -64,7 +64,8 @@ def _worst(grid: AlignmentGrid) -> str:
     value, name, subtask, column = max(waits, key=lambda wait: wait[0])
     hidden = f" {grid.left_out} subtasks that waited less are not drawn." if grid.left_out else ""
     drawn = f" Drawn: the newest {len(grid.columns)} checkpoints of the range."
-    return f"Longest wait: subtask {subtask} of {name}, {duration_text(value)} in checkpoint {column.checkpoint_id}.{hidden}{drawn}"
+    longest = f"Longest wait: subtask {subtask} of {name}, {duration_text(value)} in checkpoint {column.checkpoint_id}."
+    return f"{longest}{hidden}{drawn}"
 
 
 def _thinned(points: list[CheckpointPoint], span: Span) -> str:

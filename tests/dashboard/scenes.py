@@ -74,7 +74,7 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
         path="",
         size=None,
         completed_at=None,
-        failure="Checkpoint expired before completing (60 s): subtask 2 of aggregate by aircraft and route did not answer.",
+        failure="Checkpoint expired before completing (60 s): subtask 2 of aggregate did not answer.",
     )
     rule = make.make_rule(job, last_checked_at=now - timedelta(seconds=40))
     channel = make.make_channel(f"on-call {name[:60]}")

@@ -1,4 +1,4 @@
-"""Every page as a picture, in the sizes and themes people use, without a complaint of the console and without a barrier."""
+"""Every page as a picture, in the sizes and themes people use; the console is silent and nobody is kept out."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import datetime
 
 import pytest
@@ -77,6 +78,12 @@ def test_pages_allow_no_inline_script_and_nothing_from_elsewhere(stranger: Clien
     policy = stranger.get(reverse("login")).headers["Content-Security-Policy"]
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy
+
+
+def test_static_files_need_no_collecting(stranger: Client, db: None) -> None:
+    for name in ("css/waymark.css", "js/app.js", "vendor/htmx-2.0.10.min.js", "vendor/plotly-cartesian-4.1.1.min.js"):
+        with closing(stranger.get(f"/static/dashboard/{name}")) as response:
+            assert response.status_code == 200
 
 
 def test_a_fragment_after_the_session_ended_reloads_the_page(stranger: Client, job: Job) -> None:

@@ -16,25 +16,36 @@ from monitoring.recovery.telling import all_clear, tell
 
 
 def advance(now: datetime) -> str:
-    """Decide restarts of dead jobs and move every open attempt; says in a sentence what it did and why."""
-    decisions = [said for job in dead_jobs() if (said := _decide(job, now))]
-    moved = move_attempts(now)
-    back = all_clear(now)
-    return " ".join([*decisions, *_moved(moved), *([f"{back} back again."] if back else [])]) or "No job is dead."
+    """Decide restarts of dead jobs and move every open attempt; says in a sentence what it did and why.
+
+    A cycle that changed nothing says so first: "No ...".
+    """
+    done, left = _decide_all(now)
+    done += _moved(move_attempts(now))
+    if back := all_clear(now):
+        done.append(f"{back} back again.")
+    if not done:
+        return " ".join(["No restart now:", *left]) if left else "No job is dead."
+    return " ".join([*done, *left])
 
 
-def _decide(job: Job, now: datetime) -> str:
-    verdict = decide(facts_of(job, now), now)
-    match verdict:
-        case Restart(reason):
-            return _open(job, reason, now)
-        case NeedsPerson(reason):
-            tell(job, f"{job.name} is dead and is not restarted: {reason}.", {}, now)
-            return f"{job.name} needs a person: {reason}."
-        case Leave(reason):
-            return f"{job.name} is left: {reason}."
-        case _:
-            assert_never(verdict)
+def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
+    """What was decided or told, and why the other dead jobs are left as they are."""
+    done: list[str] = []
+    left: list[str] = []
+    for job in dead_jobs():
+        verdict = decide(facts_of(job, now), now)
+        match verdict:
+            case Restart(reason):
+                done.append(_open(job, reason, now))
+            case NeedsPerson(reason):
+                told = tell(job, f"{job.name} is dead and is not restarted: {reason}.", {}, now)
+                (done if told else left).append(f"{job.name} needs a person: {reason}.")
+            case Leave(reason):
+                left.append(f"{job.name} is left: {reason}.")
+            case _:
+                assert_never(verdict)
+    return done, left
 
 
 def _open(job: Job, reason: str, now: datetime) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, Malformed, NotReady, Unreachable
+from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, paused, write
@@ -39,6 +39,8 @@ class CheckState:
                 return reject(attempt, reason or "it is not valid")
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
+            case Refused(status=status) if status >= 500:
+                return Wait(str(answer))  # the engine's trouble says nothing about the state
             case EngineError():
                 return reject(attempt, str(answer))
             case _:

@@ -79,6 +79,14 @@ def test_a_state_that_the_engine_refuses_at_the_launch_is_passed_over(rows, job,
     assert attempt.error.startswith("None of the 2 states could be restored, and a job is never started empty")
 
 
+def test_an_engine_in_trouble_says_nothing_about_a_state(job, job_manager, go_on, now):
+    job_manager.answers["validate"] = (500, "Internal server error.")
+    advance(now)
+    job_manager.answers.clear()
+    attempt = go_on(job, now + timedelta(seconds=2))
+    assert (attempt.state, attempt.rejected) == ("succeeded", [])
+
+
 def test_a_job_without_any_state_is_not_started_empty(rows, job, job_manager, now):
     job.current_run.checkpoints.all().delete()
 
@@ -134,7 +142,7 @@ def test_an_engine_that_has_the_id_already_is_believed(job, job_manager, go_on, 
 
 def test_launches_that_are_never_seen_are_given_up_and_their_id_guards_the_next_attempt(job, job_manager, now, go_on):
     job_manager.loses_request_of = {"run"}
-    first = go_on(job, now, limit=100)
+    first = go_on(job, now, step_s=10)
     assert (first.state, first.launches) == ("failed", MOST_LAUNCHES)
     job_manager.loses_request_of = set()
 
@@ -147,7 +155,7 @@ def test_launches_that_are_never_seen_are_given_up_and_their_id_guards_the_next_
 
 def test_a_launch_that_comes_to_life_late_is_found_by_the_next_attempt(job, job_manager, now, go_on):
     job_manager.loses_request_of = {"run"}
-    first = go_on(job, now, limit=100)
+    first = go_on(job, now, step_s=10)
     job_manager.loses_request_of = set()
     moment = first.ended_at + timedelta(seconds=30)
     advance(moment)  # decides the next one, and sends it
@@ -234,7 +242,7 @@ def test_a_used_up_budget_tells_a_person_once(job, job_manager, poll, now):
 def test_a_cluster_that_does_not_answer_gets_no_restart(job, job_manager, now):
     job.cluster.unreachable_since = now
     job.cluster.save()
-    assert advance(now) == "flights is left: the cluster does not answer."
+    assert advance(now) == "No restart now: flights is left: the cluster does not answer."
     assert not job_manager.calls
 
 

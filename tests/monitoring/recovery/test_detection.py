@@ -49,7 +49,9 @@ def test_a_lost_job_is_restarted_too():
     )
 
 
-@pytest.mark.parametrize("state", [None, *(set(RunState) - {RunState.FAILED, RunState.LOST})])
+@pytest.mark.parametrize(
+    "state", [None, *(state for state in RunState if state not in (RunState.FAILED, RunState.LOST))]
+)
 def test_a_job_that_lives_or_ended_as_wished_is_left(state):
     assert isinstance(decide(replace(DEAD, run_state=state), NOW), Leave)
 

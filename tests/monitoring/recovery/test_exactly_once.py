@@ -106,6 +106,14 @@ def test_nobody_touches_an_attempt_while_its_claim_holds(job, job_manager, now, 
     assert len(job_manager.calls) == calls
 
 
+def test_of_two_that_saw_an_attempt_free_one_gets_it(job, now):
+    open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
+    (seen,), (seen_too,) = moving._due(now), moving._due(now)
+
+    assert moving._claim(seen, seen.claimed_until, now)
+    assert moving._claim(seen_too, seen_too.claimed_until, now) is None
+
+
 def test_a_worker_that_lost_its_claim_writes_nothing(job, now):
     attempt = open_attempt(job, RestartTrigger.MANUAL, "why", "ada", now, restore_path="file:/chk/7")
     attempt.claimed_until = now  # what it believes to hold

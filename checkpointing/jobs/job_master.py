@@ -409,7 +409,7 @@ class JobMaster:
     # --- what the driver says ---------------------------------------------------------------------------------------
 
     def register(self, channel: DriverChannel, message: Register) -> bool:
-        """Answer the driver on `channel`; False when it was refused. NotReady: too early to know whether it is wanted."""
+        """Answer the driver on `channel`; False: it was refused. NotReady: too early to know whether it is wanted."""
         attempt = self.attempt
         if attempt is None and self.status is JobStatus.INITIALIZING:
             raise NotReady

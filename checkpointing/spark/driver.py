@@ -93,6 +93,7 @@ class Driver:
         self._events = EventLog(self._work.event_log)
         self._progress: dict[str, QueryProgress] = {}
         self._stopping = False
+        self._terminated = False
         self._link = self._make_link()
         self._reports = JobManagerReports(spec, self._link, self._events)
 
@@ -103,6 +104,7 @@ class Driver:
             self._link.start()
             self._live()
         except _Over as over:
+            self._check_terminated()
             return self._report(over)
         except _NotWanted as error:
             log.error("%s", error)
@@ -111,10 +113,22 @@ class Driver:
             log.error("the attempt cannot be claimed: %s", error)
             return EXIT_NOT_WANTED
         except Exception as error:  # the process's edge: whatever it is, the job manager is told
+            self._check_terminated()
             log.exception("attempt %d failed", self._spec.attempt)
             return self._report(_Over(DriverState.FAILED, self._explain(error)))
         finally:
             self._leave()
+
+    def terminate(self, number: int, frame: FrameType | None) -> NoReturn:
+        """The handler of SIGTERM. Once is enough: the way out must not be interrupted."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._terminated = True
+        raise _Terminated
+
+    def _check_terminated(self) -> None:
+        """The exception may have been lost in a finalizer; and the JVM got the signal too, whose end is no failure."""
+        if self._terminated:
+            raise _Terminated
 
     # --- the attempt and the link ---
 
@@ -199,6 +213,7 @@ class Driver:
             self._handle(self._link.incoming.get_nowait())
 
     def _turn(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
+        self._check_terminated()
         try:
             busy = agent.is_busy or self._stopping
             self._handle(self._link.incoming.get(timeout=_BUSY_TICK_S if busy else _IDLE_TICK_S))
@@ -316,17 +331,12 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError, MalformedMessage) as error:
         log.error("the driver's only argument is the path of its specification: %s", error)
         return EXIT_BAD_SPECIFICATION
-    signal.signal(signal.SIGTERM, _raise_terminated)
+    signal.signal(signal.SIGTERM, driver.terminate)
     try:
         return driver.run()
     except _Terminated:
         log.info("ended by SIGTERM")
         return 128 + signal.SIGTERM
-
-
-def _raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the way out must not be interrupted
-    raise _Terminated
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import DriverState, Heartbeat, Refused
+from checkpointing.messages import Cancel, DriverState, Heartbeat, Refused, Register
 
 
 @pytest.mark.spark
@@ -91,3 +91,12 @@ def test_a_specification_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert "DriverSpec.job_id: str is expected" in ended.stderr
+
+
+def test_sigterm_ends_a_driver_without_a_failure(job_manager: Any, drivers: Any, words: Any, eventually: Any) -> None:
+    job_manager.answer = Cancel("not its session")  # answered like this it is not registered, and tries again
+    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
+    eventually("it is up", lambda: job_manager.heard(Register))
+    driver.process.terminate()
+    assert driver.process.wait(60) == 143
+    assert job_manager.state(1) is None

@@ -129,7 +129,8 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tu
         critical = facts.worst_severity == Severity.CRITICAL
         return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
-        return Level.DEGRADED, "Its checkpoints complete more slowly than they are due."
+        slow = "Its checkpoints complete more slowly than they are due."
+        return Level.DEGRADED, slow if facts.last_completed_at else "No checkpoint has completed yet, though due."
     if state is not RunState.RUNNING:
         return Level.DEGRADED, f"The job is {state.value}."
     return Level.HEALTHY, ""

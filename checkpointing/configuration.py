@@ -92,7 +92,9 @@ class CheckpointConfiguration:
         interval = settings.get(PREFIX + "interval")
         return cls(
             exactly_once=mode == "EXACTLY_ONCE",
-            interval_ms=DISABLED_INTERVAL_MS if interval is None else duration_ms(PREFIX + "interval", interval, least=10),
+            interval_ms=DISABLED_INTERVAL_MS
+            if interval is None
+            else duration_ms(PREFIX + "interval", interval, least=10),
             timeout_ms=duration_ms(PREFIX + "timeout", text("timeout", "10 min"), least=10),
             min_pause_ms=min(duration_ms(PREFIX + "min-pause", text("min-pause", "0 ms")), 365 * 86_400_000),
             max_concurrent=whole_number(

@@ -28,8 +28,8 @@ def _text(name: str, default: str) -> str:
 DEBUG = env.bool("WAYMARK_DEBUG", False)
 # Commands that serve nobody (help, doctor, tests) run without a secret; serving processes get one from `up` or the operator.
 SECRET_KEY = _text("WAYMARK_SECRET_KEY", "") or "not-a-secret-no-page-is-served-with-this-key"
-ALLOWED_HOSTS = env.list("WAYMARK_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("WAYMARK_TRUSTED_ORIGINS", [])
+ALLOWED_HOSTS: list[str] = env.list("WAYMARK_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("WAYMARK_TRUSTED_ORIGINS", [])
 PUBLIC_URL = env.str("WAYMARK_PUBLIC_URL", "http://127.0.0.1:8000")
 
 INSTALLED_APPS = [
@@ -121,6 +121,11 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("WAYMARK_MAIL_FROM", "Waymark <waymark@localhost>")
 # Where the embedded mail sink keeps mail; None: mail goes to a real server and there is nothing to show.
 MAILBOX_DIR = None if os.environ.get("EMAIL_URL") and not os.environ.get("WAYMARK_MAILBOX") else VAR_DIR / "mail"
+
+# Where notifications go until somebody sets up channels of their own.
+ALERT_MAIL: list[str] = env.list("WAYMARK_ALERT_MAIL", ["admin@localhost"] if MAILBOX_DIR else [])
+ALERT_WEBHOOK = env.str("WAYMARK_ALERT_WEBHOOK", "")
+ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")
 
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

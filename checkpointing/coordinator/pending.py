@@ -25,7 +25,7 @@ class AcknowledgeOutcome(Enum):
     DISCARDED = "DISCARDED"
 
 
-class IllegalCheckpointState(RuntimeError):  # noqa: N818 (it names what is wrong)
+class IllegalCheckpointState(RuntimeError):
     """A step was asked of a pending checkpoint that its phase does not allow: a mistake of the caller."""
 
 

@@ -72,7 +72,7 @@ class CheckpointFailureReason(Enum):
         return cls.__members__.get(name, cls.CHECKPOINT_DECLINED)
 
 
-class CheckpointException(Exception):  # noqa: N818 (Flink's name)
+class CheckpointException(Exception):
     """A checkpoint that did not come about. Its text is the reason's message, then the cause, one sentence, if any."""
 
     def __init__(self, reason: CheckpointFailureReason, cause: str = "") -> None:

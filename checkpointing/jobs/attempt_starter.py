@@ -27,7 +27,7 @@ from checkpointing.storage.verification import verify
 logger = logging.getLogger(__name__)
 
 
-class AttemptFailed(Exception):  # noqa: N818
+class AttemptFailed(Exception):
     """The attempt could not start. `keep_state`: what the job has stored could not be used and must not be removed."""
 
     def __init__(self, info: ExceptionInfo, *, keep_state: bool = False) -> None:

@@ -23,7 +23,7 @@ _KEPT_OF_AN_ENDED_JOB = frozenset({"driver.log", "driver.json"})
 _ATTEMPT_DIRECTORY = re.compile(r"attempt-(\d+)")
 
 
-class AttemptRecordUnreadable(Exception):  # noqa: N818
+class AttemptRecordUnreadable(Exception):
     """There is a record and it makes no sense: starting anyway might run two attempts at a time."""
 
 

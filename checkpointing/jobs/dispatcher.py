@@ -29,21 +29,21 @@ logger = logging.getLogger(__name__)
 STORE_ERRORS = (OSError, HighAvailabilityError, ValueError, KeyError)
 
 
-class NotLeading(Exception):  # noqa: N818
+class NotLeading(Exception):
     """Another job manager leads, or none yet."""
 
 
-class JobNotFound(LookupError):  # noqa: N818
+class JobNotFound(LookupError):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"Could not find Flink job ({job_id})")
         self.job_id = job_id
 
 
-class JobExists(Exception):  # noqa: N818
+class JobExists(Exception):
     """The job id is taken."""
 
 
-class SubmissionFailed(Exception):  # noqa: N818
+class SubmissionFailed(Exception):
     """The job could not be stored; nothing was started."""
 
 

@@ -18,7 +18,7 @@ class Request(Enum):
     SHUTDOWN = "shutdown"
 
 
-class Interrupted(Exception):  # noqa: N818
+class Interrupted(Exception):
     """A wait gave way to `request`."""
 
     def __init__(self, request: Request) -> None:

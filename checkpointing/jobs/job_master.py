@@ -52,15 +52,15 @@ END_GRACE_S = 10.0
 ATTEMPTS_SHOWN = 20
 
 
-class OperationRefused(Exception):  # noqa: N818
+class OperationRefused(Exception):
     """The job is not in a state for this; the text says in which it is."""
 
 
-class NotReady(Exception):  # noqa: N818
+class NotReady(Exception):
     """The job is still reading what earlier job managers left."""
 
 
-class StopWithSavepointStopping(Exception):  # noqa: N818
+class StopWithSavepointStopping(Exception):
     """The savepoint is complete and usable, but the job did not finish (Flink's StopWithSavepointStoppingException)."""
 
 

@@ -34,7 +34,7 @@ IO_THREADS = 16
 _GRACEFUL_CONNECTIONS_S = 2
 
 
-class CannotServe(Exception):  # noqa: N818
+class CannotServe(Exception):
     """The job manager cannot start; the text says why."""
 
 

@@ -27,7 +27,7 @@ _LOG_TAIL_BYTES = 16_384
 _POLL_S = 0.1
 
 
-class LaunchFailed(Exception):  # noqa: N818
+class LaunchFailed(Exception):
     """The driver's process could not be started at all; the text says why."""
 
 
@@ -74,7 +74,7 @@ class LocalDriverLauncher:
             spec_path.write_text(json.dumps(spec.to_json(), indent=1))
             environment = self._environment(spec)
             with (work / LOG_NAME).open("ab") as log:
-                popen = subprocess.Popen(  # noqa: S603  (our own module, and a path of our own)
+                popen = subprocess.Popen(
                     [sys.executable, "-m", self._module, str(spec_path)],
                     cwd=work,
                     env=environment,

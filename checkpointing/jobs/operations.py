@@ -12,7 +12,7 @@ from checkpointing.clock import Clock
 KEPT_S = 300.0
 
 
-class UnknownOperation(LookupError):  # noqa: N818
+class UnknownOperation(LookupError):
     """Never triggered here, or so long ago that its result is forgotten."""
 
 

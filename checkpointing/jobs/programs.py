@@ -19,11 +19,11 @@ _JAR_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_[^/\\\x00]+\.(p
 _MAX_MODULE_BYTES = 16 * 1024 * 1024
 
 
-class ProgramNotFound(LookupError):  # noqa: N818
+class ProgramNotFound(LookupError):
     """No program of this id was uploaded."""
 
 
-class InvalidProgram(ValueError):  # noqa: N818
+class InvalidProgram(ValueError):
     """The program cannot start; the text says what is wrong and what would be right."""
 
 

@@ -25,7 +25,7 @@ class DriversOnShutdown(Enum):
     LEAVE = "leave"
 
 
-class InvalidSettings(ValueError):  # noqa: N818
+class InvalidSettings(ValueError):
     """Some variables are not allowed; `problems` names each one's variable, value and what is allowed."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:

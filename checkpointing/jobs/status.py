@@ -47,7 +47,7 @@ TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
 }
 
 
-class IllegalTransition(RuntimeError):  # noqa: N818
+class IllegalTransition(RuntimeError):
     """A job was asked to move along an edge that the table does not have."""
 
     def __init__(self, source: JobStatus, target: JobStatus) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 Json = dict[str, Any]
 
 
-class JobManagerUnreachable(Exception):  # noqa: N818
+class JobManagerUnreachable(Exception):
     """Nobody answers at the address."""
 
 
-class RequestRefused(Exception):  # noqa: N818
+class RequestRefused(Exception):
     """The job manager answered with an error: `status` and the text for people."""
 
     def __init__(self, status: int, message: str) -> None:

@@ -25,7 +25,7 @@ DISPOSAL = "savepoint-disposal"
 _FORMATS = ("CANONICAL", "NATIVE")
 
 
-class SavepointUnusable(Exception):  # noqa: N818
+class SavepointUnusable(Exception):
     """A savepoint that this job cannot start from; the text says why."""
 
 

@@ -13,7 +13,7 @@ _POLL_S = 0.5
 _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
 
 
-class JobDidNotStart(Exception):  # noqa: N818
+class JobDidNotStart(Exception):
     """The job failed, or did not run in time; the text says why."""
 
 

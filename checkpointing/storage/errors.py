@@ -1,4 +1,3 @@
-# ruff: noqa: N818  (they name what is wrong)
 """What can be wrong with checkpoint storage and with a snapshot in it.
 
 StorageError (an OSError)

@@ -11,7 +11,7 @@ from monitoring.alerts.incidents import acknowledge_incident, resolve_incident
 from monitoring.models import AlertRule, Incident
 
 
-class IncidentMovedOn(Exception):  # noqa: N818 (it names what happened)
+class IncidentMovedOn(Exception):
     """Someone, or the recovery itself, was faster; the message says what the incident's state is."""
 
     def __init__(self, incident: Incident) -> None:

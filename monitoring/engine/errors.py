@@ -1,4 +1,3 @@
-# ruff: noqa: N818  (they name what happened, as the sentences that use them do)
 """What can go wrong between Waymark and an engine: the tree is drawn, and each kind explained, in client.py."""
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Claim:
     until: datetime
 
 
-class ClaimLost(Exception):  # noqa: N818
+class ClaimLost(Exception):
     """Another flight has the cluster by now."""
 
 

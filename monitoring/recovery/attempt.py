@@ -27,7 +27,7 @@ TIME_LIMIT = timedelta(minutes=10)
 ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
 
 
-class AttemptOpen(Exception):  # noqa: N818 (it names what happened)
+class AttemptOpen(Exception):
     """Another restart of this job is under way, or was decided in the same moment; `attempt` is which."""
 
     def __init__(self, job: Job) -> None:

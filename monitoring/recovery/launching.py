@@ -9,7 +9,7 @@ from typing import Protocol
 from monitoring.engine.client import FlinkClient
 
 
-class BadLaunch(ValueError):  # noqa: N818 (it names what is wrong)
+class BadLaunch(ValueError):
     """A launch record that cannot be used: which field, what it is, what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:

@@ -17,7 +17,7 @@ from monitoring.savepoints.history import plain_path
 LONGEST_PATH = 2000
 
 
-class RestartRefused(ValueError):  # noqa: N818 (it names what happened)
+class RestartRefused(ValueError):
     """Nothing was stopped or started: which field, its value, what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:

@@ -23,7 +23,7 @@ TIME_LIMIT = timedelta(minutes=10)
 IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 
 
-class SavepointDeferred(Exception):  # noqa: N818 (it names what happened)
+class SavepointDeferred(Exception):
     """Not now; the message says why. Nothing was asked of the engine."""
 
     def __init__(self, reason: str) -> None:

@@ -16,7 +16,7 @@ LONGEST_S = 30 * 86_400
 TRY_AGAIN = timedelta(seconds=30)
 
 
-class BadInterval(ValueError):  # noqa: N818 (it names what is wrong)
+class BadInterval(ValueError):
     def __init__(self, value: object) -> None:
         super().__init__(
             f"savepoint_interval_s is {value!r}: a whole number of seconds from {SHORTEST_S} to {LONGEST_S} "

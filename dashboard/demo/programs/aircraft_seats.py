@@ -10,10 +10,11 @@ from typing import Any
 
 import httpx2
 import pandas as pd
-from checkpointing.sinks.postgres import PostgresSink
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import DataStreamWriter
+
+from checkpointing.sinks.postgres import PostgresSink
 
 FLIGHT = "id LONG, tailnum STRING"
 

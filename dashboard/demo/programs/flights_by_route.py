@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
-from checkpointing.sinks.postgres import PostgresSink
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import DataStreamWriter
+
+from checkpointing.sinks.postgres import PostgresSink
 
 FLIGHT = (
     "id LONG, time_hour TIMESTAMP, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, "

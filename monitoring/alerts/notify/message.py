@@ -58,7 +58,7 @@ class Transport(Protocol):
         ...
 
 
-class BadChannel(ValueError):  # noqa: N818 (it names what is wrong)
+class BadChannel(ValueError):
     """A channel's setting makes no sense: which one, what it is, what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:

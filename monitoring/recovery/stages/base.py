@@ -54,7 +54,7 @@ class Stage(Protocol):
         ...
 
 
-class Overtaken(Exception):  # noqa: N818 (it names what happened)
+class Overtaken(Exception):
     """The claim on the attempt ended and another worker has it: drop everything."""
 
 

@@ -22,7 +22,7 @@ class FieldType:
     precision: int = 10
     scale: int = 2
 
-    def typeName(self) -> str:  # noqa: N802 - Spark's name
+    def typeName(self) -> str:
         return self.name
 
 
@@ -46,7 +46,7 @@ class Frame:
         self._rows = rows
         self._fails_after = fails_after
 
-    def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[tuple[Any, ...]]:  # noqa: N802, N803
+    def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[tuple[Any, ...]]:  # noqa: N803
         for number, row in enumerate(self._rows):
             if number == self._fails_after:
                 raise RuntimeError("a task failed")

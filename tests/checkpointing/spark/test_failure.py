@@ -42,22 +42,22 @@ class Throwable:
     def __init__(self, name: str, message: str, cause: Throwable | None = None) -> None:
         self._name, self._message, self._cause = name, message, cause
 
-    def getMessage(self) -> str:  # noqa: N802
+    def getMessage(self) -> str:
         return self._message
 
-    def getCause(self) -> Throwable | None:  # noqa: N802
+    def getCause(self) -> Throwable | None:
         return self._cause
 
-    def getStackTrace(self) -> list[str]:  # noqa: N802
+    def getStackTrace(self) -> list[str]:
         return []
 
-    def getClass(self) -> Throwable:  # noqa: N802
+    def getClass(self) -> Throwable:
         return self
 
-    def getSimpleName(self) -> str:  # noqa: N802
+    def getSimpleName(self) -> str:
         return self._name
 
-    def toString(self) -> str:  # noqa: N802
+    def toString(self) -> str:
         return f"{self._name}: {self._message}"
 
 

@@ -23,7 +23,7 @@ class MailSink:
     mails: list[Mail] = field(default_factory=list)
     port: int = 0
 
-    async def handle_RCPT(  # noqa: N802 (the hook's name is aiosmtpd's)
+    async def handle_RCPT(
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
     ) -> str:
         if self.recipient_answer:
@@ -31,7 +31,7 @@ class MailSink:
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:
         if self.answer.startswith("250"):
             self.mails.append(message_from_bytes(envelope.content or b""))
         return self.answer

@@ -1,0 +1,1 @@
+"""What `make bench` measures. Figures are printed as Markdown tables; docs/benchmarks.md keeps them."""

@@ -1,0 +1,31 @@
+"""How a figure is printed: name, value, goal, met or not. A goal is a limit on the value, never a timed test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`goal` None: nothing to reach. `at_most`: the goal is an upper limit, else a lower one."""
+
+    name: str
+    value: float
+    unit: str
+    goal: float | None = None
+    at_most: bool = True
+
+    def row(self) -> str:
+        return f"| {self.name} | {self.value:,.2f} {self.unit} | {self._goal()} |"
+
+    def _goal(self) -> str:
+        if self.goal is None:
+            return "–"
+        met = self.value <= self.goal if self.at_most else self.value >= self.goal
+        return f"{'≤' if self.at_most else '≥'} {self.goal:,.2f} {self.unit}: {'met' if met else '**missed**'}"
+
+
+def print_figures(title: str, figures: list[Figure]) -> None:
+    print(f"\n### {title}\n\n| figure | measured | goal |\n| --- | --- | --- |")
+    for figure in figures:
+        print(figure.row())

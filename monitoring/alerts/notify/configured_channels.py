@@ -1,0 +1,22 @@
+"""The channels that the environment names, for a start without a click: WAYMARK_ALERT_MAIL and WAYMARK_ALERT_WEBHOOK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from monitoring.models import Channel, ChannelKind
+
+MAIL = "Mail"
+WEBHOOK = "Webhook"
+
+
+def ensure_configured_channels(mail: Sequence[str], webhook_url: str, webhook_secret: str) -> None:
+    """Make or update the channels `Mail` and `Webhook`; what the environment does not name stays as it is."""
+    if mail:
+        _ensure(MAIL, ChannelKind.MAIL, {"to": list(mail)}, "")
+    if webhook_url:
+        _ensure(WEBHOOK, ChannelKind.WEBHOOK, {"url": webhook_url}, webhook_secret)
+
+
+def _ensure(name: str, kind: ChannelKind, settings: dict[str, object], secret: str) -> None:
+    Channel.objects.update_or_create(name=name, defaults={"kind": kind, "settings": settings, "secret": secret})

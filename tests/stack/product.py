@@ -1,0 +1,118 @@
+"""The whole product, started as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web")
+
+
+def eventually(what: str, found: Callable[[], Any], limit_s: float = 120.0) -> Any:
+    """What `found` returns once that is true; fails the test past the limit."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        result = found()
+        if result:
+            return result
+        time.sleep(0.25)
+    pytest.fail(f"not within {limit_s:.0f} s: {what}")
+
+
+@dataclass
+class Stack:
+    var: Path
+    environ: dict[str, str]
+    process: subprocess.Popen[bytes]
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        answer = self.manage("status", "--json")
+        return {part["name"]: part for part in json.loads(answer.stdout)["parts"]}
+
+    def url(self, part: str) -> str:
+        return str(self.parts()[part]["address"])
+
+    @property
+    def admin_password(self) -> str:
+        return (self.var / "admin-password").read_text().strip()
+
+    @property
+    def log(self) -> str:
+        return (self.var.parent / "up.log").read_text()
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """The job manager's jobs by name, the newest run of each."""
+        jobs = self.get("/jobs/overview")["jobs"]
+        return {job["name"]: job for job in sorted(jobs, key=lambda job: job["start-time"])}
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.job_manager + path, timeout=10) as answer:
+            return json.load(answer)
+
+    @property
+    def job_manager(self) -> str:
+        if not hasattr(self, "_job_manager"):
+            self._job_manager = self.url("jobmanager")
+        return self._job_manager
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copies of every log, for whoever has to find out why a test failed."""
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "up.log").write_text(self.log)
+        for log in self.var.glob("jobmanager/jobs/*/*/driver.log"):
+            shutil.copy(log, directory / f"driver-{log.parts[-3][:6]}-{log.parts[-2]}.log")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(120)
+
+
+def start(directory: Path, *options: str) -> Stack:
+    environ = {
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("DATABASE_URL", "REDIS_URL", "ZOOKEEPER_HOSTS")
+        },
+        "WAYMARK_VAR": str(directory / "var"),
+    }
+    with (directory / "up.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", *options], cwd=ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT
+        )
+    stack = Stack(directory / "var", environ, process)
+    eventually("every part is up", lambda: _all_up(stack), 120)
+    return stack
+
+
+def _all_up(stack: Stack) -> bool:
+    if stack.process.poll() is not None:
+        pytest.fail(f"up ended with {stack.process.returncode}:\n{stack.log[-4000:]}")
+    answer = stack.manage("status", "--json")
+    if not answer.stdout.startswith("{"):
+        return False
+    states = {part["name"]: part["state"] for part in json.loads(answer.stdout)["parts"]}
+    return all(states.get(name) == "up" for name in PARTS)

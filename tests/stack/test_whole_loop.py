@@ -1,0 +1,234 @@
+"""The whole loop as a person walks it: submit a job, watch it, restart it by one click, let it die, count the rows.
+
+Real servers, real Spark, a real browser. Whatever happened on the way, every input row is in the result exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import Page, expect
+
+from dashboard.demo.input import read_flights
+from tests.stack.product import ROOT, Stack, eventually
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
+
+PICTURES = ROOT / "var" / "test"
+PROGRAM = ROOT / "dashboard" / "demo" / "programs" / "flights_by_route.py"
+CHECKPOINTS = ("--conf", "execution.checkpointing.interval=2s", "--conf",
+               "execution.checkpointing.externalized-checkpoint-retention=RETAIN_ON_CANCELLATION")  # fmt: skip
+ROUTES = "Routes of the test"
+MOODY = "Moody"
+
+
+@dataclass
+class Upstream:
+    """Real flights, dropped into a directory file by file; `rows` is what the jobs must have counted."""
+
+    directory: Path
+    flights: Iterator[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    files: int = 0
+
+    def deliver(self, count: int) -> None:
+        rows = [{"id": len(self.rows) + number, **row} for number, row in enumerate(islice(self.flights, count))]
+        unfinished = self.directory / f".{self.files:05d}.new"
+        unfinished.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        unfinished.rename(self.directory / f"{self.files:05d}.json")
+        self.rows += rows
+        self.files += 1
+
+
+@pytest.fixture(scope="module")
+def upstream(stack: Stack) -> Upstream:
+    directory = stack.var / "input"
+    directory.mkdir()
+    return Upstream(directory, read_flights(), [])
+
+
+@pytest.fixture(scope="module")
+def database(stack: Stack) -> str:
+    environment = json.loads((stack.var / "run" / "environment.json").read_text())
+    return str(environment["DATABASE_URL"])
+
+
+@pytest.fixture(scope="module")
+def connections(stack: Stack, database: str) -> Path:
+    path = stack.var / "connections.json"
+    path.write_text(json.dumps({"database": database}))
+    return path
+
+
+@pytest.fixture
+def person(page: Page, stack: Stack) -> Page:
+    """Somebody who has logged in."""
+    page.set_default_timeout(30_000)
+    page.goto(stack.url("web"))
+    page.get_by_label("User").fill("admin")
+    page.get_by_label("Password").fill(stack.admin_password)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    return page
+
+
+def submit(stack: Stack, program: str, name: str, *options: str) -> None:
+    answer = stack.manage("submit", program, "--name", name, "--jobmanager", stack.job_manager, *CHECKPOINTS, *options)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def read(database: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(database) as connection:
+        try:
+            return connection.execute(query).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return []
+
+
+def routes_counted(database: str) -> Counter[tuple[str, str, str]]:
+    rows = read(database, "SELECT tailnum, origin, dest, flights FROM demo_flights_by_route")
+    return Counter({(tailnum, origin, dest): flights for tailnum, origin, dest, flights in rows})
+
+
+def routes_expected(upstream: Upstream) -> Counter[tuple[str, str, str]]:
+    return Counter((row["tailnum"] or "unknown", row["origin"], row["dest"]) for row in upstream.rows)
+
+
+def expect_exact_routes(database: str, upstream: Upstream) -> None:
+    expected = routes_expected(upstream)
+    eventually("every row counted", lambda: routes_counted(database).total() >= expected.total(), 90)
+    assert routes_counted(database) == expected
+
+
+def completed(stack: Stack, name: str) -> int:
+    job = stack.jobs().get(name)
+    return int(stack.get(f"/jobs/{job['jid']}/checkpoints")["counts"]["completed"]) if job else 0
+
+
+def test_a_job_restarted_by_one_click_counts_every_row_once(
+    stack: Stack, person: Page, upstream: Upstream, database: str, connections: Path
+) -> None:
+    upstream.deliver(500)
+    args = ("--arg", f"input={upstream.directory}", "--arg", f"connections={connections}")
+    submit(stack, f"{PROGRAM}:flights_by_route", ROUTES, *args)
+    eventually("a completed checkpoint", lambda: completed(stack, ROUTES) >= 2)
+    expect_exact_routes(database, upstream)
+
+    person.get_by_role("link", name=ROUTES).first.click()
+    expect(person.get_by_role("heading", name=ROUTES)).to_be_visible()
+    person.get_by_role("button", name="Savepoint now").click()
+    person.get_by_role("link", name="Savepoints").last.click()
+    restart = person.get_by_role("link", name="Restart from this savepoint")
+    expect(restart).to_be_visible(timeout=60_000)
+
+    # What the job counts after the savepoint is forgotten by the restart and has to be counted again, once.
+    upstream.deliver(700)
+    expect_exact_routes(database, upstream)
+    restart.first.click()
+    person.screenshot(path=PICTURES / "loop-confirm.png", full_page=True)
+    person.get_by_role("button", name=re.compile("Restart from")).click()
+    expect(person.get_by_text("The job runs again")).to_be_visible(timeout=120_000)
+    person.screenshot(path=PICTURES / "loop-restarted.png", full_page=True)
+
+    upstream.deliver(300)
+    expect_exact_routes(database, upstream)
+    assert stack.jobs()[ROUTES]["state"] == "RUNNING"
+    lives = [job for job in stack.get("/jobs/overview")["jobs"] if job["name"] == ROUTES and job["end-time"] < 0]
+    assert len(lives) == 1
+
+
+def test_a_killed_driver_comes_back_and_counts_every_row_once(stack: Stack, upstream: Upstream, database: str) -> None:
+    before = completed(stack, ROUTES)
+    pid = driver_pid(stack, ROUTES)
+    upstream.deliver(400)
+    os.kill(pid, signal.SIGKILL)
+    upstream.deliver(400)
+    eventually("another driver", lambda: driver_pid(stack, ROUTES) not in (None, pid))
+    expect_exact_routes(database, upstream)
+    eventually("checkpoints go on", lambda: completed(stack, ROUTES) > before)
+
+
+def driver_pid(stack: Stack, name: str) -> int | None:
+    """The pid that the driver of the job's newest attempt runs under, from the attempt's own record."""
+    directory = stack.var / "jobmanager" / "jobs" / stack.jobs()[name]["jid"]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_text()
+        except OSError:
+            continue
+        if "checkpointing.spark.driver" in command and str(directory) in command:
+            return int(process.name)
+    return None
+
+
+def expired_while_fed(stack: Stack, upstream: Upstream) -> int:
+    upstream.deliver(10)
+    history = stack.get(f"/jobs/{stack.jobs()[MOODY]['jid']}/checkpoints")["history"]
+    return sum(checkpoint["status"] == "FAILED" for checkpoint in history)
+
+
+def carriers_counted(database: str) -> Counter[str]:
+    return Counter(dict(read(database, "SELECT carrier, flights FROM moody_counts")))
+
+
+def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
+    stack: Stack, person: Page, upstream: Upstream, database: str, connections: Path
+) -> None:
+    mood = stack.var / "mood"
+    mood.write_text("well")
+    settings = ("timeout=1s", "tolerable-failed-checkpoints=1000")
+    submit(
+        stack,
+        f"{ROOT / 'tests' / 'stack' / 'programs.py'}:moody_counts",
+        MOODY,
+        *("--arg", f"input={upstream.directory}", "--arg", f"connections={connections}", "--arg", f"mood={mood}"),
+        *(option for setting in settings for option in ("--conf", f"execution.checkpointing.{setting}")),
+        *("--conf", "restart-strategy.type=none"),
+    )
+    eventually("a completed checkpoint", lambda: completed(stack, MOODY) >= 1)
+
+    person.goto(stack.url("web"))
+    person.get_by_role("link", name=MOODY).first.click()
+    expect(person.get_by_role("heading", name=MOODY)).to_be_visible()
+    job_page = person.url
+    person.get_by_role("button", name="Savepoint now").click()
+    person.goto(job_page + "savepoints/")
+    expect(person.get_by_role("link", name="Restart from this savepoint")).to_be_visible(timeout=60_000)
+
+    person.goto(job_page + "alerts/")
+    person.get_by_label("Check every").fill("5 s")
+    person.get_by_role("button", name="Save the rule").click()
+    person.goto(job_page + "configuration/")
+    person.get_by_label("Restart automatically when the job dies").check()
+    person.get_by_role("button", name=re.compile("Save")).click()
+
+    mood.write_text("slow")
+    eventually("three expired checkpoints", lambda: expired_while_fed(stack, upstream) >= 3, 120)
+    person.goto(stack.url("web") + "/incidents/")
+    sentence = person.get_by_text(re.compile(r"checkpoints of Moody failed within 15 min")).first
+    eventually("the incident", lambda: person.reload() and sentence.is_visible(), 60)
+    person.goto(stack.url("web") + "/mail/")
+    eventually("its mail", lambda: person.reload() and person.get_by_text(re.compile("Moody")).first.is_visible(), 60)
+    person.screenshot(path=PICTURES / "loop-mail.png", full_page=True)
+
+    mood.write_text("broken")
+    upstream.deliver(50)
+    eventually("the job died", lambda: stack.jobs()[MOODY]["state"] == "FAILED", 60)
+    mood.write_text("well")
+    eventually("the job is back", lambda: stack.jobs()[MOODY]["state"] == "RUNNING", 120)
+    upstream.deliver(50)
+    expected = Counter(row["carrier"] for row in upstream.rows)
+    eventually("every row counted", lambda: carriers_counted(database).total() >= expected.total(), 90)
+    assert carriers_counted(database) == expected
+    expect_exact_routes(database, upstream)

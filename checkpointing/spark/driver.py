@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from py4j.protocol import Py4JError
+
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
@@ -57,6 +59,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_BAD_SPECIFICATION, EXIT_NOT_WANTED = 0, 1, 2, 3
 _BUSY_TICK_S = 0.02
 _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
+_JVM_EXIT_S = 3.0
 # Trying again changes nothing about these.
 _PERMANENT = (ProgramError, RestoreRefused)
 
@@ -113,9 +116,10 @@ class Driver:
             log.error("the attempt cannot be claimed: %s", error)
             return EXIT_NOT_WANTED
         except Exception as error:  # the process's edge: whatever it is, the job manager is told
+            info = self._explain(error)
             self._check_terminated()
             log.exception("attempt %d failed", self._spec.attempt)
-            return self._report(_Over(DriverState.FAILED, self._explain(error)))
+            return self._report(_Over(DriverState.FAILED, info))
         finally:
             self._leave()
 
@@ -277,7 +281,8 @@ class Driver:
 
     def _explain(self, error: Exception) -> ExceptionInfo:
         now = self._clock.now_ms()
-        jvm_exit = session.jvm_exit_code()
+        # A JVM that hangs up is still on its way out; meanwhile a SIGTERM that it got first arrives here too.
+        jvm_exit = session.jvm_exit_code(_JVM_EXIT_S if isinstance(error, Py4JError | OSError) else 0)
         if jvm_exit is not None:
             how = f"through signal {-jvm_exit}" if jvm_exit < 0 else f"with exit code {jvm_exit}"
             return failure.of_exception(session.JvmLost(f"The driver's JVM ended {how}."), now)

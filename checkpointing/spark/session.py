@@ -116,10 +116,13 @@ class JvmLost(Exception):
     """The JVM beside this process ended by itself."""
 
 
-def jvm_exit_code() -> int | None:
-    """None while the JVM runs, and when none was started; negative for a signal."""
+def jvm_exit_code(wait_s: float) -> int | None:
+    """None when the JVM still runs after `wait_s`, and when none was started; negative for a signal."""
     process = _jvm_process()
-    return None if process is None else process.poll()
+    try:
+        return None if process is None else process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def kill_jvm() -> None:

@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install --disable-pip-version-check --require-hashes
 SOURCES := .
 TESTS ?= tests
 PYTEST_ARGS ?= -n 2 --dist loadfile
-COMPILE := uv pip compile --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
+COMPILE := uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16

@@ -1,7 +1,8 @@
 """What the demo costs once it runs: cores and memory of all its processes.
 
-Starts `manage.py up --demo` on an empty directory, waits until both jobs have completed checkpoints, lets the start-up settle, then
-reads the processes' CPU time and proportional memory over a minute. Goal: on 2 cores and 8 GB half a core stays idle.
+Starts `manage.py up --demo` on an empty directory, waits until both jobs have completed checkpoints, lets the start-up
+settle, then reads the processes' CPU time and proportional memory over a minute. Goal: on 2 cores and 8 GB half a core
+stays idle.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class DriverState(Enum):
 
 @dataclass(frozen=True)
 class Vertex:
-    """An operator of the job. A stateful operator has one subtask per state partition; a source and a sink have one each."""
+    """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each."""
 
     id: str
     name: str
@@ -159,8 +159,8 @@ class Heartbeat:
 class TriggerCheckpoint:
     """Take checkpoint `checkpoint_id` at the next batch boundary.
 
-    `directory` is the checkpoint's own directory (it exists and is empty); `shared_directory` is the job's shared pool, None for
-    a savepoint, which holds all its files itself. `deadline_ms` bounds the attempt; past it the job manager has aborted.
+    `directory` is the checkpoint's own directory (it exists and is empty); `shared_directory` is the job's shared pool,
+    None for a savepoint, which holds all its files itself. `timeout_ms` after the trigger the job manager aborts it.
     """
 
     type: ClassVar[str] = "trigger"

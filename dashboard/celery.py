@@ -1,4 +1,4 @@
-"""The Celery application. Tasks are guards of nothing: rows in PostgreSQL hold the truth, so a lost task is only late."""
+"""The Celery application. Tasks guard nothing: rows in PostgreSQL hold the truth, so a lost task is only late."""
 
 import os
 

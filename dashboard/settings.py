@@ -26,7 +26,7 @@ def _text(name: str, default: str) -> str:
 
 
 DEBUG = env.bool("WAYMARK_DEBUG", False)
-# Commands that serve nobody (help, doctor, tests) run without a secret; serving processes get one from `up` or the operator.
+# Commands that serve nobody (help, doctor, tests) need no secret; what serves gets one from `up` or the operator.
 SECRET_KEY = _text("WAYMARK_SECRET_KEY", "") or "not-a-secret-no-page-is-served-with-this-key"
 ALLOWED_HOSTS: list[str] = env.list("WAYMARK_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("WAYMARK_TRUSTED_ORIGINS", [])

@@ -1,7 +1,7 @@
 """What the coordinator needs from outside, as protocols. Adapters live in `ha`, `storage`, `jobs`.
 
-Threading: the coordinator is used from one thread (the job manager's main thread). Stores, counters and storage block and
-are called only through `IoExecutor`, whose callbacks come back on the main thread.
+Threading: the coordinator is used from one thread (the job manager's main thread). Stores, counters and storage block
+and are called only through `IoExecutor`, whose callbacks come back on the main thread.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class CompletedCheckpointStore(Protocol):
     """The retained checkpoints of one job, oldest first. Blocking."""
 
     def add_checkpoint(self, checkpoint: CompletedCheckpoint) -> Sequence[CompletedCheckpoint]:
-        """Keep `checkpoint`, drop what is beyond the retained number, return what was dropped (to be discarded by the caller)."""
+        """Keep `checkpoint`, drop what is beyond the retained number; the caller discards what is returned."""
         ...
 
     def recover(self) -> None:

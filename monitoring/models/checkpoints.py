@@ -46,7 +46,7 @@ class Checkpoint(models.Model):
     num_acknowledged_subtasks = models.PositiveIntegerField(default=0)
     external_path = models.TextField(blank=True, default="")
     discarded = models.BooleanField(default=False)
-    # The slowest subtask's figures, from the per-subtask reads: what a chart over many checkpoints needs without a join.
+    # The slowest subtask's figures: what a chart over many checkpoints needs without a join.
     alignment_max = models.BigIntegerField(null=True)
     start_delay_max = models.BigIntegerField(null=True)
     sync_max = models.BigIntegerField(null=True)

@@ -1,7 +1,7 @@
 """Clusters, jobs and their runs.
 
-A *job* is the logical thing a person cares about; a *run* is one life of it on an engine (one engine job id). History, rules
-and savepoints belong to the job and so survive restarts.
+A *job* is the logical thing a person cares about; a *run* is one life of it on an engine (one engine job id). History,
+rules and savepoints belong to the job and so survive restarts.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Run(models.Model):
     next_read_at = models.DateTimeField(null=True)
     # Follow-up reads that are still due: details of a terminal run are read once more.
     final_read_done = models.BooleanField(default=False)
-    # The engine began the same job id anew (its checkpoint ids started again): this life is over, the next run has the id.
+    # The engine began the same job id anew (its checkpoint ids started again): the next run has the id.
     superseded = models.BooleanField(default=False)
 
     class Meta:

@@ -34,7 +34,7 @@ def new_trigger_id() -> str:
 
 
 class Savepoint(models.Model):
-    """`trigger_id` is ours and written before the request, so that a retried request cannot start a second savepoint."""
+    """`trigger_id` is ours and written before the request: a retried request cannot start a second savepoint."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="savepoints")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="savepoints")

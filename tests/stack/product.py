@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from dashboard.stack.environment import EXTERNAL_VARIABLES
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web")
 
@@ -92,11 +94,7 @@ class Stack:
 
 def start(directory: Path, *options: str) -> Stack:
     environ = {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("DATABASE_URL", "REDIS_URL", "ZOOKEEPER_HOSTS")
-        },
+        **{name: value for name, value in os.environ.items() if name not in EXTERNAL_VARIABLES.values()},
         "WAYMARK_VAR": str(directory / "var"),
     }
     with (directory / "up.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""The channels that the environment names, for a start without a click: WAYMARK_ALERT_MAIL and WAYMARK_ALERT_WEBHOOK."""
+"""The channels that the environment names (WAYMARK_ALERT_MAIL, WAYMARK_ALERT_WEBHOOK): alerts without a click."""
 
 from __future__ import annotations
 

@@ -314,4 +314,4 @@ def test_a_path_that_cannot_be_read_is_named(spark: Any) -> None:
         spark.readStream.format("text").load("/does/not/exist").writeStream.format("noop")
     info = failure.of_exception(raised.value, 1)
     assert info.name == "AnalysisException"
-    assert info.message == "[PATH_NOT_FOUND] Path does not exist: file:/does/not/exist."
+    assert info.message == "[PATH_NOT_FOUND] Path does not exist: /does/not/exist."

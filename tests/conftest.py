@@ -14,11 +14,19 @@ from pathlib import Path
 
 import pytest
 
-# Before Django's settings load: nothing of a test may land in the checkout's own ./var or in a developer's database.
+# Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
 _GIVEN = {name: os.environ.get(name) for name in ("DATABASE_URL", "REDIS_URL", "ZOOKEEPER_HOSTS")}
 os.environ.setdefault("DATABASE_URL", "postgresql://waymark@127.0.0.1:1/not-started")
+
+
+def pytest_configure() -> None:
+    """The settings are loaded by now, before this file was: what they took from the checkout's own var is put right."""
+    from django.conf import settings
+
+    settings.VAR_DIR = _SESSION / "var"
+    settings.MAILBOX_DIR = settings.VAR_DIR / "mail"
 
 
 def pytest_unconfigure() -> None:

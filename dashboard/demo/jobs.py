@@ -8,7 +8,9 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
 
-_CHECKPOINTS = {
+_SETTINGS = {
+    # The input comes in small files: read each with two tasks, as a big one would be.
+    "spark.sql.files.openCostInBytes": "4096",
     "execution.checkpointing.interval": "5 s",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     "execution.checkpointing.num-retained": "3",
@@ -36,7 +38,7 @@ DEMO_JOBS = (
         entry_class="flights_by_route:flights_by_route",
         savepoint_every_s=300,
         configuration={
-            **_CHECKPOINTS,
+            **_SETTINGS,
             "execution.checkpointing.timeout": "60 s",
             "execution.checkpointing.tolerable-failed-checkpoints": "10",
             "restart-strategy.type": "fixed-delay",
@@ -50,7 +52,7 @@ DEMO_JOBS = (
         entry_class="aircraft_seats:aircraft_seats",
         savepoint_every_s=120,
         configuration={
-            **_CHECKPOINTS,
+            **_SETTINGS,
             # A batch that waits for a slow register outlasts this: the checkpoint expires, and the job goes on.
             "execution.checkpointing.timeout": "6 s",
             "execution.checkpointing.tolerable-failed-checkpoints": "100000",

@@ -29,7 +29,7 @@ from checkpointing.spark.snapshot import (
     StagedBatch,
     stage,
 )
-from checkpointing.spark.task_metrics import BatchFigures, subtask_metrics
+from checkpointing.spark.task_metrics import BatchFigures, Wait, subtask_metrics
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class _Cut:
     ending: bool = False
     batch: int | None = None
     barrier_s: float = 0.0
-    start_delay_ms: int = 0
+    wait: Wait | None = None
     figures: BatchFigures | None = None
 
 
@@ -203,7 +203,9 @@ class CheckpointAgent:
             return
         cut.batch = commit
         cut.barrier_s = self._clock.monotonic()
-        cut.start_delay_ms = round((cut.barrier_s - take.started_s) * 1000) if cut.waits else 0
+        if cut.waits:
+            now = self._clock.now_ms()
+            cut.wait = Wait(now - round((cut.barrier_s - take.started_s) * 1000), now)
         self._stage(take, cut)
 
     def _stage(self, take: _Take, cut: _Cut) -> None:
@@ -267,8 +269,7 @@ class CheckpointAgent:
         plan = cut.query.files.plan
         kind, index = _place(plan, durable)
         metrics = replace(
-            subtask_metrics(kind, index, durable.subtask, cut.figures),
-            start_delay=cut.start_delay_ms,
+            subtask_metrics(kind, index, durable.subtask, cut.figures, cut.wait),
             async_duration=done.async_ms,
             checkpointed_size=durable.new_bytes,
             state_size=durable.size,

@@ -4,11 +4,14 @@ The event log is the only place that has a state store's commit time per task (R
 Spark writes it from a queue of its own, off the batch's path; it is read here as it grows, and each rolled file is
 deleted once read, so it never holds more than about two rolls (20 MB).
 
-Figures of a batch, all of the batch whose end is the barrier:
+Figures of a subtask at a checkpoint, out of the batch whose end is the barrier:
   stateful subtask   sync = the task's state store commit; alignment = the stage's wait between the first and the last
                      output of the stages it reads from, plus the task's own wait for shuffle data
   source subtask     sync = writing the batch's offsets; records = rows it read
   sink subtask       sync = writing the batch's commit; records = rows written, where the sink counts them
+Only what lies between the trigger and the barrier counts, for this is what the checkpoint waited for, and the rest of
+that time is its start delay: so start delay, alignment, sync and async add up to how long the subtask took, as Flink's
+do. A batch that had ended before the trigger made the checkpoint wait for nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -37,12 +41,20 @@ _INTERESTING = (
 
 @dataclass
 class TaskFigures:
-    """Of one stateful task. Durations in milliseconds, sizes in bytes."""
+    """Of one stateful task. Durations in milliseconds, moments in epoch milliseconds, sizes in bytes."""
 
     commit_ms: int = 0
-    wait_ms: int = 0
+    fetch_wait_ms: int = 0
     rows: int = 0
     bytes_read: int = 0
+    first_output_at: int = 0
+    last_output_at: int = 0
+    finished_at: int = 0
+
+    @property
+    def stage_wait_ms(self) -> int:
+        """How long the stage waited for its last input since it had the first."""
+        return self.last_output_at - self.first_output_at
 
 
 @dataclass
@@ -50,6 +62,7 @@ class BatchFigures:
     """`tasks` by (operator, partition)."""
 
     batch_id: int
+    started_at: int = 0
     duration_ms: int = 0
     input_rows: int = 0
     source_rows: tuple[int, ...] = ()
@@ -69,25 +82,53 @@ class _Stage:
     stateful: dict[tuple[int, int], TaskFigures] = field(default_factory=dict)
 
 
-def subtask_metrics(kind: VertexKind, index: int, subtask: int, batch: BatchFigures | None) -> SubtaskMetrics:
-    """What the batch at the barrier measured for one subtask; without a batch (none ran since the restore) all is 0."""
-    if batch is None:
-        return SubtaskMetrics()
+@dataclass(frozen=True)
+class Wait:
+    """From the trigger to the barrier, in epoch milliseconds."""
+
+    since: int
+    until: int
+
+    @property
+    def duration_ms(self) -> int:
+        return max(0, self.until - self.since)
+
+    def share_of(self, began: int, ended: int) -> int:
+        """How many milliseconds of the span between two moments lie in this wait."""
+        return max(0, min(ended, self.until) - max(began, self.since))
+
+
+def subtask_metrics(
+    kind: VertexKind, index: int, subtask: int, batch: BatchFigures | None, wait: Wait | None
+) -> SubtaskMetrics:
+    """What one subtask measured up to the barrier. `batch` None: none ran since the restore. `wait` None: it had ended."""
+    metrics = SubtaskMetrics()
+    if batch is not None:
+        metrics = _measured(kind, index, subtask, batch, wait or Wait(0, 0))
+    waited = 0 if wait is None else wait.duration_ms
+    return replace(metrics, start_delay=max(0, waited - metrics.alignment_duration - metrics.sync_duration))
+
+
+def _measured(kind: VertexKind, index: int, subtask: int, batch: BatchFigures, wait: Wait) -> SubtaskMetrics:
     match kind:
         case VertexKind.SOURCE:
             rows = batch.source_rows[index] if index < len(batch.source_rows) else 0
             # One offsets file for all sources: it counts with the first, which owns it.
-            return SubtaskMetrics(sync_duration=0 if index else batch.offsets_written_ms, processed_records=rows)
+            written = 0 if index else wait.share_of(batch.started_at, batch.started_at + batch.offsets_written_ms)
+            return SubtaskMetrics(sync_duration=written, processed_records=rows)
         case VertexKind.STATEFUL:
             task = batch.tasks.get((index, subtask), TaskFigures())
+            commit_began = task.finished_at - task.commit_ms
+            fetched = min(task.fetch_wait_ms, wait.share_of(task.last_output_at, commit_began))
             return SubtaskMetrics(
-                alignment_duration=task.wait_ms,
-                sync_duration=task.commit_ms,
+                alignment_duration=wait.share_of(task.first_output_at, task.last_output_at) + fetched,
+                sync_duration=wait.share_of(commit_began, task.finished_at),
                 processed_data=task.bytes_read,
                 processed_records=task.rows,
             )
         case VertexKind.SINK:
-            return SubtaskMetrics(sync_duration=batch.commit_written_ms, processed_records=batch.output_rows)
+            written = wait.share_of(wait.until - batch.commit_written_ms, wait.until)
+            return SubtaskMetrics(sync_duration=written, processed_records=batch.output_rows)
     assert_never(kind)
 
 
@@ -193,9 +234,10 @@ class EventLog:
             for operator, commit_ms in commits.items():
                 stage.stateful[operator, info["Partition ID"]] = TaskFigures(
                     commit_ms=commit_ms,
-                    wait_ms=shuffle.get("Fetch Wait Time", 0),
+                    fetch_wait_ms=shuffle.get("Fetch Wait Time", 0),
                     rows=shuffle.get("Total Records Read", 0),
                     bytes_read=shuffle.get("Remote Bytes Read", 0) + shuffle.get("Local Bytes Read", 0),
+                    finished_at=info["Finish Time"],
                 )
 
     def _take_progress(self, progress: dict[str, Any]) -> None:
@@ -203,6 +245,7 @@ class EventLog:
         sources = progress.get("sources") or []
         figures = BatchFigures(
             batch_id=progress["batchId"],
+            started_at=_epoch_ms(progress["timestamp"]),
             duration_ms=progress.get("batchDuration") or 0,
             input_rows=sum(source.get("numInputRows") or 0 for source in sources),
             source_rows=tuple(source.get("numInputRows") or 0 for source in sources),
@@ -225,10 +268,14 @@ class EventLog:
         tasks: dict[tuple[int, int], TaskFigures] = {}
         for stage in stages:
             outputs = [at for parent in stage.parents if parent in self._stages for at in self._stages[parent].finished]
-            stage_wait = max(outputs) - min(outputs) if outputs else 0
+            first, last = (min(outputs), max(outputs)) if outputs else (0, 0)
             for key, figures in stage.stateful.items():
-                tasks[key] = replace(figures, wait_ms=figures.wait_ms + stage_wait)
+                tasks[key] = replace(figures, first_output_at=first, last_output_at=last)
         return tasks
+
+
+def _epoch_ms(timestamp: str) -> int:
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
 def _number(roll: Path) -> int:

@@ -163,12 +163,16 @@ def test_a_query_that_never_committed_is_waited_for(bench: Bench, eventually: An
 
 
 def test_the_figures_of_the_barriers_batch_are_reported(bench: Bench, eventually: Any) -> None:
-    task = TaskFigures(commit_ms=7, wait_ms=3, rows=11, bytes_read=99)
+    bench.query.begin(0)
+    bench.trigger(1)
+    bench.agent.tick()
+    now = bench.clock.now_ms()
+    task = TaskFigures(7, 0, 11, 99, first_output_at=now + 100, last_output_at=now + 103, finished_at=now + 400)
     bench.reports.known["words", 0] = BatchFigures(
         0, source_rows=(5,), output_rows=6, offsets_written_ms=1, commit_written_ms=2, tasks={(0, 1): task}
     )
-    bench.query.run(0)
-    bench.trigger(1)
+    bench.clock.advance(0.5)
+    bench.query.commit(0)
     bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
     by_owner = {(d.vertex.kind, d.subtask): metrics for _, d, metrics, _ in bench.reports.acknowledged}
     stateful = by_owner[VertexKind.STATEFUL, 1]

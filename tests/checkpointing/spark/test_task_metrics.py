@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkpointing.messages import SubtaskMetrics, VertexKind
-from checkpointing.spark.task_metrics import BatchFigures, EventLog, TaskFigures, subtask_metrics
+from checkpointing.spark.task_metrics import BatchFigures, EventLog, TaskFigures, Wait, subtask_metrics
 
 QUERY = "5d35b4f1-f21b-4851-814a-6a833e52a359"
 COMMIT_METRIC = 1117
@@ -87,6 +87,7 @@ def progress(batch: int, **durations: int) -> dict[str, Any]:
         "progress": {
             "id": QUERY,
             "batchId": batch,
+            "timestamp": "2026-01-01T00:00:00.000Z",
             "batchDuration": 500,
             "durationMs": durations,
             "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
@@ -104,9 +105,10 @@ def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_own_shuffle_data(lo
     figures = log.batch(3)
     assert figures is not None
     assert figures.tasks == {
-        (0, 0): TaskFigures(commit_ms=63, wait_ms=111, rows=7, bytes_read=123),
-        (0, 1): TaskFigures(commit_ms=40, wait_ms=120, rows=7, bytes_read=123),
+        (0, 0): TaskFigures(63, 0, 7, 123, first_output_at=1000, last_output_at=1111, finished_at=1200),
+        (0, 1): TaskFigures(40, 9, 7, 123, first_output_at=1000, last_output_at=1111, finished_at=1300),
     }
+    assert [task.stage_wait_ms for task in figures.tasks.values()] == [111, 111]
     assert (figures.offsets_written_ms, figures.commit_written_ms, figures.source_rows) == (20, 30, (5, 6))
     assert figures.output_rows == 0, "-1 says that the sink does not count"
 
@@ -122,7 +124,10 @@ def test_a_later_job_of_the_batch_reuses_the_stages_of_the_first(log: Log) -> No
     log.write(job(0, {0: [], 2: [0]}), task(2, 1, 300, commit_ms=2), progress(0, addBatch=1))
     figures = log.batch(0)
     assert figures is not None
-    assert {key: (t.commit_ms, t.wait_ms) for key, t in figures.tasks.items()} == {(0, 0): (1, 50), (0, 1): (2, 50)}
+    assert {key: (t.commit_ms, t.stage_wait_ms) for key, t in figures.tasks.items()} == {
+        (0, 0): (1, 50),
+        (0, 1): (2, 50),
+    }
 
 
 def test_a_task_that_failed_does_not_count(log: Log) -> None:
@@ -179,4 +184,48 @@ def test_other_jobs_are_left_out(log: Log) -> None:
 
 
 def test_without_a_batch_nothing_was_measured() -> None:
-    assert subtask_metrics(VertexKind.STATEFUL, 0, 0, None) == SubtaskMetrics()
+    assert subtask_metrics(VertexKind.STATEFUL, 0, 0, None, None) == SubtaskMetrics()
+
+
+BATCH = BatchFigures(
+    3,
+    started_at=900,
+    source_rows=(5,),
+    output_rows=6,
+    offsets_written_ms=20,
+    commit_written_ms=30,
+    tasks={(0, 0): TaskFigures(60, 9, 7, 123, first_output_at=1000, last_output_at=1100, finished_at=1300)},
+)
+
+
+@pytest.mark.parametrize(
+    ("triggered", "start_delay", "alignment", "sync"),
+    [
+        (900, 500 - 109 - 60, 109, 60),
+        (1040, 360 - 69 - 60, 69, 60),
+        (1200, 200 - 9 - 60, 9, 60),
+        (1270, 100, 0, 30),
+        (1350, 50, 0, 0),
+    ],
+    ids=["before the batch", "while it aligned", "after that", "while the state was committed", "at its end"],
+)
+def test_only_what_came_after_the_trigger_is_the_checkpoints(
+    triggered: int, start_delay: int, alignment: int, sync: int
+) -> None:
+    metrics = subtask_metrics(VertexKind.STATEFUL, 0, 0, BATCH, Wait(triggered, 1400))
+    assert (metrics.start_delay, metrics.alignment_duration, metrics.sync_duration) == (start_delay, alignment, sync)
+    assert metrics.start_delay + metrics.alignment_duration + metrics.sync_duration == 1400 - triggered
+    assert metrics.processed_records == 7
+
+
+def test_a_batch_that_had_ended_made_the_checkpoint_wait_for_nothing() -> None:
+    metrics = subtask_metrics(VertexKind.STATEFUL, 0, 0, BATCH, None)
+    assert (metrics.start_delay, metrics.alignment_duration, metrics.sync_duration) == (0, 0, 0)
+    assert metrics.processed_records == 7
+
+
+def test_source_and_sink_count_the_logs_that_were_written_after_the_trigger() -> None:
+    source = subtask_metrics(VertexKind.SOURCE, 0, 0, BATCH, Wait(910, 1400))
+    sink = subtask_metrics(VertexKind.SINK, 0, 0, BATCH, Wait(1390, 1400))
+    assert (source.sync_duration, source.start_delay, source.processed_records) == (10, 480, 5)
+    assert (sink.sync_duration, sink.start_delay, sink.processed_records) == (10, 0, 6)

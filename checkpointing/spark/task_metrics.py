@@ -101,7 +101,7 @@ class Wait:
 def subtask_metrics(
     kind: VertexKind, index: int, subtask: int, batch: BatchFigures | None, wait: Wait | None
 ) -> SubtaskMetrics:
-    """What one subtask measured up to the barrier. `batch` None: none ran since the restore. `wait` None: it had ended."""
+    """Of one subtask. `batch` None: none ran since the restore; `wait` None: it had ended before the trigger."""
     metrics = SubtaskMetrics()
     if batch is not None:
         metrics = _measured(kind, index, subtask, batch, wait or Wait(0, 0))

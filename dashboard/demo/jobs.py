@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from monitoring.models import RestoreFrom
+
 PROGRAMS = Path(__file__).parent / "programs"
 
 _SETTINGS = {
@@ -23,6 +25,7 @@ class DemoJob:
     program: str
     entry_class: str
     savepoint_every_s: int
+    restore_from: RestoreFrom = RestoreFrom.NEWEST
     configuration: Mapping[str, str] = field(default_factory=dict)
     parallelism: int = 2
 
@@ -51,6 +54,8 @@ DEMO_JOBS = (
         program="aircraft_seats.py",
         entry_class="aircraft_seats:aircraft_seats",
         savepoint_every_s=120,
+        # Shows the other choice: back to the newest savepoint, and the input since then once more.
+        restore_from=RestoreFrom.SAVEPOINT,
         configuration={
             **_SETTINGS,
             # A batch that waits for a slow register outlasts this: the checkpoint expires, and the job goes on.

@@ -114,6 +114,7 @@ def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
                 "configuration": dict(job.configuration),
             },
             "auto_restart": True,
+            "restore_from": job.restore_from,
             "max_restarts_per_hour": MAX_RESTARTS_PER_HOUR,
             "savepoint_interval_s": job.savepoint_every_s,
             "next_savepoint_at": timezone.now() + timedelta(seconds=FIRST_SAVEPOINT_AFTER_S),

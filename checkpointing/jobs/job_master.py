@@ -286,12 +286,15 @@ class JobMaster:
         await self._interrupts.wait_for(self._end_driver(), cancelling=True)
 
     async def _end_driver(self) -> None:
-        """Ask the driver to end its queries; past the time-out its process is ended."""
+        """Ask the driver to end its queries; past the time-out its process is ended.
+
+        One that runs none yet is ended at once: while it starts Spark it hears nothing, and it has nothing to lose.
+        """
         attempt = self.attempt
         if attempt is None or attempt.record.ended:
             return
-        self._gateway.send(Cancel(self._session_id))
-        if attempt.channel is not None:
+        if attempt.channel is not None and attempt.state is DriverState.RUNNING:
+            self._gateway.send(Cancel(self._session_id))
             await asyncio.wait({attempt.ended}, timeout=self._services.settings.cancel_timeout_s)
         ends_itself = attempt.ended.done()
         attempt.end(AttemptEnd(DriverState.CANCELED))

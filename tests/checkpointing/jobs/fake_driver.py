@@ -69,7 +69,10 @@ class FakeProcess:
 
 
 class FakeDriver:
-    """Switches: acknowledges, decline_reason, sends_heartbeats, obeys_stop, obeys_cancel, becomes_running."""
+    """Switches: registers, becomes_running, acknowledges, decline_reason, sends_heartbeats, obeys_stop, obeys_cancel.
+
+    The first two are its launcher's: they matter before a test can reach the driver.
+    """
 
     def __init__(self, spec: DriverSpec, loop: asyncio.AbstractEventLoop, launcher: FakeLauncher) -> None:
         self.spec = spec
@@ -94,9 +97,11 @@ class FakeDriver:
         self.obeys_stop = True
         self.obeys_cancel = launcher.obeys_cancel
         self.becomes_running = launcher.becomes_running
+        self.registers = launcher.registers
 
     def start(self) -> None:
-        self.task = self.loop.create_task(self._run())
+        if self.registers:
+            self.task = self.loop.create_task(self._run())
 
     def kill(self, code: int) -> None:
         """The process is gone, without a word."""
@@ -235,6 +240,7 @@ class FakeLauncher:
         self.acknowledges = True
         self.obeys_cancel = True
         self.becomes_running = True
+        self.registers = True
 
     @property
     def specs(self) -> list[DriverSpec]:

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from checkpointing.jobs import job_master
 from checkpointing.messages import DriverState, Heartbeat
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+from tests.checkpointing.jobs.running_job_manager import (
+    LIMIT_S,
+    RunningJobManager,
+    eventually,
+    running_job_manager,
+)
 
 FAST_RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3",
                 "restart-strategy.fixed-delay.delay": "10 ms"}  # fmt: skip
@@ -193,6 +199,23 @@ async def test_a_job_that_waits_for_its_restart_can_be_canceled(manager: Running
     assert len(manager.launcher.drivers) == 1
 
 
+@pytest.mark.parametrize("registered", [True, False])
+async def test_a_driver_that_does_not_run_yet_is_ended_at_once_when_the_job_manager_stops(
+    tmp_path: Path, registered: bool
+) -> None:
+    async with running_job_manager(tmp_path, WAYMARK_CANCEL_TIMEOUT="3600") as manager:
+        manager.launcher.becomes_running = manager.launcher.obeys_cancel = False
+        manager.launcher.registers = registered
+        job_id = await manager.submit()
+        await manager.until(job_id, "CREATED")
+        [driver] = await eventually(lambda: manager.launcher.drivers)
+        await eventually(lambda: not registered or driver.registrations)
+
+        await asyncio.wait_for(manager.shut_down(), LIMIT_S)
+
+        assert driver.process.exited.result() == -15
+
+
 async def test_a_job_whose_driver_never_runs_can_be_canceled(manager: RunningJobManager) -> None:
     manager.launcher.becomes_running = False
     job_id = await manager.submit()
@@ -266,8 +289,6 @@ async def test_a_driver_that_reconnects_goes_on(manager: RunningJobManager) -> N
 
 @pytest.mark.parametrize("seen_running", [True, False])
 async def test_silence_past_the_time_out_is_a_lost_driver(tmp_path: Path, seen_running: bool) -> None:
-    from tests.checkpointing.jobs.running_job_manager import running_job_manager
-
     async with running_job_manager(
         tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="1.5", WAYMARK_REGISTRATION_TIMEOUT="1.5"
     ) as manager:

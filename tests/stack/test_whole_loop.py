@@ -21,7 +21,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dashboard.demo.input import read_flights
-from tests.stack.product import ROOT, Stack, eventually
+from tests.stack.product import ROOT, Stack, eventually, start
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
 
@@ -211,7 +211,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     person.get_by_role("button", name="Save the rule").click()
     person.goto(job_page + "configuration/")
     person.get_by_label("Restart automatically when the job dies").check()
-    person.get_by_role("button", name=re.compile("Save")).click()
+    person.get_by_role("button", name="Save", exact=True).click()
 
     mood.write_text("slow")
     eventually("three expired checkpoints", lambda: expired_while_fed(stack, upstream) >= 3, 120)
@@ -232,3 +232,18 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     eventually("every row counted", lambda: carriers_counted(database).total() >= expected.total(), 90)
     assert carriers_counted(database) == expected
     expect_exact_routes(database, upstream)
+
+
+def test_a_second_start_goes_on_where_the_first_stopped(stack: Stack, upstream: Upstream, database: str) -> None:
+    jobs = stack.jobs()
+    assert stack.stop() == 0
+    upstream.deliver(200)
+    again = start(stack.var.parent)
+    try:
+        for name in (ROUTES, MOODY):
+            eventually(f"{name} runs again", lambda name=name: again.jobs()[name]["state"] == "RUNNING", 120)
+            assert again.jobs()[name]["jid"] == jobs[name]["jid"]
+        expect_exact_routes(database, upstream)
+        again.keep_logs(PICTURES / "second_start")
+    finally:
+        assert again.stop() == 0

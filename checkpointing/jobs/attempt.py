@@ -10,6 +10,7 @@ from checkpointing.clock import Clock
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.launcher import DriverProcess
+from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.messages import DriverState, ExceptionInfo, QueryProgress, Vertex
 
 # A driver that reports its end and exits at once: its last message may still be on its way.
@@ -61,17 +62,18 @@ class Attempt:
             self.ended_ms = self._clock.now_ms()
             self.ended.set_result(end)
 
-    async def watch(self, interval_s: float, heartbeat_timeout_s: float, registration_timeout_s: float) -> None:
+    async def watch(self, settings: JobManagerSettings) -> None:
         """End the attempt when its process dies or nothing is heard of it. Runs until it has ended, or cancelled."""
         async with asyncio.TaskGroup() as group:
             if self.process is not None:
                 group.create_task(self._watch_process(self.process))
             while not self.ended.done():
-                limit = heartbeat_timeout_s if self.registration.is_set() else registration_timeout_s
+                registered = self.registration.is_set()
+                limit = settings.heartbeat_timeout_s if registered else settings.registration_timeout_s
                 silence = self._clock.monotonic() - self._last_heard_s
                 if silence > limit:
                     self._lose("HeartbeatTimeout", self._silence_text(silence))
-                await asyncio.wait({self.ended}, timeout=interval_s)
+                await asyncio.wait({self.ended}, timeout=settings.heartbeat_interval_s)
 
     async def _watch_process(self, process: DriverProcess) -> None:
         code = await process.wait()

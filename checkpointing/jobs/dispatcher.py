@@ -82,7 +82,7 @@ class Dispatcher:
         self.session_id = None
         self.operations.cancel_all()
         for job in self._jobs.values():
-            job.suspend(end_driver=end_drivers)
+            job.requests.suspend(end_driver=end_drivers)
         await asyncio.gather(*self._runs.values())
         # A suspended job is another job manager's now: to show it here as if it had ended would be wrong.
         self._ended = {job_id: job for job_id, job in self._ended.items() if job.status.globally_terminal}
@@ -183,9 +183,9 @@ class Dispatcher:
             job_id=job.graph.job_id,
             job_name=job.graph.name,
             status=job.status,
-            started_ms=job.state.started_ms,
-            ended_ms=job.state.last_modified_ms,
-            failure_cause=job.failure.message if job.failure else None,
+            started_ms=job.record.state.started_ms,
+            ended_ms=job.record.state.last_modified_ms,
+            failure_cause=job.record.failure.message if job.record.failure else None,
         )
 
         def record() -> None:
@@ -260,10 +260,10 @@ class Dispatcher:
         if job is None:
             channel.send(Refused(f"job {message.job_id} does not run here"))
         elif isinstance(message, Register):
-            job.register(channel, message)
+            job.driver.register(channel, message)
         else:
-            job.receive(channel, message)
+            job.driver.receive(channel, message)
 
     def disconnected(self, channel: DriverChannel) -> None:
         for job in self._jobs.values():
-            job.disconnected(channel)
+            job.driver.disconnected(channel)

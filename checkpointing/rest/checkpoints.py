@@ -58,7 +58,7 @@ class CheckpointHandlers:
         trigger_id = id_field(body, "triggerId")
 
         async def begin(job: JobMaster) -> dict[str, Any]:
-            return {"checkpointId": await job.trigger_checkpoint(full=kind == "FULL")}
+            return {"checkpointId": await job.requests.trigger_checkpoint(full=kind == "FULL")}
 
         self._dispatcher.trigger(job_id, trigger_id, OPERATION, begin)
         return JSONResponse({"request-id": trigger_id}, 202)
@@ -81,7 +81,7 @@ def _found(job: JobMaster, checkpoint_id: int) -> CheckpointStatistics:
 
 
 def configuration_json(job: JobMaster) -> dict[str, Any]:
-    config = job.config
+    config = job.record.config
     return {
         "mode": "exactly_once" if config.exactly_once else "at_least_once",
         "interval": config.interval_ms,

@@ -35,7 +35,7 @@ class ClusterHandlers:
         self._dispatcher.require_leading()
         jobs = self._dispatcher.jobs
         ended = Counter(job.status for job in jobs if job.status in _ENDED)
-        running = [job for job in jobs if is_running(job)]
+        running = [job for job in jobs if is_running(job.record)]
         return JSONResponse(
             {
                 "taskmanagers": len(running),

@@ -10,8 +10,8 @@ import typing
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
+from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
-from checkpointing.jobs.job_master import NotReady
 from checkpointing.messages import DriverMessage, MalformedMessage, Refused, Register, decode, encode
 
 logger = logging.getLogger(__name__)

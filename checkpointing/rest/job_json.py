@@ -9,6 +9,7 @@ from typing import Any
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.exceptions import ExceptionEntry
 from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
 
@@ -33,7 +34,7 @@ _TASK_STATE = {
 }
 
 
-def job_overview(job: JobMaster, now_ms: int) -> dict[str, Any]:
+def job_overview(job: JobRecord, now_ms: int) -> dict[str, Any]:
     tasks = Counter({_TASK_STATE[job.status]: sum(vertex.parallelism for vertex in job.vertices)})
     return {
         "jid": job.graph.job_id,
@@ -48,7 +49,7 @@ def job_overview(job: JobMaster, now_ms: int) -> dict[str, Any]:
     }
 
 
-def job_details(job: JobMaster, now_ms: int) -> dict[str, Any]:
+def job_details(job: JobRecord, now_ms: int) -> dict[str, Any]:
     return {
         "jid": job.graph.job_id,
         "name": job.graph.name,
@@ -73,7 +74,7 @@ def job_details(job: JobMaster, now_ms: int) -> dict[str, Any]:
     }
 
 
-def job_plan(job: JobMaster) -> dict[str, Any]:
+def job_plan(job: JobRecord) -> dict[str, Any]:
     return {
         "jid": job.graph.job_id,
         "name": job.graph.name,
@@ -107,7 +108,7 @@ def job_config(job: JobMaster) -> dict[str, Any]:
     }
 
 
-def job_exceptions(job: JobMaster, max_exceptions: int) -> dict[str, Any]:
+def job_exceptions(job: JobRecord, max_exceptions: int) -> dict[str, Any]:
     entries = job.exceptions.entries
     return {
         "exceptionHistory": {
@@ -121,7 +122,7 @@ def exception_text(info: ExceptionInfo) -> str:
     return info.stacktrace or f"{info.name}: {info.message}"
 
 
-def _times(job: JobMaster, now_ms: int) -> dict[str, int]:
+def _times(job: JobRecord, now_ms: int) -> dict[str, int]:
     start, end = job.state.started_ms, job.state.ended_ms
     return {
         "start-time": start,
@@ -134,7 +135,7 @@ def _counts(states: Counter[str]) -> dict[str, int]:
     return {state: states[state] for state in EXECUTION_STATES}
 
 
-def _vertex(job: JobMaster, vertex: Vertex, now_ms: int) -> dict[str, Any]:
+def _vertex(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any]:
     attempt = job.attempt
     start = attempt.running_since_ms if attempt and attempt.running_since_ms is not None else -1
     end = attempt.ended_ms if attempt and attempt.ended_ms is not None else -1
@@ -252,5 +253,5 @@ def _exception(entry: ExceptionEntry) -> dict[str, Any]:
     }
 
 
-def is_running(job: JobMaster) -> bool:
+def is_running(job: JobRecord) -> bool:
     return job.attempt is not None and job.attempt.state is DriverState.RUNNING and not job.status.terminal

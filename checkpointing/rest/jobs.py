@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
-from checkpointing.jobs.job_master import JobMaster, OperationRefused
+from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.job_requests import OperationRefused
 from checkpointing.rest.errors import RestError, bad_request, job_not_found
 from checkpointing.rest.job_json import job_config, job_details, job_exceptions, job_overview, job_plan
 from checkpointing.rest.requests import path_id
@@ -35,16 +36,16 @@ class JobHandlers:
 
     async def overview(self, request: Request) -> JSONResponse:
         self._dispatcher.require_leading()
-        return JSONResponse({"jobs": [job_overview(job, self._now()) for job in self._dispatcher.jobs]})
+        return JSONResponse({"jobs": [job_overview(job.record, self._now()) for job in self._dispatcher.jobs]})
 
     async def details(self, request: Request) -> JSONResponse:
-        return JSONResponse(job_details(self._job(request), self._now()))
+        return JSONResponse(job_details(self._job(request).record, self._now()))
 
     async def status(self, request: Request) -> JSONResponse:
         return JSONResponse({"status": self._job(request).status.value})
 
     async def plan(self, request: Request) -> JSONResponse:
-        return JSONResponse({"plan": job_plan(self._job(request))})
+        return JSONResponse({"plan": job_plan(self._job(request).record)})
 
     async def config(self, request: Request) -> JSONResponse:
         return JSONResponse(job_config(self._job(request)))
@@ -53,7 +54,7 @@ class JobHandlers:
         text = request.query_params.get("maxExceptions", str(MAX_EXCEPTIONS))
         if not text.isascii() or not text.isdigit() or int(text) < 1:
             raise bad_request(f"maxExceptions: {text!r} is not allowed; a whole number, at least 1")
-        return JSONResponse(job_exceptions(self._job(request), int(text)))
+        return JSONResponse(job_exceptions(self._job(request).record, int(text)))
 
     async def cancel(self, request: Request) -> JSONResponse:
         """PATCH with mode=cancel, Flink's default."""
@@ -63,7 +64,7 @@ class JobHandlers:
         if mode != "cancel":
             raise bad_request(f"mode: {mode!r} is not allowed; cancel is expected")
         try:
-            self._job(request).cancel()
+            self._job(request).requests.cancel()
         except OperationRefused as error:
             raise RestError(409, str(error)) from error
         return JSONResponse({}, 202)

@@ -7,7 +7,7 @@ from typing import Any
 
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.dispatcher import JobNotFound
-from checkpointing.jobs.job_master import StopWithSavepointStopping
+from checkpointing.jobs.job_requests import StopWithSavepointStopping
 from checkpointing.jobs.operations import InProgress, OperationFailed, Outcome, Succeeded
 
 # What Flink's clients and ours know these failures by.

@@ -69,7 +69,7 @@ class SavepointHandlers:
 
         async def begin(job: JobMaster) -> dict[str, Any]:
             directory = target or self._default_directory(job)
-            return {"location": external_path(await job.trigger_savepoint(directory, cancel_job=cancel_job))}
+            return {"location": external_path(await job.requests.trigger_savepoint(directory, cancel_job=cancel_job))}
 
         self._dispatcher.trigger(job_id, trigger_id, OPERATION, begin)
         return JSONResponse({"request-id": trigger_id}, 202)
@@ -85,7 +85,7 @@ class SavepointHandlers:
 
         async def begin(job: JobMaster) -> dict[str, Any]:
             directory = target or self._default_directory(job)
-            return {"location": external_path(await job.stop_with_savepoint(directory, drain=drain))}
+            return {"location": external_path(await job.requests.stop_with_savepoint(directory, drain=drain))}
 
         self._dispatcher.trigger(job_id, trigger_id, OPERATION, begin)
         return JSONResponse({"request-id": trigger_id}, 202)
@@ -152,7 +152,7 @@ class SavepointHandlers:
             raise bad_request(f"{name}: {error}") from error
 
     def _default_directory(self, job: JobMaster) -> str:
-        return job.config.savepoint_directory or self._services.settings.savepoint_directory
+        return job.record.config.savepoint_directory or self._services.settings.savepoint_directory
 
 
 def _verdict(reason: str | None, found: CompletedCheckpoint | None) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""What the job's driver says, and what it is answered."""
+
+from __future__ import annotations
+
+import logging
+
+from checkpointing.coordinator.coordinator import CheckpointCoordinator
+from checkpointing.jobs.attempt import Attempt, AttemptEnd
+from checkpointing.jobs.attempt_starter import AttemptStarter
+from checkpointing.jobs.driver_link import DriverChannel, DriverGateway
+from checkpointing.jobs.interrupts import Interrupts
+from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    Cancel,
+    DeclineCheckpoint,
+    DriverMessage,
+    DriverState,
+    ExceptionInfo,
+    Heartbeat,
+    Refused,
+    Register,
+    Registered,
+    StatusUpdate,
+    Vertex,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class NotReady(Exception):
+    """The job is still reading what earlier job managers left."""
+
+
+class DriverConversation:
+    """One per job; the driver at the other end changes with each attempt, its connection with each loss of it."""
+
+    def __init__(
+        self,
+        record: JobRecord,
+        services: JobServices,
+        gateway: DriverGateway,
+        starter: AttemptStarter,
+        coordinator: CheckpointCoordinator,
+        interrupts: Interrupts,
+    ) -> None:
+        self._record = record
+        self._services = services
+        self._gateway = gateway
+        self._session_id = gateway.session_id
+        self._starter = starter
+        self._coordinator = coordinator
+        self._interrupts = interrupts
+
+    def register(self, channel: DriverChannel, message: Register) -> bool:
+        """Answer the driver on `channel`; False: it was refused. NotReady: too early to know whether it is wanted."""
+        record, attempt = self._record, self._record.attempt
+        if attempt is None and record.status is JobStatus.INITIALIZING:
+            raise NotReady
+        if attempt is None or attempt.number != message.attempt or attempt.ended.done() or record.status.terminal:
+            current = "none" if attempt is None else str(attempt.number)
+            channel.send(Refused(f"attempt {message.attempt} is not wanted: the current one is {current}"))
+            return False
+        attempt.registered(channel)
+        self._starter.adopt(attempt, message.pid)
+        attempt.last_batches = dict(message.last_batches)
+        self._gateway.channel = channel
+        channel.send(self._registered())
+        if self._interrupts.cancel_asked:
+            channel.send(Cancel(self._session_id))
+        self._driver_is(attempt, message.state, message.vertices, None)
+        return True
+
+    def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
+        """A message of the driver. An old attempt is refused; a message of an old session dropped, its driver kept."""
+        attempt = self._record.attempt
+        if isinstance(message, Register):
+            self.register(channel, message)
+            return
+        if attempt is None or message.attempt != attempt.number or channel is not attempt.channel:
+            channel.send(Refused(f"attempt {message.attempt} is not the current one"))
+            return
+        attempt.heard()
+        if message.session_id != self._session_id:
+            logger.info("job %s: a %s of an old session is dropped", self._record.graph.job_id, message.type)
+            return
+        match message:
+            case Heartbeat():
+                attempt.queries = {**attempt.queries, **message.queries}
+            case AcknowledgeCheckpoint():
+                self._coordinator.receive_acknowledge(message)
+            case DeclineCheckpoint():
+                self._coordinator.receive_decline(message)
+            case StatusUpdate():
+                self._driver_is(attempt, message.state, message.vertices, message.exception)
+
+    def disconnected(self, channel: DriverChannel) -> None:
+        """The driver may come back; the heartbeat time-out and its process decide."""
+        if self._gateway.channel is channel:
+            self._gateway.channel = None
+
+    def _registered(self) -> Registered:
+        settings = self._services.settings
+        return Registered(
+            session_id=self._session_id,
+            pending_checkpoints=self._coordinator.pending_ids,
+            heartbeat_interval_ms=round(settings.heartbeat_interval_s * 1000),
+            heartbeat_timeout_ms=round(settings.heartbeat_timeout_s * 1000),
+        )
+
+    def _driver_is(
+        self, attempt: Attempt, state: DriverState, vertices: tuple[Vertex, ...], exception: ExceptionInfo | None
+    ) -> None:
+        attempt.state = state
+        attempt.vertices = vertices or attempt.vertices
+        match state:
+            case DriverState.RUNNING:
+                self._driver_runs(attempt)
+            case DriverState.FINISHED | DriverState.CANCELED:
+                attempt.end(AttemptEnd(state))
+            case DriverState.FAILED:
+                unsaid = self._record.info("DriverFailed", "The driver failed without saying why.")
+                attempt.end(AttemptEnd(state, exception or unsaid))
+
+    def _driver_runs(self, attempt: Attempt) -> None:
+        status = self._record.status
+        if status not in (JobStatus.CREATED, JobStatus.RECONCILING) or attempt.ended.done():
+            return
+        attempt.running_since_ms = self._services.clock.now_ms()
+        how = "was adopted" if status is JobStatus.RECONCILING else "runs"
+        self._record.move(JobStatus.RUNNING, f"the driver of attempt {attempt.number} {how}")
+        self._coordinator.start_periodic()

@@ -1,0 +1,77 @@
+"""What is known of one job: its settings, its status with every move, its attempts, its exceptions.
+
+Written by the job's life, its requests and the conversation with its driver; read by everybody.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from checkpointing.clock import Clock
+from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.jobs.attempt import Attempt, AttemptEnd
+from checkpointing.jobs.exceptions import ExceptionHistory
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.state import JobState, Move
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import ExceptionInfo, Vertex
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS_SHOWN = 20
+
+
+class JobRecord:
+    """`attempt` is the newest, `failure` what ended a FAILED job."""
+
+    def __init__(self, graph: JobGraph, clock: Clock, *, recovered: bool) -> None:
+        """InvalidConfiguration when the graph's settings are not allowed."""
+        self.graph = graph
+        self.config = CheckpointConfiguration.parse(graph.configuration)
+        self.exceptions = ExceptionHistory()
+        self.attempt: Attempt | None = None
+        self.attempts: list[Attempt] = []
+        self.num_restarts = 0
+        self.failure: ExceptionInfo | None = None
+        self._clock = clock
+        self.state = JobState(clock, "recovered" if recovered else "submitted", self._log_move)
+
+    @property
+    def status(self) -> JobStatus:
+        return self.state.status
+
+    @property
+    def vertices(self) -> tuple[Vertex, ...]:
+        return self.attempt.vertices if self.attempt is not None else ()
+
+    def move(self, target: JobStatus, cause: str) -> None:
+        """IllegalTransition when the table has no such edge."""
+        self.state.move(target, cause)
+
+    def enter_attempt(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.attempts = [*self.attempts[-ATTEMPTS_SHOWN + 1 :], attempt]
+
+    def note_end(self, end: AttemptEnd) -> None:
+        """The current attempt ended so; the first end counts."""
+        if self.attempt is not None:
+            self.attempt.end(end)
+
+    def record_exception(self, info: ExceptionInfo) -> None:
+        self.exceptions.record(info, self.attempt.number if self.attempt is not None else None)
+
+    def info(self, name: str, message: str, *, recoverable: bool = True) -> ExceptionInfo:
+        """A failure that the job manager itself found, now."""
+        return ExceptionInfo(
+            name=name,
+            message=message,
+            stacktrace=f"{name}: {message}",
+            timestamp=self._clock.now_ms(),
+            recoverable=recoverable,
+        )
+
+    def _log_move(self, move: Move) -> None:
+        source = move.source.value if move.source else "-"
+        logger.info(
+            "job %s (%s): %s → %s: %s", self.graph.job_id, self.graph.name, source, move.target.value, move.cause
+        )

@@ -4,25 +4,25 @@ Modelled on Flink's CheckpointCoordinator. All methods are called on the job man
 what blocks goes through the IoExecutor, whose callbacks come back on the same thread.
 
 The parts: `requests` decides what runs next, `triggering` takes a request to the tasks, `pending` collects the
-acknowledgements, `finalizing` makes a complete checkpoint durable, `cleaning` removes files, `periodic` keeps the
-cadence, `failures` counts, `stats` remembers.
+acknowledgements, `finalizing` makes a complete checkpoint durable, `ending` ends each of them once, `cleaning` removes
+files, `periodic` keeps the cadence, `failures` counts, `stats` remembers.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 
 from checkpointing.clock import Clock
 from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.finalizing import Added, CheckpointFinalizer
+from checkpointing.coordinator.finalizing import CheckpointFinalizer
+from checkpointing.coordinator.gate import StartGate
 from checkpointing.coordinator.inflight import InFlightIo
 from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint, PendingPhase
 from checkpointing.coordinator.periodic import PeriodicScheduler
@@ -33,7 +33,6 @@ from checkpointing.coordinator.ports import (
     CheckpointStorage,
     CompletedCheckpointStore,
     IoExecutor,
-    PossibleInconsistentState,
     SharedStateRegistry,
     TaskGateway,
     Timer,
@@ -53,14 +52,10 @@ from checkpointing.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
     DeclineCheckpoint,
-    NotifyAborted,
-    NotifyComplete,
     TriggerCheckpoint,
 )
 
 logger = logging.getLogger(__name__)
-
-NUM_ENDED_REMEMBERED = 16
 
 _Reason = CheckpointFailureReason
 
@@ -107,7 +102,17 @@ class CheckpointCoordinator:
         self._timer = timer
         self._io = InFlightIo(io, self._on_quiet)
         self._cleaner = cleaning or CheckpointsCleaner(storage=storage, registry=registry, io=io)
-        self._cleaner.add_listener(self._proceed)
+        self._gate = StartGate(self._start_what_waits)
+        self._cleaner.add_listener(self._gate.proceed)
+        self._endings = CheckpointEndings(
+            tasks=tasks,
+            stats=stats,
+            failures=failure_manager,
+            cleaner=self._cleaner,
+            clock=clock,
+            gate=self._gate,
+            abandon=self._free_pipeline,
+        )
         self._decider = CheckpointRequestDecider(max_concurrent=config.max_concurrent, min_pause_ms=config.min_pause_ms)
         self._periodic = PeriodicScheduler(
             config=config,
@@ -123,7 +128,7 @@ class CheckpointCoordinator:
                 send_trigger=self._send_trigger,
                 trigger_failed=self._trigger_failed,
                 discard_unwanted=self._cleaner.discard_location,
-                trigger_ended=self._proceed,
+                trigger_ended=self._gate.proceed,
             ),
             plan=plan,
             id_counter=id_counter,
@@ -134,22 +139,14 @@ class CheckpointCoordinator:
             storage=storage,
             store=store,
             io=self._io,
-            on_completed=self._completed,
-            on_failed=self._finalize_failed,
-            on_abandoned=self._discard_files,
+            on_completed=self._endings.completed,
+            on_failed=self._endings.finalize_failed,
+            on_abandoned=self._endings.discard_files,
         )
         self._termination = CoordinatorTermination(
             store=store, id_counter=id_counter, cleaner=self._cleaner, stats=stats, io=io
         )
-        self._pending: dict[int, PendingCheckpoint] = {}
-        self._expired: deque[int] = deque(maxlen=NUM_ENDED_REMEMBERED)
-        self._discarded: OrderedDict[int, CheckpointLocation] = OrderedDict()
-        self._retained: tuple[CompletedCheckpoint, ...] = ()
-        self._files_kept: set[int] = set()
-        self._last_completion_ms: float | None = None
-        self._full_snapshot_owed = False
         self._shut_down = False
-        self._is_held = False
         self._when_settled: list[Callable[[], None]] = []
         self._when_quiet: list[Callable[[], None]] = []
 
@@ -158,12 +155,12 @@ class CheckpointCoordinator:
     @property
     def pending_ids(self) -> tuple[int, ...]:
         """The checkpoints on their way, ascending."""
-        return tuple(sorted(self._pending))
+        return tuple(sorted(self._endings.pending))
 
     @property
     def latest_completed(self) -> CompletedCheckpoint | None:
         """The newest retained checkpoint: what the job restarts from. A savepoint is never among them."""
-        return self._retained[-1] if self._retained else None
+        return self._endings.retained[-1] if self._endings.retained else None
 
     @property
     def is_periodic_running(self) -> bool:
@@ -186,7 +183,7 @@ class CheckpointCoordinator:
         def recovered(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
             for checkpoint in checkpoints:
                 self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
-            self._retained = checkpoints
+            self._endings.retained = checkpoints
             on_done(self.latest_completed)
 
         self._io.submit(read, recovered, on_error)
@@ -204,7 +201,7 @@ class CheckpointCoordinator:
         )
         if is_savepoint or checkpoint.job_id != self._job.job_id:
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
-            self._full_snapshot_owed = True
+            self._endings.full_snapshot_owed = True
 
     def start_periodic(self) -> None:
         """The job runs: trigger every interval from now on; nothing when none is configured. Again: begin anew."""
@@ -222,7 +219,7 @@ class CheckpointCoordinator:
 
     def abort_pending(self, reason: CheckpointFailureReason, cause: str = "") -> None:
         """The driver was lost: abort what it owes. Queued requests stay and fail for themselves if no task runs."""
-        self._abort_all_pending(CheckpointException(reason, cause))
+        self._endings.abort_all(CheckpointException(reason, cause))
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call `callback` (perhaps at once) when no checkpoint is being added to the store.
@@ -291,16 +288,16 @@ class CheckpointCoordinator:
             request.future.set_exception(CheckpointException(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN))
         else:
             self._act(self._decider.submit(request, self._facts()))
-            self._proceed()
+            self._gate.proceed()
         return request.future
 
     def _facts(self) -> CoordinatorFacts:
         return CoordinatorFacts(
             is_triggering=self._pipeline.is_triggering or self._cleaner.is_removing_shared,
-            num_pending=len(self._pending),
+            num_pending=len(self._endings.pending),
             num_cleaning=self._cleaner.num_cleaning,
             now_ms=self._clock.monotonic() * 1000,
-            last_completion_ms=self._last_completion_ms,
+            last_completion_ms=self._endings.last_completion_ms,
         )
 
     def _act(self, decision: Decision) -> None:
@@ -310,24 +307,6 @@ class CheckpointCoordinator:
             rejection.request.future.set_exception(rejection.exception)
         if decision.chosen is not None:
             self._pipeline.start(decision.chosen)
-
-    def _proceed(self) -> None:
-        """Something ended: do what waited for it."""
-        with self._held():
-            pass
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Nothing new starts within the block, all that can start does after it; blocks within blocks are fine."""
-        if self._is_held:
-            yield
-            return
-        self._is_held = True
-        try:
-            yield
-            self._start_what_waits()
-        finally:
-            self._is_held = False
 
     def _start_what_waits(self) -> None:
         while True:
@@ -339,13 +318,13 @@ class CheckpointCoordinator:
             self._act(decision)
 
     def _report_settled(self) -> None:
-        if all(pending.phase is not PendingPhase.ADDING for pending in self._pending.values()):
+        if all(pending.phase is not PendingPhase.ADDING for pending in self._endings.pending.values()):
             callbacks, self._when_settled = self._when_settled, []
             for callback in callbacks:
                 callback()
 
     def _remove_condemned_if_safe(self) -> None:
-        pool_in_use = any(not pending.properties.is_savepoint for pending in self._pending.values())
+        pool_in_use = any(not pending.properties.is_savepoint for pending in self._endings.pending.values())
         if not pool_in_use and not self._pipeline.is_triggering and not self._shut_down:
             self._cleaner.remove_condemned()
 
@@ -356,6 +335,9 @@ class CheckpointCoordinator:
                 callback()
 
     # The steps of the trigger pipeline
+
+    def _free_pipeline(self, request: CheckpointRequest) -> None:
+        self._pipeline.abandon(request)
 
     def _check_global_state(self, request: CheckpointRequest) -> None:
         if self._shut_down:
@@ -373,15 +355,15 @@ class CheckpointCoordinator:
     ) -> PendingCheckpoint:
         now = self._clock.now_ms()
         pending = PendingCheckpoint(checkpoint_id=checkpoint_id, request=request, plan=plan, trigger_timestamp=now)
-        self._pending[checkpoint_id] = pending
+        self._endings.pending[checkpoint_id] = pending
         self._stats.report_pending(checkpoint_id, now, request.properties, plan.vertices)
         pending.set_canceller(
-            self._timer.call_later(self._config.timeout_ms / 1000, lambda: self._expire(checkpoint_id))
+            self._timer.call_later(self._config.timeout_ms / 1000, lambda: self._endings.expire(checkpoint_id))
         )
         return pending
 
     def _send_trigger(self, pending: PendingCheckpoint, location: CheckpointLocation) -> None:
-        owed = self._full_snapshot_owed and not pending.properties.is_savepoint
+        owed = self._endings.full_snapshot_owed and not pending.properties.is_savepoint
         self._tasks.trigger_checkpoint(
             TriggerCheckpoint(
                 session_id=self._tasks.session_id,
@@ -400,7 +382,7 @@ class CheckpointCoordinator:
         self, request: CheckpointRequest, pending: PendingCheckpoint | None, exception: CheckpointException
     ) -> None:
         if pending is not None:
-            self._abort(pending, exception)
+            self._endings.abort(pending, exception)
             return
         self._stats.report_failed_without_pending()
         request.future.set_exception(exception)
@@ -413,13 +395,13 @@ class CheckpointCoordinator:
         if message.job_id != self._job.job_id or self._shut_down:
             logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
             return False
-        pending = self._pending.get(message.checkpoint_id)
+        pending = self._endings.pending.get(message.checkpoint_id)
         if pending is None:
-            return self._acknowledged_late(message)
+            return self._endings.acknowledged_late(message)
         if not pending.properties.is_savepoint:
             self._cleaner.register_shared(pending.checkpoint_id, message.files)
         if (conflict := pending.conflicting_batch(message.batches)) is not None and pending.is_abortable:
-            self._abort(pending, CheckpointException(_Reason.CHECKPOINT_DECLINED, conflict), task_level=True)
+            self._endings.abort(pending, CheckpointException(_Reason.CHECKPOINT_DECLINED, conflict), task_level=True)
             return True
         now = self._clock.now_ms()
         if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
@@ -432,126 +414,16 @@ class CheckpointCoordinator:
         """A task refused its part: abort the checkpoint. ValueError for another job's; an unknown id is ignored."""
         if message.job_id != self._job.job_id:
             raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
-        pending = self._pending.get(message.checkpoint_id)
+        pending = self._endings.pending.get(message.checkpoint_id)
         if pending is None or not pending.is_abortable:
             logger.debug("decline of checkpoint %d ignored: not pending", message.checkpoint_id)
             return
         reason = CheckpointFailureReason.of_decline(message.reason)
-        self._abort(pending, CheckpointException(reason, message.cause), task_level=True)
-
-    def _acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
-        """The checkpoint has ended. The figures still count; the files go, unless a retained checkpoint has them."""
-        checkpoint_id = message.checkpoint_id
-        self._stats.report_subtask(
-            checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()
-        )
-        if checkpoint_id in self._files_kept or any(c.checkpoint_id == checkpoint_id for c in self._retained):
-            return False
-        self._cleaner.register_shared(checkpoint_id, message.files)
-        self._cleaner.release_shared(checkpoint_id)
-        location = self._discarded.get(checkpoint_id)
-        if location is not None and any(not file.shared for file in message.files):
-            self._cleaner.discard_location(location)
-        self._proceed()
-        return checkpoint_id in self._expired
-
-    # How a checkpoint ends
-
-    def _expire(self, checkpoint_id: int) -> None:
-        pending = self._pending.get(checkpoint_id)
-        if pending is not None and pending.is_abortable:
-            self._abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED))
-
-    def _completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added | None) -> None:
-        """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""
-        with self._held():
-            pending.phase = PendingPhase.COMPLETED
-            del self._pending[pending.checkpoint_id]
-            self._last_completion_ms = self._clock.monotonic() * 1000
-            self._stats.report_completed(pending.checkpoint_id, checkpoint)
-            self._failures.handle_success(pending.checkpoint_id)
-            dropped = () if added is None else added.dropped
-            if added is not None:
-                self._full_snapshot_owed = False
-                self._retained = added.retained
-            if not checkpoint.properties.is_savepoint or checkpoint.properties.is_synchronous:
-                self._subsume_pending_before(checkpoint.checkpoint_id)
-                self._tasks.notify_complete(
-                    NotifyComplete(self._tasks.session_id, checkpoint.checkpoint_id, _last_subsumed(dropped))
-                )
-            for subsumed in dropped:
-                self._discard_subsumed(subsumed)
-            pending.future.set_result(checkpoint)
-
-    def _subsume_pending_before(self, checkpoint_id: int) -> None:
-        subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)
-        for pending in list(self._pending.values()):
-            if pending.checkpoint_id < checkpoint_id and pending.can_be_subsumed and pending.is_abortable:
-                self._abort(pending, subsumed)
-
-    def _discard_subsumed(self, checkpoint: CompletedCheckpoint) -> None:
-        if checkpoint.properties.discard_on_subsumed:
-            self._cleaner.discard(
-                checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
-            )
-            self._stats.report_discarded(checkpoint.checkpoint_id)
-
-    def _finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:
-        exception = CheckpointException.of_finalize_error(error)
-        if isinstance(error, PossibleInconsistentState):
-            self._files_kept.add(pending.checkpoint_id)
-        pending.withdraw()
-        self._end_unsuccessfully(pending, exception, task_level=False, files_in_use=False)
-
-    def _abort(self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool = False) -> None:
-        is_writing = pending.phase is PendingPhase.WRITING
-        pending.abort(exception)
-        self._end_unsuccessfully(pending, exception, task_level=task_level, files_in_use=is_writing)
-
-    def _end_unsuccessfully(
-        self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool, files_in_use: bool
-    ) -> None:
-        """`files_in_use`: its metadata is being written; the finalizer hands it back for discarding when that ended."""
-        checkpoint_id = pending.checkpoint_id
-        with self._held():
-            del self._pending[checkpoint_id]
-            self._pipeline.abandon(pending.request)
-            if exception.reason is _Reason.CHECKPOINT_EXPIRED:
-                self._expired.append(checkpoint_id)
-            self._stats.report_failed(checkpoint_id, self._clock.now_ms(), str(exception))
-            self._tasks.notify_aborted(NotifyAborted(self._tasks.session_id, checkpoint_id, exception.reason.name))
-            if not files_in_use:
-                self._discard_files(pending)
-            pending.future.set_exception(exception)
-            self._failures.handle_failure(
-                exception, properties=pending.properties, checkpoint_id=checkpoint_id, task_level=task_level
-            )
-
-    def _discard_files(self, pending: PendingCheckpoint) -> None:
-        """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""
-        if pending.checkpoint_id in self._files_kept:
-            return
-        self._cleaner.discard(pending.checkpoint_id, pending.location)
-        if pending.location is not None:
-            self._discarded[pending.checkpoint_id] = pending.location
-            if len(self._discarded) > NUM_ENDED_REMEMBERED:
-                self._discarded.popitem(last=False)
-        self._proceed()
-
-    def _abort_all_pending(self, exception: CheckpointException) -> None:
-        with self._held():
-            for pending in list(self._pending.values()):
-                if pending.is_abortable:
-                    self._abort(pending, exception)
+        self._endings.abort(pending, CheckpointException(reason, message.cause), task_level=True)
 
     def _abort_everything(self, reason: CheckpointFailureReason) -> None:
         exception = CheckpointException(reason)
-        with self._held():
+        with self._gate.held():
             for request in self._decider.drain():
                 request.future.set_exception(exception)
-            self._abort_all_pending(exception)
-
-
-def _last_subsumed(dropped: Sequence[CompletedCheckpoint]) -> int | None:
-    """The newest of the dropped whose files go now; None when all of them stay."""
-    return max((c.checkpoint_id for c in dropped if c.properties.discard_on_subsumed), default=None)
+            self._endings.abort_all(exception)

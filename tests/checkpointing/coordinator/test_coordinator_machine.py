@@ -199,7 +199,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         harness = self.harness
-        uncertain = {f"/checkpoints/chk-{kept}" for kept in harness.coordinator._files_kept}
+        uncertain = {f"/checkpoints/chk-{kept}" for kept in harness.coordinator._endings.files_kept}
         outcomes = harness.shut_down(JobStatus.FINISHED)
         harness.io.run_all()
 

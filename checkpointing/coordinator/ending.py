@@ -1,0 +1,169 @@
+"""How a checkpoint ends: completed, failed or aborted. Each on its way is in `pending` until it did, once.
+
+The order within each end is part of the contract: first what is known here, then statistics, then the tasks are told,
+then files go; the future comes last, so that who waits for it finds everything done.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+
+from checkpointing.clock import Clock
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.finalizing import Added
+from checkpointing.coordinator.gate import StartGate
+from checkpointing.coordinator.pending import PendingCheckpoint, PendingPhase
+from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsistentState, TaskGateway
+from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.coordinator.requests import CheckpointRequest
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete
+
+NUM_ENDED_REMEMBERED = 16
+
+_Reason = CheckpointFailureReason
+
+
+class CheckpointEndings:
+    """`abandon(request)` frees the trigger pipeline of a request whose checkpoint ended.
+
+    `retained`: oldest first, as the store has them. `files_kept`: failed ones whose files stay, for the store may have
+    them. `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        tasks: TaskGateway,
+        stats: CheckpointStatsTracker,
+        failures: CheckpointFailureManager,
+        cleaner: CheckpointsCleaner,
+        clock: Clock,
+        gate: StartGate,
+        abandon: Callable[[CheckpointRequest], None],
+    ) -> None:
+        self.pending: dict[int, PendingCheckpoint] = {}
+        self.retained: tuple[CompletedCheckpoint, ...] = ()
+        self.files_kept: set[int] = set()
+        self.last_completion_ms: float | None = None
+        self.full_snapshot_owed = False
+        self._tasks = tasks
+        self._stats = stats
+        self._failures = failures
+        self._cleaner = cleaner
+        self._clock = clock
+        self._gate = gate
+        self._abandon = abandon
+        self._expired: deque[int] = deque(maxlen=NUM_ENDED_REMEMBERED)
+        self._discarded: OrderedDict[int, CheckpointLocation] = OrderedDict()
+
+    def acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
+        """The checkpoint has ended. The figures still count; the files go, unless a retained checkpoint has them."""
+        checkpoint_id = message.checkpoint_id
+        self._stats.report_subtask(
+            checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()
+        )
+        if checkpoint_id in self.files_kept or any(c.checkpoint_id == checkpoint_id for c in self.retained):
+            return False
+        self._cleaner.register_shared(checkpoint_id, message.files)
+        self._cleaner.release_shared(checkpoint_id)
+        location = self._discarded.get(checkpoint_id)
+        if location is not None and any(not file.shared for file in message.files):
+            self._cleaner.discard_location(location)
+        self._gate.proceed()
+        return checkpoint_id in self._expired
+
+    def expire(self, checkpoint_id: int) -> None:
+        pending = self.pending.get(checkpoint_id)
+        if pending is not None and pending.is_abortable:
+            self.abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED))
+
+    def completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added | None) -> None:
+        """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""
+        with self._gate.held():
+            pending.phase = PendingPhase.COMPLETED
+            del self.pending[pending.checkpoint_id]
+            self.last_completion_ms = self._clock.monotonic() * 1000
+            self._stats.report_completed(pending.checkpoint_id, checkpoint)
+            self._failures.handle_success(pending.checkpoint_id)
+            dropped = () if added is None else added.dropped
+            if added is not None:
+                self.full_snapshot_owed = False
+                self.retained = added.retained
+            if not checkpoint.properties.is_savepoint or checkpoint.properties.is_synchronous:
+                self._subsume_pending_before(checkpoint.checkpoint_id)
+                self._tasks.notify_complete(
+                    NotifyComplete(self._tasks.session_id, checkpoint.checkpoint_id, _last_subsumed(dropped))
+                )
+            for subsumed in dropped:
+                self._discard_subsumed(subsumed)
+            pending.future.set_result(checkpoint)
+
+    def _subsume_pending_before(self, checkpoint_id: int) -> None:
+        subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)
+        for pending in list(self.pending.values()):
+            if pending.checkpoint_id < checkpoint_id and pending.can_be_subsumed and pending.is_abortable:
+                self.abort(pending, subsumed)
+
+    def _discard_subsumed(self, checkpoint: CompletedCheckpoint) -> None:
+        if checkpoint.properties.discard_on_subsumed:
+            self._cleaner.discard(
+                checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
+            )
+            self._stats.report_discarded(checkpoint.checkpoint_id)
+
+    def finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:
+        exception = CheckpointException.of_finalize_error(error)
+        if isinstance(error, PossibleInconsistentState):
+            self.files_kept.add(pending.checkpoint_id)
+        pending.withdraw()
+        self._end_unsuccessfully(pending, exception, task_level=False, files_in_use=False)
+
+    def abort(self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool = False) -> None:
+        is_writing = pending.phase is PendingPhase.WRITING
+        pending.abort(exception)
+        self._end_unsuccessfully(pending, exception, task_level=task_level, files_in_use=is_writing)
+
+    def _end_unsuccessfully(
+        self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool, files_in_use: bool
+    ) -> None:
+        """`files_in_use`: its metadata is being written; the finalizer hands it back for discarding when that ended."""
+        checkpoint_id = pending.checkpoint_id
+        with self._gate.held():
+            del self.pending[checkpoint_id]
+            self._abandon(pending.request)
+            if exception.reason is _Reason.CHECKPOINT_EXPIRED:
+                self._expired.append(checkpoint_id)
+            self._stats.report_failed(checkpoint_id, self._clock.now_ms(), str(exception))
+            self._tasks.notify_aborted(NotifyAborted(self._tasks.session_id, checkpoint_id, exception.reason.name))
+            if not files_in_use:
+                self.discard_files(pending)
+            pending.future.set_exception(exception)
+            self._failures.handle_failure(
+                exception, properties=pending.properties, checkpoint_id=checkpoint_id, task_level=task_level
+            )
+
+    def discard_files(self, pending: PendingCheckpoint) -> None:
+        """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""
+        if pending.checkpoint_id in self.files_kept:
+            return
+        self._cleaner.discard(pending.checkpoint_id, pending.location)
+        if pending.location is not None:
+            self._discarded[pending.checkpoint_id] = pending.location
+            if len(self._discarded) > NUM_ENDED_REMEMBERED:
+                self._discarded.popitem(last=False)
+        self._gate.proceed()
+
+    def abort_all(self, exception: CheckpointException) -> None:
+        with self._gate.held():
+            for pending in list(self.pending.values()):
+                if pending.is_abortable:
+                    self.abort(pending, exception)
+
+
+def _last_subsumed(dropped: Sequence[CompletedCheckpoint]) -> int | None:
+    """The newest of the dropped whose files go now; None when all of them stay."""
+    return max((c.checkpoint_id for c in dropped if c.properties.discard_on_subsumed), default=None)

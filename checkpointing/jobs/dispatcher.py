@@ -16,6 +16,7 @@ from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ha.job_results import JobResult, JobResultExists
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.driver_link import DriverChannel
+from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_master import JobMaster
@@ -185,7 +186,7 @@ class Dispatcher:
             status=job.status,
             started_ms=job.record.state.started_ms,
             ended_ms=job.record.state.last_modified_ms,
-            failure_cause=job.record.failure.message if job.record.failure else None,
+            failure_cause=sentence(job.record.failure.message) if job.record.failure else None,
         )
 
         def record() -> None:

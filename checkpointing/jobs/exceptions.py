@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from checkpointing.messages import ExceptionInfo
 
 MAX_EXCEPTIONS = 16
+_LONGEST_SENTENCE = 500
+
+
+def sentence(message: str) -> str:
+    """The first line of a failure's message: a program's may hold whole stack traces, which its entry keeps."""
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return first if len(first) <= _LONGEST_SENTENCE else f"{first[: _LONGEST_SENTENCE - 1]}…"
 
 
 @dataclass(frozen=True)

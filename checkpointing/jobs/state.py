@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from checkpointing.clock import Clock
+from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.status import TRANSITIONS, IllegalTransition, JobStatus
 
 # A job that restarts for months must not grow its record without bound; the newest moves are the ones asked for.
@@ -14,6 +15,8 @@ MOVES_KEPT = 200
 
 @dataclass(frozen=True)
 class Move:
+    """`cause` is one line."""
+
     source: JobStatus | None
     target: JobStatus
     at_ms: int
@@ -58,7 +61,7 @@ class JobState:
         self._record(self.status, target, cause)
 
     def _record(self, source: JobStatus | None, target: JobStatus, cause: str) -> None:
-        move = Move(source, target, self._clock.now_ms(), cause)
+        move = Move(source, target, self._clock.now_ms(), sentence(cause))
         self._moves = [*self._moves[-MOVES_KEPT + 1 :], move]
         self.timestamps[target] = move.at_ms
         self._on_move(move)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from checkpointing.jobs.attempt import Attempt
-from checkpointing.jobs.exceptions import ExceptionEntry
+from checkpointing.jobs.exceptions import ExceptionEntry, sentence
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
@@ -119,7 +119,9 @@ def job_exceptions(job: JobRecord, max_exceptions: int) -> dict[str, Any]:
 
 
 def exception_text(info: ExceptionInfo) -> str:
-    return info.stacktrace or f"{info.name}: {info.message}"
+    """The stack trace, as Flink shows it, below the one line that says what went wrong."""
+    headline = f"{info.name}: {sentence(info.message)}"
+    return info.stacktrace if info.stacktrace.startswith(headline) else f"{headline}\n{info.stacktrace}".rstrip()
 
 
 def _times(job: JobRecord, now_ms: int) -> dict[str, int]:
@@ -210,7 +212,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "start-time": record.started_ms,
         "end-time": attempt.ended_ms if attempt.ended_ms is not None else -1,
         "state": end.state.value if end else attempt.state.value,
-        "cause": end.exception.message if end and end.exception else None,
+        "cause": sentence(end.exception.message) if end and end.exception else None,
         "pid": record.pid,
         "restored-checkpoint-id": record.restored_checkpoint_id,
         "restored-path": record.restored_location,
@@ -242,6 +244,7 @@ def _exception(entry: ExceptionEntry) -> dict[str, Any]:
     info = entry.info
     return {
         "exceptionName": info.name,
+        "message": sentence(info.message),
         "stacktrace": exception_text(info),
         "timestamp": info.timestamp,
         "taskName": info.task_name,

@@ -109,8 +109,9 @@ class FakeDriver:
             self.task.cancel()
         self._exit(code)
 
-    async def report_failure(self, message: str, *, recoverable: bool = True) -> None:
-        info = ExceptionInfo("ValueError", message, f"ValueError: {message}", 1, "count", recoverable)
+    async def report_failure(self, message: str, *, recoverable: bool = True, stacktrace: str | None = None) -> None:
+        trace = stacktrace or f"ValueError: {message}"
+        info = ExceptionInfo("ValueError", message, trace, 1, "count", recoverable)
         await self._report(DriverState.FAILED, exception=info)
         self._exit(1)
 

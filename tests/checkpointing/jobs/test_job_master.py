@@ -62,6 +62,29 @@ async def test_a_failed_driver_is_restarted_from_the_newest_checkpoint(manager: 
     assert entries[0]["taskName"] == "count"
 
 
+async def test_a_failure_reads_as_one_sentence_and_keeps_its_stack_trace(
+    manager: RunningJobManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "checkpointing.jobs")
+    job_id = await manager.submit_running(FAST_RESTART)
+    sentence = "Server error '500 Internal Server Error' for url http://127.0.0.1/"
+    trace = "org.apache.spark.SparkException: [X]\n\tat org.apache.spark.A\nCaused by: HTTPStatusError"
+    message = f"\n{sentence}\nFor more information check: …\n SQLSTATE: 38000\n\tat org.apache.spark.A"
+
+    await (await manager.driver(1)).report_failure(message, stacktrace=trace)
+    await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+
+    job = await manager.get(f"/jobs/{job_id}")
+    causes = {move["status"]: move["cause"] for move in job["status-history"]}
+    assert causes["FAILING"] == sentence
+    assert job["attempts"][1]["cause"] == sentence
+    assert all("\n" not in record.getMessage() for record in caplog.records)
+    entry = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"][0]
+    assert entry["message"] == sentence
+    assert entry["stacktrace"] == f"ValueError: {sentence}\n{trace}"
+
+
 async def test_a_driver_process_that_dies_is_a_failure_with_the_end_of_its_log(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
 

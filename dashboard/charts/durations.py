@@ -13,7 +13,7 @@ from dashboard.charts.figure import as_dict, duration_ticks, layout, moment, res
 from dashboard.queries.series import CheckpointPoint, RunStart, Span
 from dashboard.units import duration_text
 
-# From the bottom up. The phases are the slowest subtask's, which need not be the same subtask in each.
+# From the bottom up: the phases of the subtask that acknowledged last.
 PHASES = (
     ("async", "asynchronous", "async"),
     ("sync", "sync", "sync"),
@@ -34,7 +34,7 @@ def durations_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStar
     rest.hovertext, rest.hoverinfo = [_story(p) for p in completed], "text"
     broken.hovertext, broken.hoverinfo = [_story(p) for p in failed], "text"
     highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
-    shape = layout(barmode="stack", **restart_marks(starts))
+    shape = layout(barmode="stack", **restart_marks(starts, span))
     shape["xaxis"] |= time_axis(span)
     shape["yaxis"] |= duration_ticks(max(highest, 10))
     return as_dict([*stacked, rest, broken], shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from math import ceil, log10
+from math import ceil, log2
 from typing import Any
 
 import plotly.graph_objects as go
@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from dashboard.queries.series import RunStart, Span
 from dashboard.units import span_text
 
-_UNITS = {1024**power: name for power, name in enumerate(("KB", "MB", "GB", "TB", "PB", "EB"), start=1)}
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
     *(s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)),
@@ -47,7 +47,9 @@ def as_dict(traces: Sequence[Any], shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def time_axis(span: Span) -> dict[str, Any]:
-    return {"type": "date", "range": [span.start.isoformat(), span.end.isoformat()], "nticks": 8}
+    """A little wider than the span at its left: the first bar is drawn around its moment."""
+    begin = span.start - (span.end - span.start) / 80
+    return {"type": "date", "range": [begin.isoformat(), span.end.isoformat()], "nticks": 8}
 
 
 def duration_ticks(highest_ms: float) -> dict[str, Any]:
@@ -57,14 +59,14 @@ def duration_ticks(highest_ms: float) -> dict[str, Any]:
 
 
 def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
-    """About `steps` round steps in powers of 1024."""
-    unit = 1024
-    while highest / unit >= steps * 400:
-        unit *= 1024
-    raw = highest / unit / steps
-    magnitude = 10 ** int(log10(raw)) if raw >= 1 else 1
-    step = next(m * magnitude for m in (1, 2, 5, 10) if raw <= m * magnitude)
-    return _ticks(highest, step * unit, lambda size: f"{round(size / unit)} {_UNITS[unit]}")
+    """At most `steps` steps, each a power of two: 128 KB, 256 KB, 384 KB."""
+    step = 2 ** max(0, ceil(log2(max(highest, 1) / steps)))
+    return _ticks(highest, step, _size)
+
+
+def _size(size: float) -> str:
+    power = min(int(log2(size)) // 10, len(_UNITS) - 1)
+    return f"{size / 1024**power:g} {_UNITS[power]}"
 
 
 def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[str, Any]:
@@ -72,9 +74,8 @@ def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[st
     return {"tickmode": "array", "tickvals": values, "ticktext": [text(v) for v in values], "range": [0, values[-1]]}
 
 
-def restart_marks(starts: Sequence[RunStart]) -> dict[str, Any]:
-    """A dashed line where each run began; labels only while they can be read."""
-    labelled = starts if len(starts) <= 4 else starts[-1:]
+def restart_marks(starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
+    """A dashed line where each run began, with its label where there is room for one."""
     return {
         "shapes": [
             {
@@ -89,19 +90,33 @@ def restart_marks(starts: Sequence[RunStart]) -> dict[str, Any]:
             }
             for start in starts
         ],
-        "annotations": [
-            {
-                "x": start.at.isoformat(),
-                "xref": "x",
-                "y": 1,
-                "yref": "paper",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "text": f"run {start.number}" + (f" · from {start.restored}" if start.restored else ""),
-            }
-            for start in labelled
-        ],
+        "annotations": [_label(start, span) for start in _with_room(starts, span)],
     }
+
+
+def _label(start: RunStart, span: Span) -> dict[str, Any]:
+    """Beside its line, on the side with more room."""
+    late = start.at - span.start > (span.end - span.start) / 2
+    return {
+        "x": start.at.isoformat(),
+        "xref": "x",
+        "xanchor": "right" if late else "left",
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "text": f"run {start.number}" + (f" · restored from {start.restored}" if start.restored else ""),
+    }
+
+
+def _with_room(starts: Sequence[RunStart], span: Span) -> list[RunStart]:
+    """The newest, and each older one that lies far enough from the next labelled one."""
+    room = (span.end - span.start) / 4
+    chosen: list[RunStart] = []
+    for start in reversed(starts):
+        if not chosen or chosen[-1].at - start.at >= room:
+            chosen.append(start)
+    return chosen
 
 
 def moment(at: datetime) -> str:

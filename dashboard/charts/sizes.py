@@ -50,7 +50,7 @@ def sizes_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], 
             yaxis="y2",
         ),
     ]
-    shape = layout(**restart_marks(starts))
+    shape = layout(**restart_marks(starts, span))
     shape["xaxis"] |= time_axis(span) | {"anchor": "y2"}
     shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.36]} | byte_ticks(_highest(checkpoints, "checkpointed_size"), 2)
     full = max(_highest(checkpoints, "state_size"), _highest(savepoints, "checkpointed_size"))

@@ -1,4 +1,4 @@
-"""What Waymark is doing and did last: audited acts, incidents' steps and restarts' steps, as one list."""
+"""What Waymark is doing and did last: incidents' steps, restarts, savepoints and changes by hand, as one list."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from datetime import datetime
 from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
 
-from monitoring.models import AuditEntry, IncidentEvent, RestartAttempt, RestartStep, StepState
+from dashboard.deeds import deed_of, subject_of
+from dashboard.units import bytes_text, duration_text, span_text
+from monitoring.models import (
+    AuditEntry,
+    IncidentEvent,
+    RestartAttempt,
+    RestartStep,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+    StepState,
+)
 
-# Incidents and restarts tell their own story, better than their audit entries do.
-_TOLD_ELSEWHERE = Q(action__startswith="incident.") | Q(action__startswith="restart.")
+# Incidents, restarts and savepoints tell their own story, better than their audit entries do.
+_TOLD_ELSEWHERE = (
+    Q(action__startswith="incident.")
+    | Q(action__startswith="restart.")
+    | Q(action__in=("savepoint.request", "savepoint.stop"))
+)
 
 
 @dataclass(frozen=True)
@@ -22,15 +37,20 @@ class Happening:
     url: str
 
 
-def latest_happenings(limit: int = 6) -> list[Happening]:
-    """Newest first; each source is read `limit` deep. A restart is one line: its newest step."""
-    found = [*_incident_steps(limit), *_restart_steps(limit), *_audited(limit)]
+def latest_happenings(limit: int = 5) -> list[Happening]:
+    """Newest first. A restart and a savepoint are one line each: where they stand now."""
+    # Savepoints are routine: they never push everything else out.
+    found = [*_incident_steps(limit), *_restart_steps(limit), *_savepoints(limit // 2), *_audited(limit)]
     return sorted(found, key=lambda happening: happening.at, reverse=True)[:limit]
 
 
 def _incident_steps(limit: int) -> list[Happening]:
     events = IncidentEvent.objects.select_related("incident__job").order_by("-at", "-id")[:limit]
-    return [Happening(e.at, e.incident.job.name, e.text, reverse("incident", args=[e.incident_id])) for e in events]
+    return [_incident_step(event, event.incident.job.name) for event in events]
+
+
+def _incident_step(event: IncidentEvent, name: str) -> Happening:
+    return Happening(event.at, name, without_name(event.text, name), reverse("incident", args=[event.incident_id]))
 
 
 def _restart_steps(limit: int) -> list[Happening]:
@@ -49,8 +69,42 @@ def _restart_steps(limit: int) -> list[Happening]:
     ]
 
 
+def _savepoints(limit: int) -> list[Happening]:
+    newest = Savepoint.objects.select_related("job", "checkpoint").order_by("-requested_at", "-id")[:limit]
+    return [
+        Happening(s.completed_at or s.requested_at, s.job.name, savepoint_text(s), reverse("job-savepoints", args=[s.job_id]))
+        for s in newest
+    ]
+
+
+def savepoint_text(savepoint: Savepoint) -> str:
+    """`savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
+    number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
+    why = f" ({_why(savepoint)})"
+    stops = ", the job stops with it" if savepoint.stops_job else ""
+    if savepoint.state == SavepointState.COMPLETED and savepoint.completed_at:
+        took = (savepoint.completed_at - savepoint.requested_at).total_seconds() * 1000
+        return f"savepoint{number} completed: {bytes_text(savepoint.size)} in {duration_text(took)}{why}{stops}"
+    said = SavepointState(savepoint.state).label.lower()
+    cause = f": {savepoint.failure.strip().partition(chr(10))[0]}" if savepoint.failure else ""
+    return f"savepoint{number} {said}{why}{stops}{cause}"
+
+
+def _why(savepoint: Savepoint) -> str:
+    if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
+        return f"asked for by {savepoint.requested_by}"
+    if savepoint.origin == SavepointOrigin.SCHEDULED and savepoint.job.savepoint_interval_s:
+        return f"scheduled every {span_text(savepoint.job.savepoint_interval_s)}"
+    return SavepointOrigin(savepoint.origin).label
+
+
+def without_name(text: str, name: str) -> str:
+    """`3 checkpoints of X failed` as `3 checkpoints failed`, for where X is named already."""
+    return text.replace(f" of {name}", "", 1)
+
+
 def _audited(limit: int) -> list[Happening]:
     return [
-        Happening(entry.at, entry.target, f"{entry.actor}: {entry.action}", reverse("audit"))
+        Happening(entry.at, subject_of(entry), f"{entry.actor} {deed_of(entry)}", reverse("audit"))
         for entry in AuditEntry.objects.exclude(_TOLD_ELSEWHERE).order_by("-at", "-id")[:limit]
     ]

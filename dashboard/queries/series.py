@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Min
-
 from dashboard.queries.facts import select
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run
 
@@ -23,6 +21,7 @@ RANGES: dict[str, timedelta | None] = {
     "all": None,
 }
 DEFAULT_RANGE = "1h"
+SHORTEST = timedelta(minutes=2)
 
 
 @dataclass(frozen=True)
@@ -77,36 +76,54 @@ class AlignmentGrid:
     left_out: int = 0
 
 
+_FIRST = """
+SELECT min(c.triggered_at) AS first FROM monitoring_run r
+CROSS JOIN LATERAL (
+    SELECT triggered_at FROM monitoring_checkpoint WHERE run_id = r.id ORDER BY triggered_at LIMIT 1
+) c
+WHERE r.job_id = %s
+"""
+
+
 def span_of(job: Job, chosen: str, now: datetime) -> Span:
-    """The chosen range up to `now`; `all` starts with the first checkpoint."""
+    """The chosen range up to `now`, but no more than the history covers: a young job's charts are not mostly empty."""
     length = RANGES.get(chosen, RANGES[DEFAULT_RANGE])
-    if length is not None:
-        return Span(now - length, now)
-    first = Checkpoint.objects.filter(run__job=job).aggregate(first=Min("triggered_at"))["first"]
-    return Span(min(first or now, now - timedelta(minutes=5)), now)
+    first = select(_FIRST, [job.pk])[0]["first"]
+    covered = max(now - first, SHORTEST) if first else length or SHORTEST
+    return Span(now - (covered if length is None else min(length, covered)), now)
 
 
-# Of every bucket the slowest checkpoint that completed and the slowest that failed.
+# Of every bucket the slowest checkpoint that completed and the slowest that failed; of each the phases of the subtask
+# that acknowledged last. The highest figures of each phase may be of several subtasks and add up to more than it took.
 _POINTS = """
-SELECT DISTINCT ON (bucket, failed) *, count(*) OVER (PARTITION BY bucket, failed) AS stands_for
-FROM (
-    SELECT c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed, c.is_savepoint,
-           c.end_to_end_duration AS duration, c.start_delay_max AS start_delay, c.alignment_max AS alignment,
-           c.sync_max AS sync, c.async_max AS asynchronous, c.state_size, c.checkpointed_size,
-           c.failure_message AS failure,
-           floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
-    FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
-    WHERE r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.status <> 'IN_PROGRESS'
-      AND (r.ended_at IS NULL OR r.ended_at >= %(start)s)
-) found
-ORDER BY bucket, failed, duration DESC NULLS LAST
+WITH points AS (
+    SELECT DISTINCT ON (bucket, failed) *, count(*) OVER (PARTITION BY bucket, failed) AS stands_for
+    FROM (
+        SELECT c.id, c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed,
+               c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size, c.failure_message AS failure,
+               floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
+        FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+        WHERE r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.status <> 'IN_PROGRESS'
+          AND (r.ended_at IS NULL OR r.ended_at >= %(start)s)
+    ) found
+    ORDER BY bucket, failed, duration DESC NULLS LAST
+)
+SELECT points.*, last.start_delay, last.alignment, last.sync, last.asynchronous
+FROM points LEFT JOIN LATERAL (
+    SELECT subtask.* FROM monitoring_operatorcheckpoint o
+    CROSS JOIN LATERAL unnest(o.subtask_end_to_end, o.subtask_start_delay, o.subtask_alignment, o.subtask_sync,
+                              o.subtask_async)
+        AS subtask(end_to_end, start_delay, alignment, sync, asynchronous)
+    WHERE o.checkpoint_id = points.id AND subtask.end_to_end IS NOT NULL
+    ORDER BY subtask.end_to_end DESC LIMIT 1
+) last ON TRUE
 """
 
 
 def read_points(job: Job, span: Span) -> list[CheckpointPoint]:
     """Oldest first."""
     rows = select(_POINTS, {"job": job.pk, "start": span.start, "bucket": span.bucket.total_seconds()})
-    points = [CheckpointPoint(**{k: v for k, v in row.items() if k != "bucket"}) for row in rows]
+    points = [CheckpointPoint(**{k: v for k, v in row.items() if k not in ("id", "bucket")}) for row in rows]
     return sorted(points, key=lambda point: (point.triggered_at, point.checkpoint_id))
 
 

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.queries.series import CELLS, POINTS, read_alignment, read_points, read_run_starts, span_of
-from monitoring.models import Job, Run
+from dashboard.queries.series import CELLS, POINTS, SHORTEST, read_alignment, read_points, read_run_starts, span_of
+from monitoring.models import Job, OperatorCheckpoint, Run
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +34,7 @@ def test_failed_checkpoints_are_never_thinned_away_by_completed_ones(run: Run, n
 
 @pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("6h", 6), ("24h", 24), ("7d", 168), ("nonsense", 1)])
 def test_a_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> None:
+    make.make_checkpoints(run, now - timedelta(days=8), make.Shape(count=1))
     span = span_of(run.job, chosen, now)
     assert (span.end, span.end - span.start) == (now, timedelta(hours=hours))
 
@@ -41,6 +42,31 @@ def test_a_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> N
 def test_all_begins_with_the_first_checkpoint(run: Run, now: datetime) -> None:
     first = make.make_checkpoints(run, now, make.Shape(count=100))[0]
     assert span_of(run.job, "all", now).start == first.triggered_at
+
+
+@pytest.mark.parametrize("chosen", ["1h", "7d"])
+def test_a_range_longer_than_the_history_begins_with_it(run: Run, now: datetime, chosen: str) -> None:
+    first = make.make_checkpoints(run, now, make.Shape(count=30))[0]
+    assert span_of(run.job, chosen, now).start == first.triggered_at
+
+
+def test_the_first_checkpoint_of_a_job_has_an_axis_too(run: Run, now: datetime) -> None:
+    make.make_checkpoints(run, now, make.Shape(count=1))
+    assert span_of(run.job, "1h", now).start == now - SHORTEST
+
+
+def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, now: datetime) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=3))
+    make.make_operators(made)
+    OperatorCheckpoint.objects.filter(checkpoint=made[0], position=1).update(
+        subtask_end_to_end=[500, 9_999],
+        subtask_start_delay=[400, 1],
+        subtask_alignment=[50, 2],
+        subtask_sync=[20, 3],
+        subtask_async=[10, 9_000],
+    )
+    point = read_points(run.job, span_of(run.job, "1h", now))[0]
+    assert (point.start_delay, point.alignment, point.sync, point.asynchronous) == (1, 2, 3, 9_000)
 
 
 def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dashboard.charts.alignment import STEPS, alignment_figure, step_of
 from dashboard.charts.durations import bar_widths, durations_figure, unattributed
+from dashboard.charts.figure import byte_ticks
 from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, CheckpointPoint, RunStart, Span
 
@@ -52,7 +53,29 @@ def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:
     start = RunStart(2, NOW - timedelta(minutes=13), "savepoint 42")
     figure = durations_figure([POINT], [start], SPAN)
     assert figure["layout"]["shapes"][0]["line"]["dash"] == "dot"
-    assert figure["layout"]["annotations"][0]["text"] == "run 2 · from savepoint 42"
+    assert figure["layout"]["annotations"][0]["text"] == "run 2 · restored from savepoint 42"
+
+
+def test_restarts_close_together_share_no_room_for_labels() -> None:
+    starts = [RunStart(n, NOW - timedelta(minutes=20 - n), "") for n in range(2, 6)]
+    layout = durations_figure([POINT], starts, SPAN)["layout"]
+    assert len(layout["shapes"]) == 4
+    assert [label["text"] for label in layout["annotations"]] == ["run 5"]
+
+
+@pytest.mark.parametrize(
+    ("highest", "steps", "texts"),
+    [
+        (150_000, 3, ["64 KB", "128 KB", "192 KB"]),
+        (1_000_000, 2, ["512 KB", "1 MB"]),
+        (2_410_000_000, 3, ["1 GB", "2 GB", "3 GB"]),
+        (1, 3, ["1 B"]),
+    ],
+)
+def test_sizes_step_in_powers_of_two(highest: int, steps: int, texts: list[str]) -> None:
+    ticks = byte_ticks(highest, steps)
+    assert ticks["ticktext"] == texts
+    assert ticks["range"][1] >= highest
 
 
 def test_bars_never_reach_into_their_neighbour() -> None:

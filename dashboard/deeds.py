@@ -1,0 +1,76 @@
+"""What the audit log holds, as people say it. The log's own keys stay the record; these are its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dashboard.units import span_text
+from monitoring.models import AuditEntry
+
+_FIELDS = {
+    "auto_restart": "automatic restart",
+    "automation_note": "note",
+    "automation_paused": "automation paused",
+    "check_every_s": "checked every",
+    "max_restarts_per_hour": "restarts an hour at most",
+    "restore_from": "restored from",
+    "savepoint_interval_s": "savepoints every",
+    "window_s": "window",
+}
+
+Details = dict[str, Any]
+_DEEDS: dict[str, str | Callable[[Details], str]] = {
+    "incident.acknowledge": "acknowledged the incident",
+    "incident.resolve": "resolved the incident",
+    "job.automation": lambda details: f"changed what Waymark does: {_changes(details.get('now'))}",
+    "restart.cancel": "canceled the restart",
+    "restart.canceled": "canceled the restart",
+    "restart.decide": "decided to restart",
+    "restart.failed": "could not restart it",
+    "restart.needs-person": "asks for a person",
+    "restart.succeeded": "restarted it",
+    "rule.change": lambda details: f"changed the rule: {_changes(details)}",
+    "savepoint.request": "asked for a savepoint",
+    "savepoint.schedule": lambda details: f"set savepoints {_every(details.get('interval_s'))}",
+    "savepoint.stop": "asked to stop it with a savepoint",
+}
+
+
+def deed_of(entry: AuditEntry) -> str:
+    """What the actor did, so that "<actor> <deed>" reads as a sentence. A key without words is given as it is."""
+    words = _DEEDS.get(entry.action)
+    if words is None:
+        return entry.action
+    return words if isinstance(words, str) else words(entry.details)
+
+
+def subject_of(entry: AuditEntry) -> str:
+    """The job's name alone where a job is meant."""
+    return entry.target.removeprefix("job ")
+
+
+def reason_of(entry: AuditEntry) -> str:
+    return "scheduled" if entry.reason == "schedule" else entry.reason
+
+
+def _every(seconds: object) -> str:
+    return f"every {span_text(seconds)}" if isinstance(seconds, int | float) and seconds else "off"
+
+
+def _changes(changed: object) -> str:
+    if not isinstance(changed, dict) or not changed:
+        return "nothing"
+    return ", ".join(f"{_FIELDS.get(name, name.replace('_', ' '))} {_value(name, v)}" for name, v in changed.items())
+
+
+def _value(name: str, value: object) -> str:
+    match value:
+        case True | "True":
+            return "on"
+        case False | "False":
+            return "off"
+        case None | "" | "None":
+            return "none"
+    text = str(value)
+    return span_text(float(text)) if name.endswith("_s") and text.replace(".", "", 1).isdigit() else text

@@ -30,6 +30,8 @@ from checkpointing.rest.savepoints import SavepointUnusable, usable_savepoint
 from checkpointing.storage.errors import StorageError
 
 JOB_NAME_KEY = "pipeline.name"
+# Flink's, too.
+MAX_PARALLELISM = 1 << 15
 
 
 class JarHandlers:
@@ -158,7 +160,9 @@ def _described(program: Program) -> dict[str, Any]:
 
 
 def _configuration(body: Mapping[str, Any]) -> dict[str, str]:
-    value = body.get("flinkConfiguration") or {}
+    value = body.get("flinkConfiguration")
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise bad_request("flinkConfiguration: an object of keys and values is expected")
     wrong = [key for key, item in value.items() if not isinstance(item, str | int | float | bool)]
@@ -185,8 +189,8 @@ def _parallelism(body: Mapping[str, Any]) -> int | None:
     value = body.get("parallelism")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise bad_request(f"parallelism: {value!r} is not allowed; a whole number, at least 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARALLELISM:
+        raise bad_request(f"parallelism: {value!r} is not allowed; a whole number from 1 to {MAX_PARALLELISM}")
     return value
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpointing.rest.client import JobManagerClient
+from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 
 _POLL_S = 0.5
+_NO_LEADER = 503
+# FAILING says what happened, FAILED what came of it: it tells when a job never got as far as failing.
+_TELLING = ("FAILING", "FAILED")
 _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
 
 
@@ -73,27 +76,44 @@ def follow_until_running(
     wait: Callable[[float], None],
     timeout_s: float,
 ) -> None:
-    """Say each status as it comes, until the job runs or has finished. JobDidNotStart otherwise, with the cause."""
+    """Say each status as it comes, until the job runs or has finished. JobDidNotStart otherwise, with the cause.
+
+    A job manager that goes away meanwhile is waited for: the job is in its store, and it or the next one goes on.
+    """
     deadline = monotonic() + timeout_s
     shown = ""
     while True:
-        status = str(client.get(f"/jobs/{job_id}/status")["status"])
+        job = _look(client, job_id)
+        status = str(job["state"]) if job else "unknown: no job manager answers"
         if status != shown:
             say(status)
             shown = status
         if status in ("RUNNING", "FINISHED"):
             return
         if status in _ENDED:
-            raise JobDidNotStart(_cause(client, job_id) or f"The job is {status}.")
+            raise JobDidNotStart(_with_cause(f"The job is {status}", job))
         if monotonic() > deadline:
-            cause = _cause(client, job_id)
-            raise JobDidNotStart(f"The job is {status} after {timeout_s:g} s." + (f"\n{cause}" if cause else ""))
+            raise JobDidNotStart(_with_cause(f"The job is {status} after {timeout_s:g} s", job))
         wait(_POLL_S)
 
 
-def _cause(client: JobManagerClient, job_id: str) -> str:
-    entries = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
-    return str(entries[0]["stacktrace"]) if entries else ""
+def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
+    """The job's details; empty while no leader answers."""
+    try:
+        return client.get(f"/jobs/{job_id}")
+    except JobManagerUnreachable:
+        return {}
+    except RequestRefused as error:
+        if error.status != _NO_LEADER:
+            raise
+        return {}
+
+
+def _with_cause(text: str, job: Mapping[str, Any]) -> str:
+    """One sentence; the stack trace is at `/jobs/:id/exceptions`."""
+    moves = job.get("status-history", ())
+    causes = [move["cause"] for status in _TELLING for move in reversed(moves) if move["status"] == status]
+    return f"{text}: {causes[0].splitlines()[0]}" if causes else f"{text}."
 
 
 def _split_program(text: str) -> tuple[Path, str]:

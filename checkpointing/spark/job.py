@@ -13,7 +13,14 @@ from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
-from checkpointing.spark.program import Program, ProgramError, as_writers, load_program, parse_arguments
+from checkpointing.spark.program import (
+    Program,
+    ProgramError,
+    as_writers,
+    call_program,
+    load_program,
+    parse_arguments,
+)
 from checkpointing.spark.restore import Snapshot, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
@@ -59,7 +66,7 @@ def prepare(
     batches = dict(snapshot.checkpoint.batches) if snapshot else {}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, batches))
     spark.sparkContext.addPyFile(str(program.path))
-    writers = as_writers(program.function(spark, arguments), program.entry_class)
+    writers = as_writers(call_program(program, spark, arguments), program.entry_class)
     planned = _plan(writers, work, snapshot)
     restored: dict[str, int] = {}
     if snapshot is not None and spec.restore is not None:

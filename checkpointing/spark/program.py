@@ -97,7 +97,8 @@ def _function(module: ModuleType, name: str) -> Callable[[Any, dict[str, str]], 
             if inspect.isfunction(value) and value.__module__ == module.__name__ and not each.startswith("_")
         )
         names = ", ".join(there) if there else "none"
-        raise ProgramError(f"{module.__name__} has no function {name!r}; functions there: {names}")
+        found = f", only {_described(function)} of that name" if hasattr(module, name) else ""
+        raise ProgramError(f"{module.__name__} has no function {name!r}{found}; functions there: {names}")
     try:
         inspect.signature(function).bind(None, {})
     except TypeError as error:
@@ -121,6 +122,14 @@ def parse_arguments(program_args: Sequence[str]) -> dict[str, str]:
             value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
         arguments[key] = value
     return arguments
+
+
+def call_program(program: Program, spark: Any, arguments: dict[str, str]) -> Any:
+    """What the program returns; whatever it raises, but an attempt to end the process is a ProgramError."""
+    try:
+        return program.function(spark, arguments)
+    except (KeyboardInterrupt, SystemExit) as error:
+        raise ProgramError(f"{program.entry_class} ends the process ({error!r}) instead of returning") from error
 
 
 def as_writers(returned: Any, entry_class: str) -> list[Any]:

@@ -56,7 +56,7 @@ class Command(BaseCommand):
             self.stdout.write(f"Submitted: job {job_id}")
             follow_until_running(client, job_id, self.stdout.write, time.monotonic, time.sleep, options["timeout"])
         except OSError as error:
-            raise CommandError(f"{options['program']}: {error}") from error
+            raise CommandError(f"{error.filename or options['program']}: {error.strerror or error}") from error
         except (ValueError, JobManagerUnreachable, RequestRefused, JobDidNotStart) as error:
             raise CommandError(str(error)) from error
 

@@ -58,6 +58,8 @@ async def test_an_upload_past_the_limit_is_refused(tmp_path: Path) -> None:
         ({"entryClass": "wordcount"}, "entryClass: 'wordcount'"),
         (ENTRY | {"parallelism": 0}, "parallelism: 0"),
         (ENTRY | {"parallelism": "two"}, "parallelism: 'two'"),
+        (ENTRY | {"parallelism": 99_999_999_999}, "parallelism: 99999999999"),
+        (ENTRY | {"flinkConfiguration": []}, "flinkConfiguration: an object"),
         (ENTRY | {"programArgsList": "--input"}, "programArgsList: "),
         (ENTRY | {"programArgs": "'"}, "programArgs: "),
         (ENTRY | {"claimMode": "CLAIM"}, "claimMode: 'CLAIM' is not supported"),

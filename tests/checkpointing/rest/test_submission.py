@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.submission import follow_until_running
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager
 
 
@@ -42,8 +45,23 @@ async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, progr
 async def test_submit_tells_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
     manager.launcher.launch_error = "There is no Java."
 
-    with pytest.raises(CommandError, match="There is no Java"):
+    with pytest.raises(CommandError, match=r"^The job is FAILED: There is no Java\.$"):
         await submit(manager, f"{program}:wordcount")
+
+
+async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None:
+    away = [JobManagerUnreachable("gone"), RequestRefused(503, "an election is going on")]
+    said: list[str] = []
+
+    class Client(JobManagerClient):
+        def get(self, path: str) -> dict[str, Any]:
+            if away:
+                raise away.pop()
+            return {"state": "RUNNING"}
+
+    follow_until_running(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
+
+    assert said == ["unknown: no job manager answers", "RUNNING"]
 
 
 @pytest.mark.parametrize(

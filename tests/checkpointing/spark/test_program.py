@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.program import Program, ProgramError, as_writers, load_program, parse_arguments
+from checkpointing.spark.program import Program, ProgramError, as_writers, call_program, load_program, parse_arguments
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +79,18 @@ def test_a_missing_function_is_answered_with_those_there(tmp_path: Path, name: s
     source = "from json import dumps\ndef wordcount(spark, args): ...\ndef _hidden(): ...\ndef other(spark, args): ..."
     with pytest.raises(ProgramError, match=f"{name} has no function 'main'; functions there: other, wordcount"):
         load(tmp_path, name, source)
+
+
+def test_something_else_of_the_functions_name_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProgramError, match=r"no function 'main', only a builtins\.int of that name"):
+        load(tmp_path, name, "main = 42")
+
+
+def test_a_function_that_ends_the_process_is_refused(tmp_path: Path, name: str) -> None:
+    program = load(tmp_path, name, "def main(spark, args):\n    raise SystemExit(3)")
+
+    with pytest.raises(ProgramError, match=r"ends the process \(SystemExit\(3\)\) instead of returning"):
+        call_program(program, None, {})
 
 
 def test_a_wrong_signature_is_shown(tmp_path: Path, name: str) -> None:

@@ -144,7 +144,7 @@ class CheckpointCoordinator:
             on_abandoned=self._endings.discard_files,
         )
         self._termination = CoordinatorTermination(
-            store=store, id_counter=id_counter, cleaner=self._cleaner, stats=stats, io=io
+            store=store, id_counter=id_counter, storage=storage, cleaner=self._cleaner, stats=stats, io=io
         )
         self._shut_down = False
         self._when_settled: list[Callable[[], None]] = []

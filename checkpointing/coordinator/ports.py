@@ -86,6 +86,10 @@ class CheckpointStorage(Protocol):
 
     def discard_shared(self, files: Sequence[StateFile]) -> None: ...
 
+    def remove_empty_directories(self) -> None:
+        """The job is over: nothing is written any more. Directories that hold a retained checkpoint stay."""
+        ...
+
 
 class SharedStateRegistry(Protocol):
     """Which shared files are still needed (references counted over retained and pending checkpoints)."""

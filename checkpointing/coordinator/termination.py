@@ -1,15 +1,17 @@
-"""The end of a coordinator: close the store and the counter, remove what need not be kept."""
+"""The end of a coordinator: close the store and the counter, remove what need not be kept, empty directories too."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.ports import (
     CheckpointIDCounter,
     CheckpointLocation,
+    CheckpointStorage,
     CompletedCheckpointStore,
     IoExecutor,
 )
@@ -27,12 +29,14 @@ class CoordinatorTermination:
         *,
         store: CompletedCheckpointStore,
         id_counter: CheckpointIDCounter,
+        storage: CheckpointStorage,
         cleaner: CheckpointsCleaner,
         stats: CheckpointStatsTracker,
         io: IoExecutor,
     ) -> None:
         self._store = store
         self._id_counter = id_counter
+        self._storage = storage
         self._cleaner = cleaner
         self._stats = stats
         self._io = io
@@ -55,10 +59,23 @@ class CoordinatorTermination:
                     checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
                 )
                 self._stats.report_discarded(checkpoint.checkpoint_id)
-        if status.globally_terminal or dropped:
-            self._cleaner.remove_condemned()
         # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
-        self._close_counter(status, on_done)
+        owns_the_directory = status.globally_terminal or bool(dropped)
+        if owns_the_directory:
+            self._cleaner.remove_condemned()
+        self._close_counter(status, partial(self._ended, on_done, owns_the_directory))
+
+    def _ended(
+        self, on_done: Callable[[Exception | None], None], owns_the_directory: bool, error: Exception | None
+    ) -> None:
+        if not owns_the_directory:
+            on_done(error)
+            return
+        self._io.submit(
+            self._storage.remove_empty_directories,
+            lambda _: on_done(error),
+            lambda failure: self._failed("directory", failure, lambda: on_done(error or failure)),
+        )
 
     def _close_counter(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
         self._io.submit(

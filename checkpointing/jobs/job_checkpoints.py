@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from checkpointing.configuration import CheckpointConfiguration
@@ -20,6 +21,7 @@ from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.storage.shared_state import ReferenceCountingRegistry
+from checkpointing.storage.sweeping import Swept
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -43,7 +45,10 @@ class JobCheckpoints:
     ) -> None:
         recovery = services.high_availability.recovery_factory.create(graph.job_id, config.num_retained)
         self._store = recovery.store
+        self._storage = services.storage(graph, config)
+        self._services = services
         self.config = config
+        self._job_id = graph.job_id
         self.stats = CheckpointStatsTracker(history_size=services.settings.history_size)
         self.coordinator = CheckpointCoordinator(
             job_id=graph.job_id,
@@ -54,7 +59,7 @@ class JobCheckpoints:
             tasks=tasks,
             id_counter=recovery.counter,
             store=recovery.store,
-            storage=services.storage(graph, config),
+            storage=self._storage,
             registry=ReferenceCountingRegistry(),
             stats=self.stats,
             failure_manager=CheckpointFailureManager(tolerable_failures=config.tolerable_failures, fail_job=fail_job),
@@ -89,6 +94,19 @@ class JobCheckpoints:
             _unless_done(recovered, recovered.set_result), _unless_done(recovered, recovered.set_exception)
         )
         await recovered
+
+    async def sweep(self, session_id: str) -> None:
+        """Remove what crashes left behind. After `recover`, while no driver of the job lives; it never stops a job."""
+        leads = partial(self._services.high_availability.leader_election.has_leadership, session_id)
+        unreadable = [int(left_out.name) for left_out in self._store.unreadable]
+        retained = self._store.checkpoints
+        try:
+            swept = await self._services.io.run(lambda: self._storage.sweep(retained, unreadable, leads))
+        except OSError as error:
+            logger.warning("job %s: orphaned checkpoint files are left behind: %s", self._job_id, error)
+            return
+        if swept != Swept():
+            logger.info("job %s: removed %s", self._job_id, swept)
 
     async def settled(self) -> None:
         """After an abort: until no checkpoint is being added to the store any more."""

@@ -54,6 +54,7 @@ class JobMaster:
         self.strategy = restart_strategy(graph.configuration, services.random)
         self._services = services
         self._record_result = record_result
+        self._recovered = recovered
         self._interrupts = Interrupts()
         self._gateway = DriverGateway(session_id)
         self.checkpoints = JobCheckpoints(
@@ -73,6 +74,7 @@ class JobMaster:
             self.wait_ended,
             services.settings.cancel_timeout_s,
         )
+        self._may_hold_orphans = False
         self._keep_state = False
         self._ended: asyncio.Future[JobStatus] = asyncio.get_running_loop().create_future()
 
@@ -111,6 +113,8 @@ class JobMaster:
             attempt = await self._recovery.run(END_GRACE_S)
         except AttemptFailed as failed:
             return self._failed_for_good(failed)
+        # What an adopted driver is just writing looks like an orphan; then the next job manager may sweep.
+        self._may_hold_orphans = self._recovered and attempt is None
         while True:
             try:
                 if attempt is None:
@@ -133,6 +137,9 @@ class JobMaster:
         self.record.move(JobStatus.CREATED, "ready to start an attempt")
         await self._interrupts.wait_for(self._starter.wait_until_free())
         await self._interrupts.wait_for(self.checkpoints.settled())
+        if self._may_hold_orphans:
+            await self._interrupts.wait_for(self.checkpoints.sweep(self._gateway.session_id))
+            self._may_hold_orphans = False
         restore = await self._interrupts.wait_for(self._starter.choose_restore())
         if restore is not None:
             self.checkpoints.coordinator.restored(restore.checkpoint, restore.from_savepoint_path)

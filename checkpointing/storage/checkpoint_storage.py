@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
@@ -22,6 +22,7 @@ from checkpointing.storage.layout import (
 )
 from checkpointing.storage.metadata import encode_metadata
 from checkpointing.storage.roots import SavepointRoots
+from checkpointing.storage.sweeping import OrphanSweep, Swept
 from checkpointing.storage.verification import read_metadata, verify_files
 
 
@@ -83,6 +84,22 @@ class FileCheckpointStorage:
                 raise UnsafeLocation(f"{file.location!r} is not a file of the shared pool")
         for file in files:
             self._files.remove_file(f"{self.job_directory}/{file.location}")
+
+    def sweep(
+        self, retained: Sequence[CompletedCheckpoint], unreadable_ids: Collection[int], may_remove: Callable[[], bool]
+    ) -> Swept:
+        """Remove what nobody will ever use again, see `sweeping`. Only while no driver of the job lives."""
+        if self._job_directory is None:
+            return Swept()
+        return OrphanSweep(self._job_directory, self._files, retained, unreadable_ids, may_remove).run()
+
+    def remove_empty_directories(self) -> None:
+        """The job is over: its directories go, unless a checkpoint was retained."""
+        if self._job_directory is None:
+            return
+        for name in (SHARED, TASK_OWNED):
+            self._files.remove_empty_directory(f"{self._job_directory}/{name}")
+        self._files.remove_empty_directory(self._job_directory)
 
     def _initialize_savepoint(self, target_directory: str | None) -> CheckpointLocation:
         if target_directory is None:

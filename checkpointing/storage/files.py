@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -29,8 +31,16 @@ class Files(Protocol):
 
     def sha256(self, path: str) -> str: ...
 
+    def names(self, path: str) -> Sequence[str]:
+        """What a directory holds, in no order; nothing when it is missing."""
+        ...
+
     def remove_file(self, path: str) -> None:
         """A missing one is fine."""
+        ...
+
+    def remove_empty_directory(self, path: str) -> None:
+        """A missing one is fine; one that holds anything stays."""
         ...
 
     def remove_tree(self, path: str) -> None:
@@ -76,8 +86,21 @@ class LocalFiles:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
+    def names(self, path: str) -> Sequence[str]:
+        try:
+            return [entry.name for entry in Path(path).iterdir()]
+        except FileNotFoundError:
+            return ()
+
     def remove_file(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
+
+    def remove_empty_directory(self, path: str) -> None:
+        try:
+            Path(path).rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
     def remove_tree(self, path: str) -> None:
         for attempt in range(1, _REMOVE_ATTEMPTS + 1):

@@ -209,6 +209,7 @@ class InMemoryStorage:
         self.write_error: Exception | None = None
         self.discard_error: Exception | None = None
         self.discard_shared_error: Exception | None = None
+        self.emptied = False
         self._savepoint_numbers = itertools.count(1)
 
     def initialize_location(
@@ -244,6 +245,9 @@ class InMemoryStorage:
             assert file.shared
             self.shared.discard(file.location)
             self.shared_discarded.append(file.location)
+
+    def remove_empty_directories(self) -> None:
+        self.emptied = True
 
 
 def shared_file(name: str) -> StateFile:

@@ -162,7 +162,7 @@ def test_the_shutdown_is_over_when_the_last_directory_is_gone(harness: Coordinat
     assert (harness.storage.directories, harness.storage.shared) == (set(), set())
 
 
-def test_a_store_that_cannot_be_closed_is_reported_and_the_counter_is_closed_all_the_same(
+def test_conformance_o01_a_store_that_cannot_be_closed_is_reported_and_the_counter_is_closed_all_the_same(
     harness: CoordinatorHarness,
 ) -> None:
     harness.complete_one()
@@ -171,3 +171,9 @@ def test_a_store_that_cannot_be_closed_is_reported_and_the_counter_is_closed_all
     assert error is harness.store.shutdown_error
     assert harness.counter.shut_down_with is JobStatus.FINISHED
     assert harness.storage.directories == {"/checkpoints/chk-1"}
+
+
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED])
+def test_only_the_end_of_a_job_removes_its_empty_directories(harness: CoordinatorHarness, status: JobStatus) -> None:
+    assert harness.shut_down(status) == [None]
+    assert harness.storage.emptied == status.globally_terminal

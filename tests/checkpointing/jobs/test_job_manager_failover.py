@@ -90,6 +90,55 @@ async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoi
         assert spec.high_availability is not None
 
 
+def _leave_orphans(manager: RunningJobManager, job_id: str) -> Path:
+    """What a driver and a job manager that died in the middle of checkpoint 2 leave."""
+    directory = Path(manager.settings.checkpoint_directory, job_id)
+    (directory / "chk-2").mkdir()
+    (directory / "chk-2" / "half").write_text("x")
+    (directory / "shared" / "orphan").write_text("x")
+    return directory
+
+
+async def test_what_a_checkpoint_left_that_died_with_its_job_manager_is_removed_at_recovery(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        await first.checkpoint(job_id)
+        savepoint = Path((await first.savepoint(job_id))["location"].removeprefix("file:"))
+        directory = _leave_orphans(first, job_id)
+    cluster.launcher.drivers[0].kill(-9)
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        assert sorted(path.name for path in directory.iterdir()) == ["chk-1", "shared", "taskowned"]
+        assert list((directory / "shared").iterdir()) == []
+        assert (savepoint / "_metadata").is_file()
+        restore = cluster.launcher.specs[-1].restore
+        assert restore is not None
+        assert restore.checkpoint_id == 1
+
+
+async def test_what_an_adopted_driver_may_be_writing_is_left_alone(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        await first.checkpoint(job_id)
+        directory = _leave_orphans(first, job_id)
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        await (await second.driver(1)).report_failure("the adopted one fails later")
+        await eventually(lambda: len(cluster.launcher.drivers) == 2)
+        await second.until(job_id, "RUNNING")
+
+        assert (directory / "chk-2" / "half").exists()
+        assert (directory / "shared" / "orphan").exists()
+
+
 async def test_a_driver_that_does_not_come_back_in_time_is_ended_and_replaced(cluster: Cluster) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)

@@ -200,6 +200,24 @@ async def test_cancel_ends_the_driver_and_the_job(manager: RunningJobManager) ->
     await manager.cancel(job_id)
 
 
+@pytest.mark.parametrize("retention", ["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"])
+async def test_a_canceled_jobs_directories_go_with_its_last_checkpoint(
+    manager: RunningJobManager, retention: str
+) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.externalized-checkpoint-retention": retention})
+    await manager.checkpoint(job_id)
+    directory = Path(manager.settings.checkpoint_directory, job_id)
+
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+
+    if retention == "DELETE_ON_CANCELLATION":
+        await eventually(lambda: not directory.exists())
+    else:
+        await eventually(lambda: not (directory / "shared").exists())
+        assert (directory / "chk-1" / "_metadata").is_file()
+
+
 async def test_a_driver_that_ignores_cancel_is_ended_by_force(manager: RunningJobManager) -> None:
     manager.launcher.obeys_cancel = False
     job_id = await manager.submit_running()

@@ -1,0 +1,102 @@
+"""Removing what job managers and drivers that died left in a job's checkpoint directory: Flink leaves it for ever.
+
+An orphan is, while no driver of the job lives:
+
+1. `chk-N` without `_metadata` that the store does not know: never completed, or half removed.
+2. `chk-N` with `_metadata`, older than the newest retained one and not in the store: subsumed, its removal cut short.
+   One that is newer stays: it is complete, and perhaps only its entry in the store was lost.
+3. A shared file that no checkpoint left in the directory refers to. When one of them cannot be read, all files stay.
+
+Savepoints lie elsewhere, and a directory of any other name is never looked into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.storage.errors import MetadataMissing, SnapshotUnusable
+from checkpointing.storage.files import Files
+from checkpointing.storage.layout import METADATA, SHARED, checkpoint_directory
+from checkpointing.storage.verification import read_metadata
+
+_CHECKPOINT = re.compile(r"chk-(\d+)")
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What was removed: checkpoint ids, and shared files by name."""
+
+    checkpoint_ids: tuple[int, ...] = ()
+    shared_files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        ids = ", ".join(map(str, self.checkpoint_ids)) or "none"
+        return f"orphaned checkpoints: {ids}; orphaned shared files: {len(self.shared_files)}"
+
+
+class OrphanSweep:
+    """`unreadable_ids`: checkpoints that the store knows and nobody can read. They stay, with whatever they may need.
+
+    `may_remove` is asked right before each removal: whoever lost the job meanwhile must touch nothing.
+    """
+
+    def __init__(
+        self,
+        job_directory: str,
+        files: Files,
+        retained: Sequence[CompletedCheckpoint],
+        unreadable_ids: Collection[int],
+        may_remove: Callable[[], bool],
+    ) -> None:
+        self._job_directory = job_directory
+        self._files = files
+        self._retained = {checkpoint.checkpoint_id: checkpoint for checkpoint in retained}
+        self._unreadable_ids = unreadable_ids
+        self._may_remove = may_remove
+        self._kept: list[CompletedCheckpoint] = list(retained)
+        self._knows_all = not unreadable_ids
+
+    def run(self) -> Swept:
+        """Blocking; OSError. Repeated after a crash it goes on where the last one ended."""
+        ids = tuple(checkpoint_id for checkpoint_id in self._checkpoint_ids() if self._swept(checkpoint_id))
+        return Swept(ids, self._sweep_shared() if self._knows_all else ())
+
+    def _checkpoint_ids(self) -> list[int]:
+        matches = (_CHECKPOINT.fullmatch(name) for name in self._files.names(self._job_directory))
+        return sorted(int(match[1]) for match in matches if match is not None)
+
+    def _swept(self, checkpoint_id: int) -> bool:
+        if checkpoint_id in self._retained or checkpoint_id in self._unreadable_ids:
+            return False
+        directory = checkpoint_directory(self._job_directory, checkpoint_id)
+        if not self._is_orphan(directory, checkpoint_id) or not self._may_remove():
+            return False
+        # First the metadata: a sweep that is cut short must not leave what looks like a checkpoint.
+        self._files.remove_file(f"{directory}/{METADATA}")
+        self._files.remove_tree(directory)
+        return True
+
+    def _is_orphan(self, directory: str, checkpoint_id: int) -> bool:
+        try:
+            checkpoint = read_metadata(directory, self._files)
+        except MetadataMissing:
+            return True
+        except SnapshotUnusable:
+            self._knows_all = False
+            return False
+        if checkpoint_id < max(self._retained, default=0) and checkpoint.properties.discard_on_subsumed:
+            return True
+        self._kept.append(checkpoint)
+        return False
+
+    def _sweep_shared(self) -> tuple[str, ...]:
+        needed = {file.location for checkpoint in self._kept for file in checkpoint.files if file.shared}
+        swept = []
+        for name in sorted(self._files.names(f"{self._job_directory}/{SHARED}")):
+            if f"{SHARED}/{name}" not in needed and self._may_remove():
+                self._files.remove_file(f"{self._job_directory}/{SHARED}/{name}")
+                swept.append(name)
+        return tuple(swept)

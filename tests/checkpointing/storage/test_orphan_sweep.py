@@ -1,0 +1,217 @@
+"""What crashes leave in a job's checkpoint directory, and what of it goes when the job is recovered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import (
+    CheckpointProperties,
+    CompletedCheckpoint,
+    OperatorState,
+    RetentionPolicy,
+    SubtaskState,
+)
+from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.storage import FileCheckpointStorage, verify
+from checkpointing.storage.files import LocalFiles
+from checkpointing.storage.sweeping import Swept
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+
+
+class Crash(Exception):
+    """The process is gone at this point."""
+
+
+class CrashingFiles(LocalFiles):
+    """Dies before the removal number `crash_at`."""
+
+    def __init__(self, crash_at: int | None = None) -> None:
+        self.crash_at = crash_at
+        self.num_removals = 0
+
+    def remove_file(self, path: str) -> None:
+        self._count()
+        super().remove_file(path)
+
+    def remove_tree(self, path: str) -> None:
+        self._count()
+        super().remove_tree(path)
+
+    def _count(self) -> None:
+        if self.num_removals == self.crash_at:
+            raise Crash
+        self.num_removals += 1
+
+
+class Job:
+    """A job's checkpoint directory. `write` makes a complete checkpoint, `begin` one that its driver never finished."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.storage = self.with_files(LocalFiles())
+        self.path = Path(self.storage.job_directory)
+
+    def with_files(self, files: LocalFiles) -> FileCheckpointStorage:
+        return FileCheckpointStorage(str(self._directory), JOB_ID, files=files)
+
+    def begin(self, checkpoint_id: int, shared: Sequence[str] = ()) -> tuple[str, str | None, tuple[StateFile, ...]]:
+        location = self.storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
+        files = [self._put(f"chk-{checkpoint_id}/own", is_shared=False)]
+        files += [self._put(f"shared/{name}", is_shared=True) for name in shared]
+        return location.directory, location.shared_directory, tuple(files)
+
+    def write(self, checkpoint_id: int, shared: Sequence[str] = ()) -> CompletedCheckpoint:
+        directory, pool, files = self.begin(checkpoint_id, shared)
+        subtask = SubtaskState(0, SubtaskMetrics(), files, acknowledged_ms=5)
+        checkpoint = CompletedCheckpoint(
+            job_id=JOB_ID,
+            job_name="count",
+            entry_class="w:main",
+            checkpoint_id=checkpoint_id,
+            properties=CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
+            trigger_timestamp=1,
+            completion_timestamp=9,
+            operators=(OperatorState("b" * 32, "count", VertexKind.STATEFUL, "q", 1, (subtask,)),),
+            batches={"q": 41},
+            location=directory,
+            shared_location=pool,
+        )
+        self.storage.write_metadata(checkpoint)
+        return checkpoint
+
+    @property
+    def checkpoints(self) -> set[str]:
+        return {path.name for path in self.path.glob("chk-*")}
+
+    @property
+    def shared(self) -> set[str]:
+        return {path.name for path in (self.path / "shared").iterdir()}
+
+    def _put(self, location: str, *, is_shared: bool) -> StateFile:
+        content = location.encode()
+        (self.path / location).write_bytes(content)
+        return StateFile(f"state/{location}", location, len(content), hashlib.sha256(content).hexdigest(), is_shared)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def sweep(job: Job, *retained: CompletedCheckpoint, unreadable: Sequence[int] = ()) -> Swept:
+    return job.storage.sweep(retained, unreadable, lambda: True)
+
+
+def test_a_checkpoint_that_never_completed_goes_with_its_shared_files(job: Job) -> None:
+    retained = job.write(5, ["kept"])
+    job.begin(6, ["kept", "orphan"])
+
+    swept = sweep(job, retained)
+
+    assert swept == Swept((6,), ("orphan",))
+    assert (job.checkpoints, job.shared) == ({"chk-5"}, {"kept"})
+    verify(retained.location, deep=True)
+    assert sweep(job, retained) == Swept()
+
+
+def test_a_subsumed_checkpoint_whose_removal_was_cut_short_goes(job: Job) -> None:
+    job.write(3, ["old"])
+    half = job.write(4, ["old"])
+    retained = job.write(5, ["new"])
+    Path(half.location, "_metadata").unlink()
+
+    assert sweep(job, retained) == Swept((3, 4), ("old",))
+    assert (job.checkpoints, job.shared) == ({"chk-5"}, {"new"})
+
+
+def test_a_complete_checkpoint_that_the_store_does_not_know_yet_stays_with_its_files(job: Job) -> None:
+    retained = job.write(5, ["a"])
+    newer = job.write(6, ["b"])
+
+    assert sweep(job, retained) == Swept()
+    verify(newer.location, deep=True)
+
+
+def test_with_no_retained_checkpoint_only_what_never_completed_goes(job: Job) -> None:
+    complete = job.write(1, ["a"])
+    job.begin(2, ["b"])
+
+    assert sweep(job) == Swept((2,), ("b",))
+    verify(complete.location, deep=True)
+
+
+def test_a_checkpoint_that_the_store_cannot_read_stays_and_so_do_all_shared_files(job: Job) -> None:
+    unreadable = job.write(4, ["needed by nobody knows what"])
+    retained = job.write(5, ["kept"])
+    Path(unreadable.location, "_metadata").unlink()
+
+    assert sweep(job, retained, unreadable=[4]) == Swept()
+    assert job.shared == {"kept", "needed by nobody knows what"}
+
+
+def test_damaged_metadata_is_no_reason_to_remove_anything_it_may_name(job: Job) -> None:
+    damaged = job.write(4, ["its own"])
+    retained = job.write(5, ["kept"])
+    Path(damaged.location, "_metadata").write_text("{")
+
+    assert sweep(job, retained) == Swept()
+    assert job.checkpoints == {"chk-4", "chk-5"}
+
+
+def test_nothing_of_another_name_is_touched_and_never_a_savepoint(job: Job, tmp_path: Path) -> None:
+    location = job.storage.initialize_location(9, CheckpointKind.SAVEPOINT, str(job.path))
+    Path(location.directory, "half").write_text("a savepoint that somebody takes into the job's own directory")
+    for name in ("notes", "chk-x", "chk-7.old", "taskowned"):
+        (job.path / name).mkdir(exist_ok=True)
+        (job.path / name / "file").write_text("x")
+
+    assert sweep(job, job.write(5)) == Swept()
+    assert Path(location.directory, "half").exists()
+    assert all((job.path / name / "file").exists() for name in ("notes", "chk-x", "chk-7.old", "taskowned"))
+
+
+def test_a_job_manager_that_lost_the_job_removes_nothing(job: Job) -> None:
+    retained = job.write(5)
+    job.begin(6, ["orphan"])
+
+    assert job.storage.sweep([retained], (), lambda: False) == Swept()
+    assert (job.checkpoints, job.shared) == ({"chk-5", "chk-6"}, {"orphan"})
+
+
+@pytest.mark.parametrize("crash_at", range(9))
+def test_a_sweep_that_dies_anywhere_is_finished_by_the_next_one(job: Job, crash_at: int) -> None:
+    job.write(3, ["old"])
+    retained = job.write(5, ["kept"])
+    job.begin(6, ["orphan"])
+    job.begin(7, ["another"])
+
+    with pytest.raises(Crash):
+        job.with_files(CrashingFiles(crash_at)).sweep([retained], (), lambda: True)
+    verify(retained.location, deep=True)
+    sweep(job, retained)
+
+    assert (job.checkpoints, job.shared) == ({"chk-5"}, {"kept"})
+    verify(retained.location, deep=True)
+
+
+def test_a_job_without_a_checkpoint_directory_has_no_orphans(tmp_path: Path) -> None:
+    assert FileCheckpointStorage(str(tmp_path / "never made"), JOB_ID).sweep((), (), lambda: True) == Swept()
+    assert FileCheckpointStorage(None, JOB_ID).sweep((), (), lambda: True) == Swept()
+
+
+def test_empty_directories_go_when_nothing_is_left_in_them(job: Job) -> None:
+    retained = job.write(5, ["kept"])
+
+    job.storage.remove_empty_directories()
+    assert {path.name for path in job.path.iterdir()} == {"chk-5", "shared"}
+
+    (job.path / "shared" / "kept").unlink()
+    LocalFiles().remove_tree(retained.location)
+    job.storage.remove_empty_directories()
+    assert not job.path.exists()
+    job.storage.remove_empty_directories()

@@ -136,16 +136,23 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tu
     return Level.HEALTHY, ""
 
 
+def intervals_waited(facts: JobFacts, now: datetime) -> float | None:
+    """How many of its own intervals the job has waited for the next completed checkpoint; None without an interval."""
+    if facts.run is None or facts.interval is None:
+        return None
+    # A new run owes its first checkpoint from its own start, however old the last run's is.
+    reference = max(filter(None, (facts.last_completed_at, facts.run.started_at)))
+    return max(0.0, (now - reference) / facts.interval)
+
+
 def _freshness(facts: JobFacts, now: datetime) -> Freshness:
     if facts.run is None or facts.knowledge_is_old(now):
         return Freshness.UNKNOWN
     if RunState(facts.run.state).terminal:
         return Freshness.ENDED
-    # A new run owes its first checkpoint from its own start, however old the last run's is.
-    reference = max(filter(None, (facts.last_completed_at, facts.run.started_at)))
-    if facts.interval is None:
+    intervals = intervals_waited(facts, now)
+    if intervals is None or facts.interval is None:
         return Freshness.FRESH if facts.last_completed_at else Freshness.NONE
-    intervals = (now - reference) / facts.interval
     # What the last one took is not lateness: the next completes that much after its trigger.
     allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / facts.interval
     if intervals <= 1 + allowance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import plotly.graph_objects as go
@@ -10,6 +11,7 @@ from dashboard.charts.figure import as_dict, layout
 from dashboard.queries.series import AlignmentGrid
 from dashboard.units import duration_text
 
+_PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # a source's long path: its last part tells it from the others
 # Upper limits in ms of the steps that the legend names; the last step is everything above.
 STEPS = (20, 100, 500, 2_000)
 
@@ -63,5 +65,6 @@ def alignment_figure(grid: AlignmentGrid) -> dict[str, Any]:
     return as_dict([trace], shape)
 
 
-def _short(name: str, limit: int = 26) -> str:
+def _short(name: str, limit: int = 30) -> str:
+    name = _PATH.sub("[…/", name)
     return name if len(name) <= limit else f"{name[: limit - 1]}…"

@@ -79,6 +79,7 @@ def _story(point: CheckpointPoint) -> str:
         lines += [point.failure[:90]] if point.failure else []
     else:
         lines += [f"{label} {duration_text(getattr(point, field))}" for _, field, label in reversed(PHASES)]
+        lines.append(f"other {duration_text(unattributed(point))}")
     if point.stands_for > 1:
         lines.append(f"slowest of {point.stands_for} here")
     return "<br>".join(lines)

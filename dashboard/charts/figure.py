@@ -105,7 +105,7 @@ def _label(start: RunStart, span: Span) -> dict[str, Any]:
         "yref": "paper",
         "yanchor": "bottom",
         "showarrow": False,
-        "text": f"run {start.number}" + (f" · restored from {start.restored}" if start.restored else ""),
+        "text": start.label,
     }
 
 

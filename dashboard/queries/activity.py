@@ -9,10 +9,13 @@ from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
 
 from dashboard.deeds import deed_of, subject_of
-from dashboard.units import bytes_text, duration_text, span_text
+from dashboard.units import age_text, bytes_text, duration_text, span_text
 from monitoring.models import (
+    AttemptState,
     AuditEntry,
+    Incident,
     IncidentEvent,
+    IncidentEventKind,
     RestartAttempt,
     RestartStep,
     Savepoint,
@@ -38,41 +41,62 @@ class Happening:
 
 
 def latest_happenings(limit: int = 5) -> list[Happening]:
-    """Newest first. A restart and a savepoint are one line each: where they stand now."""
+    """Newest first. An incident, a restart and a savepoint are one line each: where they stand now."""
     # Savepoints are routine: they never push everything else out.
     found = [*_incident_steps(limit), *_restart_steps(limit), *_savepoints(limit // 2), *_audited(limit)]
     return sorted(found, key=lambda happening: happening.at, reverse=True)[:limit]
 
 
 def _incident_steps(limit: int) -> list[Happening]:
-    events = IncidentEvent.objects.select_related("incident__job").order_by("-at", "-id")[:limit]
+    newest = IncidentEvent.objects.filter(incident=OuterRef("pk")).order_by("-at", "-id").values("pk")[:1]
+    incidents = Incident.objects.annotate(event=Subquery(newest)).order_by("-opened_at")[: 2 * limit]
+    ids = [incident.event for incident in incidents]
+    events = IncidentEvent.objects.select_related("incident__job").filter(pk__in=ids)
     return [_incident_step(event, event.incident.job.name) for event in events]
 
 
 def _incident_step(event: IncidentEvent, name: str) -> Happening:
-    return Happening(event.at, name, without_name(event.text, name), reverse("incident", args=[event.incident_id]))
+    resolved = "resolved: " if event.kind == IncidentEventKind.RESOLVED else ""
+    return Happening(
+        event.at, name, resolved + without_name(event.text, name), reverse("incident", args=[event.incident_id])
+    )
 
 
 def _restart_steps(limit: int) -> list[Happening]:
     newest = RestartStep.objects.filter(attempt=OuterRef("pk")).order_by("-started_at", "-id").values("pk")[:1]
     attempts = RestartAttempt.objects.order_by("-created_at", "-id").annotate(step=Subquery(newest))[:limit]
     ids = [attempt.step for attempt in attempts]
-    steps = RestartStep.objects.select_related("attempt__job").filter(pk__in=ids)
+    steps = RestartStep.objects.select_related("attempt__job", "attempt__new_run").filter(pk__in=ids)
     return [
         Happening(
             step.ended_at or step.started_at,
             step.attempt.job.name,
-            f"restart {step.attempt.epoch}: {step.name} – {step.text or StepState(step.state).label.lower()}",
+            restart_text(step),
             reverse("restart-progress", args=[step.attempt_id]),
         )
         for step in steps
     ]
 
 
+def restart_text(newest: RestartStep) -> str:
+    """Where a restart stands: how it ended, or its `newest` step."""
+    attempt = newest.attempt
+    if attempt.state == AttemptState.SUCCEEDED and attempt.ended_at:
+        run = f" as run {attempt.new_run.number}" if attempt.new_run else ""
+        took = age_text(attempt.ended_at - attempt.created_at)
+        return f"restart {attempt.epoch} ({attempt.get_trigger_display()}): runs again{run}, {took} after the decision"
+    if attempt.state == AttemptState.FAILED:
+        return f"restart {attempt.epoch} failed: {attempt.error}"
+    text = newest.text or StepState(newest.state).label.lower()
+    return f"restart {attempt.epoch}: {newest.name} – {text}"
+
+
 def _savepoints(limit: int) -> list[Happening]:
     newest = Savepoint.objects.select_related("job", "checkpoint").order_by("-requested_at", "-id")[:limit]
     return [
-        Happening(s.completed_at or s.requested_at, s.job.name, savepoint_text(s), reverse("job-savepoints", args=[s.job_id]))
+        Happening(
+            s.completed_at or s.requested_at, s.job.name, savepoint_text(s), reverse("job-savepoints", args=[s.job_id])
+        )
         for s in newest
     ]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.paginator import Page, Paginator
 
-from dashboard.health import Freshness, Health, JobFacts, Level, judge
+from dashboard.health import Freshness, Health, JobFacts, Level, intervals_waited, judge
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
 from monitoring.models import Cluster, SavepointState
 
@@ -63,6 +63,7 @@ class Figures:
 class JobRow:
     facts: JobFacts
     health: Health
+    intervals: float | None = None  # waited for the next completed checkpoint, in the job's own intervals
     figures: Figures = field(default_factory=Figures)
 
 
@@ -96,7 +97,9 @@ class Selection:
 
 def read_fleet(chosen: Selection, now: datetime) -> Fleet:
     clusters = list(Cluster.objects.all())
-    everything = [JobRow(facts, judge(facts, now)) for facts in gather_facts(jobs_with_runs(), now)]
+    everything = [
+        JobRow(facts, judge(facts, now), intervals_waited(facts, now)) for facts in gather_facts(jobs_with_runs(), now)
+    ]
     everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
     shown = [row for row in everything if _matches(row, chosen)]
     page = Paginator(shown, PAGE_SIZE).get_page(chosen.page)
@@ -129,7 +132,7 @@ def _with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
     for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
         failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
     return [
-        JobRow(row.facts, row.health, _figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
+        replace(row, figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
         for pk, row in zip(ids, rows, strict=True)
     ]
 

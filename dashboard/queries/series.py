@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db.models import Q
+
 from dashboard.queries.facts import select
-from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RestartAttempt, Run
 
 POINTS = 360
 CELLS = 2_000
@@ -22,6 +24,7 @@ RANGES: dict[str, timedelta | None] = {
 }
 DEFAULT_RANGE = "1h"
 SHORTEST = timedelta(minutes=2)
+STARTING = timedelta(seconds=90)  # a run restores the state it was given within that time
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,17 @@ class CheckpointPoint:
 
 @dataclass(frozen=True)
 class RunStart:
+    """A run's beginning, or where the engine itself began it anew (`by_engine`)."""
+
     number: int
     at: datetime
     restored: str  # "savepoint 42", "checkpoint 7" or ""
+    by_engine: bool = False
+
+    @property
+    def label(self) -> str:
+        began = "restarted by the engine" if self.by_engine else f"run {self.number}"
+        return f"{began} · restored from {self.restored}" if self.restored else began
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,8 @@ WITH points AS (
     SELECT DISTINCT ON (bucket, failed) *, count(*) OVER (PARTITION BY bucket, failed) AS stands_for
     FROM (
         SELECT c.id, c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed,
-               c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size, c.failure_message AS failure,
+               c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size,
+               c.failure_message AS failure,
                floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
         FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
         WHERE r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.status <> 'IN_PROGRESS'
@@ -128,15 +140,28 @@ def read_points(job: Job, span: Span) -> list[CheckpointPoint]:
 
 
 def read_run_starts(job: Job, span: Span) -> list[RunStart]:
-    """The runs that began within the span, the job's first run not among them: nothing was restarted then."""
-    runs = Run.objects.filter(job=job, started_at__gte=span.start, number__gt=1).order_by("-number")[:20]
-    return [RunStart(run.number, run.started_at, _restored(run)) for run in reversed(runs)]
+    """Where runs began, the job's first one not among them, and each run's last restart by the engine, oldest first."""
+    runs = Run.objects.filter(job=job).filter(Q(started_at__gte=span.start) | Q(restored_at__gte=span.start))
+    newest = list(runs.order_by("-number")[:20])
+    attempts = {a.new_run_id: a for a in RestartAttempt.objects.filter(new_run__in=newest)}
+    marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
+    return sorted((mark for mark in marks if mark.at >= span.start), key=lambda mark: mark.at)
 
 
-def _restored(run: Run) -> str:
-    if run.restored_checkpoint_id is None:
-        return ""
-    return f"{'savepoint' if run.restored_is_savepoint else 'checkpoint'} {run.restored_checkpoint_id}"
+def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
+    """A run tells only its last restore: the one it began with, unless the engine has restarted it since."""
+    own = ""
+    if run.restored_checkpoint_id is not None:
+        own = f"{'savepoint' if run.restored_is_savepoint else 'checkpoint'} {run.restored_checkpoint_id}"
+    since = attempt.restore_path != run.restored_path if attempt else _later(run)
+    marks = [RunStart(run.number, run.started_at, "" if since else own)] if run.number > 1 else []
+    if since and own and run.restored_at:
+        marks.append(RunStart(run.number, run.restored_at, own, by_engine=True))
+    return marks
+
+
+def _later(run: Run) -> bool:
+    return run.restored_at is not None and run.restored_at - run.started_at > STARTING
 
 
 def read_alignment(job: Job, span: Span) -> AlignmentGrid:

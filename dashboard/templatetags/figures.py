@@ -13,7 +13,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboard import units
-from dashboard.health import Level
+from dashboard.deeds import deed_of, reason_of, subject_of
+from dashboard.health import Freshness, Level
+from dashboard.queries.activity import without_name
+from dashboard.queries.fleet import JobRow
+from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.models import AttemptState, CheckpointStatus, DeliveryState, IncidentState, RunState, SavepointState
 
 register = template.Library()
@@ -148,6 +152,13 @@ def level_tone(level: Level) -> str:
     return _TONES.get(level.word, "calm")
 
 
+register.filter("deed", deed_of)
+register.filter("failure_in_words", failure_in_words)
+register.filter("deed_reason", reason_of)
+register.filter("deed_subject", subject_of)
+register.filter("without_name", without_name)
+
+
 @register.filter
 def first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
@@ -174,6 +185,20 @@ def sparkline(values: Sequence[float], label: str) -> SafeString:
         *(width, height, width, height, label),
         " ".join(f"{x:.1f},{y:.1f}" for x, y in places),
         *(f"{place:.1f}" for place in places[-1]),
+    )
+
+
+@register.simple_tag
+def interval_bar(row: JobRow, most: int = 5) -> SafeString:
+    """How many of its own intervals a job has waited, on a scale that ends where it is overdue."""
+    told = row.health.freshness not in (Freshness.ENDED, Freshness.UNKNOWN)
+    waited = min(row.intervals or 0, most) if told else 0
+    grid = "".join(f'<line x1="{i}" x2="{i}" y1="0" y2="8"/>' for i in range(1, most))
+    return format_html(
+        '<svg class="ages-bar" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="track" width="{}" height="8"/><rect class="bar-{}" width="{}" height="8"/>{}</svg>',
+        *(most, most, row.health.freshness.word, f"{waited:.2f}"),
+        mark_safe(grid),  # noqa: S308 - numbers only
     )
 
 

@@ -11,6 +11,8 @@ from dashboard.health import Freshness, Level
 from dashboard.queries.activity import latest_happenings
 from dashboard.queries.fleet import Selection, read_fleet
 
+NAMED = 8  # so many jobs have room for their names in the strip
+
 
 @vary_on_headers("HX-Request")
 def fleet(request: HttpRequest) -> HttpResponse:
@@ -26,7 +28,8 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "levels": [(level, found.counts.get(level, 0)) for level in Level],
         "legend": [(fresh, found.freshness.get(fresh, 0)) for fresh in Freshness if found.freshness.get(fresh)],
-        "happenings": latest_happenings(),
+        "named": NAMED,
+        "happenings": latest_happenings(3 if len(found.strip) <= 3 else 5),
         "section": "fleet",
     }
     live = request.headers.get("HX-Target") == "fleet-live"

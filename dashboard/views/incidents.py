@@ -12,7 +12,7 @@ from django.utils import timezone
 from dashboard.forms.note import NoteForm
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
-from monitoring.models import Delivery, Incident, IncidentEvent, IncidentState
+from monitoring.models import Delivery, Incident, IncidentEvent, IncidentEventKind, IncidentState
 
 PAGE_SIZE = 50
 _ORDER = Case(
@@ -38,9 +38,26 @@ def incident(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Incident.objects.select_related("job__cluster", "rule"), pk=pk)
     deliveries = Delivery.objects.select_related("channel").order_by("id")
     events = IncidentEvent.objects.filter(incident=found).prefetch_related(Prefetch("deliveries", deliveries))
-    context = {"incident": found, "events": events, "form": NoteForm(), "section": "incidents"}
+    context = {"incident": found, "events": fold_changes(list(events)), "form": NoteForm(), "section": "incidents"}
     live = request.headers.get("HX-Target") == "incident-live"
     return render(request, "incidents/incident_live.html" if live else "incidents/incident.html", context)
+
+
+def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[IncidentEvent]]]:
+    """Events in their order; of changes in a row that nobody was told of only the newest, with those it stands for."""
+    folded: list[tuple[IncidentEvent, list[IncidentEvent]]] = []
+    for event in events:
+        if folded and _is_silent_change(event) and _is_silent_change(folded[-1][0]):
+            newest, earlier = folded.pop()
+            newer, older = (event, newest) if event.at >= newest.at else (newest, event)
+            folded.append((newer, [*earlier, older]))
+        else:
+            folded.append((event, []))
+    return folded
+
+
+def _is_silent_change(event: IncidentEvent) -> bool:
+    return event.kind == IncidentEventKind.CHANGED and not event.deliveries.all()
 
 
 @action

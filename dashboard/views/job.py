@@ -15,7 +15,7 @@ from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.history import latest_checkpoints
 from dashboard.queries.series import DEFAULT_RANGE, RANGES, span_of
 from dashboard.units import span_text
-from monitoring.models import Job
+from monitoring.models import Job, RunState, SavepointState
 
 LATEST = 8
 
@@ -35,10 +35,22 @@ def job_context(job: Job, tab: str) -> dict[str, Any]:
         "facts": facts,
         "health": judge(facts, now),
         "savepoint_under_way": job.savepoints.filter(state__in=("requested", "in_progress")).first(),
+        **_ending(job),
         "tab": tab,
         "section": "fleet",
         "now": now,
     }
+
+
+def _ending(job: Job) -> dict[str, Any]:
+    """A run that somebody wished to end, and the savepoint it was stopped with."""
+    run = job.current_run
+    if run is None or run.state not in (RunState.FINISHED, RunState.CANCELED):
+        return {}
+    stopped = job.savepoints.filter(run=run, stops_job=True, state=SavepointState.COMPLETED).select_related(
+        "checkpoint"
+    )
+    return {"ended_on_purpose": True, "stopped_with": stopped.first()}
 
 
 def header(request: HttpRequest, pk: int) -> HttpResponse:

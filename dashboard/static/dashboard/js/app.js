@@ -2,12 +2,13 @@
 import { keepTimesTrue } from "./times.js";
 import { expandable, sortable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
-import { beat } from "./live.js";
+import { beat, keepOpen } from "./live.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
 expandable(document);
 sortable(document);
+keepOpen();
 beat(document.getElementById("live"));
 
 // "/" goes to the search box, as in other tools of the trade.

@@ -37,6 +37,23 @@ export function beat(light) {
   });
 }
 
+// A part that renews itself keeps what the reader opened in it: <details> with an id stay open, and scrolled.
+export function keepOpen() {
+  let kept = [];
+  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    kept = [...detail.target.querySelectorAll("details[id][open]")].map((d) => [d.id, d.querySelector("pre")?.scrollTop ?? 0]);
+  });
+  document.body.addEventListener("htmx:afterSwap", () => {
+    for (const [id, scrolled] of kept) {
+      const opened = document.getElementById(id);
+      if (!opened) continue;
+      opened.open = true;
+      const text = opened.querySelector("pre");
+      if (text) text.scrollTop = scrolled;
+    }
+  });
+}
+
 function readerMarksText() {
   const selection = document.getSelection();
   return Boolean(selection && !selection.isCollapsed && selection.toString().trim());

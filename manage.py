@@ -20,4 +20,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # while it imports, which takes seconds on a slow machine; `up` has its own way to stop
+        sys.exit(130)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from dashboard.stack.process import Command, ServerFailed
+from dashboard.stack.process import Command, ServerFailed, spawn
 
 USER = "waymark"
 DATABASE = "waymark"
@@ -213,21 +213,22 @@ class PostgresServer:
         """initdb into a new directory that is renamed when complete, so that a broken one is never taken for data."""
         unfinished = self._home / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
-        drop = {"user": self._user, "group": self._user, "extra_groups": []} if self._user is not None else {}
-        done = subprocess.run(
-            [
-                *(self._tool("initdb"), "-D", str(unfinished), "-U", USER, "--encoding=UTF8", "--locale=C.UTF-8"),
-                *("--auth-local=trust", "--auth-host=reject"),
-            ],
-            cwd=self._home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            **drop,  # type: ignore[call-overload]
+        # Out of the terminal's reach: Ctrl-C stops the whole, in order, once there is something to stop.
+        initdb = spawn(
+            Command(
+                argv=(
+                    *(self._tool("initdb"), "-D", str(unfinished), "-U", USER, "--encoding=UTF8", "--locale=C.UTF-8"),
+                    *("--auth-local=trust", "--auth-host=reject"),
+                ),
+                directory=self._home,
+                user=self._user,
+                death_signal=signal.SIGKILL,
+            ),
+            subprocess.PIPE,
         )
-        if done.returncode != 0:
-            raise ServerFailed(f"initdb failed:\n{done.stdout.strip()}")
+        said, _ = initdb.communicate()
+        if initdb.returncode != 0:
+            raise ServerFailed(f"initdb failed:\n{said.decode(errors='replace').strip()}")
         unfinished.rename(self._data)
 
     def _refuse_other_version(self) -> None:

@@ -48,6 +48,30 @@ def test_rows_survive_a_stop_and_a_start(session_directory: Path) -> None:
         assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
 
 
+_PREPARING = """
+import signal, sys
+from pathlib import Path
+from dashboard.stack.postgres import PostgresServer
+signal.signal(signal.SIGINT, lambda *_: None)
+print("preparing", flush=True)
+PostgresServer(Path(sys.argv[1])).prepare()
+print("prepared", flush=True)
+"""
+
+
+def test_ctrl_c_does_not_break_what_is_being_made(session_directory: Path) -> None:
+    home = session_directory / "interrupted"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PREPARING, str(home)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_until((home / "data.new").exists, limit_s=60, what="initdb at work")
+    os.killpg(process.pid, signal.SIGINT)
+
+    said, _ = process.communicate(timeout=60)
+
+    assert (process.returncode, said.split()) == (0, ["preparing", "prepared"])
+
+
 _PARENT = """
 import signal, sys
 from pathlib import Path

@@ -119,3 +119,17 @@ def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Produ
     assert refused.returncode != 0
     assert "JAVA_HOME=/nowhere has no bin/java that starts" in refused.stderr
     assert product.status()["postgres"]["state"] == "down"
+
+
+def test_ctrl_c_while_it_still_imports_ends_it_without_a_traceback(product: Product) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "manage.py", "up"],
+        cwd=ROOT, env=product.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    next(line for line in process.stderr if "django" in line)
+    process.send_signal(signal.SIGINT)
+
+    said = process.stderr.read()
+
+    assert (process.wait(60), "Traceback" in said) == (130, False)

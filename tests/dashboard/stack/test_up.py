@@ -122,14 +122,11 @@ def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Produ
 
 
 def test_ctrl_c_while_it_still_imports_ends_it_without_a_traceback(product: Product) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", "manage.py", "up"],
-        cwd=ROOT, env=product.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    next(line for line in process.stderr if "django" in line)
-    process.send_signal(signal.SIGINT)
+    command = [sys.executable, "-X", "importtime", "manage.py", "up"]
+    with subprocess.Popen(command, cwd=ROOT, env=product.environ, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "django" in line)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
 
-    said = process.stderr.read()
-
-    assert (process.wait(60), "Traceback" in said) == (130, False)
+    assert (process.returncode, "Traceback" in said) == (130, False)

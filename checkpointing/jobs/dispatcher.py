@@ -12,13 +12,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from checkpointing.configuration import InvalidConfiguration
-from checkpointing.ha.errors import HighAvailabilityError
-from checkpointing.ha.job_results import JobResult, JobResultExists
+from checkpointing.ha.job_results import JobResult
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.driver_link import DriverChannel
+from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
 from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import Operations, Outcome
 from checkpointing.jobs.programs import Program
@@ -26,8 +25,6 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.messages import DriverMessage, Refused, Register
 
 logger = logging.getLogger(__name__)
-
-STORE_ERRORS = (OSError, HighAvailabilityError, ValueError, KeyError)
 
 
 class NotLeading(Exception):
@@ -57,6 +54,7 @@ class Dispatcher:
         self._jobs: dict[str, JobMaster] = {}
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, JobMaster] = {}
+        self._ended_jobs = EndedJobs(services)
         self._submitting: set[str] = set()
 
     @property
@@ -68,7 +66,7 @@ class Dispatcher:
     async def take_leadership(self, session_id: str) -> None:
         """Recover every stored job. A job that cannot be recovered is logged and left in the store; the others run."""
         self.session_id = session_id
-        await self._clean_up_ended_jobs()
+        await self._ended_jobs.finish_clean_up()
         graphs = self.services.high_availability.job_graphs
         for job_id in await self.services.io.run(graphs.job_ids):
             try:
@@ -89,27 +87,13 @@ class Dispatcher:
         self._ended = {job_id: job for job_id, job in self._ended.items() if job.status.globally_terminal}
 
     async def _recover(self, job_id: str, session_id: str) -> None:
-        graph = await self.services.io.run(lambda: self.services.high_availability.job_graphs.recover(job_id))
+        ha = self.services.high_availability
+        if await self.services.io.run(lambda: ha.job_results.has_result(job_id)):
+            logger.warning("job %s has ended and is not recovered; its clean-up is not finished", job_id)
+            return
+        graph = await self.services.io.run(lambda: ha.job_graphs.recover(job_id))
         if graph is not None and self.session_id == session_id and job_id not in self._jobs:
             self._start(JobMaster(graph, session_id, self.services, self._record_result, recovered=True))
-
-    async def _clean_up_ended_jobs(self) -> None:
-        """Finish what a job manager that died in between left: jobs that ended and were not cleaned up."""
-        try:
-            results = await self.services.io.run(self.services.high_availability.job_results.dirty_results)
-        except STORE_ERRORS as error:
-            logger.error("ended jobs cannot be looked up: %s", error)
-            return
-        for result in results:
-            await self._logged(result.job_id, lambda r=result: self._discard_checkpoints(r))  # type: ignore[misc]
-            await self._clean_up(result.job_id)
-
-    async def _discard_checkpoints(self, result: JobResult) -> None:
-        graph = await self.services.io.run(lambda: self.services.high_availability.job_graphs.recover(result.job_id))
-        if graph is not None:
-            checkpoints = JobCheckpoints.of_ended_job(graph, self.services)
-            await checkpoints.recover()
-            await checkpoints.shutdown(result.status)
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
@@ -170,61 +154,40 @@ class Dispatcher:
     async def _run(self, job: JobMaster) -> None:
         job_id = job.graph.job_id
         status = await job.run()
-        if status.globally_terminal:
-            await self._clean_up(job_id)
+        if status.globally_terminal and job.left_nothing:
+            await self._ended_jobs.clean_up(job_id)
         else:
-            await self._in_store(job_id, lambda: self.services.high_availability.job_graphs.release(job_id))
+            await self._release(job_id)
         self._jobs.pop(job_id, None)
         self._runs.pop(job_id, None)
         self._ended[job_id] = job
         await self._forget_oldest()
 
-    async def _record_result(self, job: JobMaster) -> None:
-        result = JobResult(
-            job_id=job.graph.job_id,
-            job_name=job.graph.name,
-            status=job.status,
-            started_ms=job.record.state.started_ms,
-            ended_ms=job.record.state.last_modified_ms,
-            failure_cause=sentence(job.record.failure.message) if job.record.failure else None,
+    async def _record_result(self, job: JobMaster) -> bool:
+        record = job.record
+        return await self._ended_jobs.record(
+            JobResult(
+                job_id=record.graph.job_id,
+                job_name=record.graph.name,
+                status=record.status,
+                started_ms=record.state.started_ms,
+                ended_ms=record.state.last_modified_ms,
+                failure_cause=sentence(record.failure.message) if record.failure else None,
+            )
         )
 
-        def record() -> None:
-            try:
-                self.services.high_availability.job_results.create_dirty_result(result)
-            except JobResultExists:
-                logger.info("job %s: its end was recorded before", result.job_id)
-
-        await self._in_store(result.job_id, record)
-
-    async def _clean_up(self, job_id: str) -> None:
-        """Each step may be repeated; what fails is done again by the next leader, for the result stays dirty."""
-        ha = self.services.high_availability
-
-        def clean_up() -> None:
-            ha.clean_up(job_id)
-            ha.job_graphs.remove(job_id)
-            ha.job_results.mark_as_clean(job_id)
-            JobDirectory(self.services.jobs_directory, job_id).keep_logs_only()
-
-        await self._in_store(job_id, clean_up)
+    async def _release(self, job_id: str) -> None:
+        """The job is for the next leader, to run or to clean up."""
+        try:
+            await self.services.io.run(lambda: self.services.high_availability.job_graphs.release(job_id))
+        except STORE_ERRORS as error:
+            logger.error("job %s: its graph stays locked until the session ends: %s", job_id, error)
 
     async def _forget_oldest(self) -> None:
         while len(self._ended) > self.services.settings.completed_jobs:
             job_id = next(iter(self._ended))
             del self._ended[job_id]
-            directory = JobDirectory(self.services.jobs_directory, job_id)
-            await self._in_store(job_id, directory.remove)
-
-    async def _in_store(self, job_id: str, work: Callable[[], None]) -> None:
-        await self._logged(job_id, lambda: self.services.io.run(work))
-
-    async def _logged(self, job_id: str, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A store that fails here must not keep the other jobs from their clean-up."""
-        try:
-            await begin()
-        except (*STORE_ERRORS, InvalidConfiguration) as error:
-            logger.error("job %s: its data could not all be cleaned up: %s", job_id, error)
+            await self._ended_jobs.forget(job_id)
 
     # --- asynchronous operations ------------------------------------------------------------------------------------
 

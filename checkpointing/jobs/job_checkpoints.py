@@ -114,12 +114,14 @@ class JobCheckpoints:
         self.coordinator.when_settled(lambda: None if settled.done() else settled.set_result(None))
         await settled
 
-    async def shutdown(self, status: JobStatus) -> None:
+    async def shutdown(self, status: JobStatus) -> Exception | None:
+        """What could not be closed, logged; everything else was."""
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.coordinator.shutdown(status, _unless_done(closed, closed.set_result))
         error = await closed
         if error is not None:
-            logger.error("the checkpoint store could not be closed for %s: %s", status.value, error)
+            logger.error("job %s: its checkpoints could not all be closed (%s): %s", self._job_id, status.value, error)
+        return error
 
 
 def _unless_done(future: asyncio.Future[T], settle: Callable[[V], None]) -> Callable[[V], None]:

@@ -35,20 +35,24 @@ END_GRACE_S = 10.0
 
 
 class JobMaster:
-    """`record` is what is known of the job, `requests` what can be asked of it, `driver` hears its driver."""
+    """`record` is what is known of the job, `requests` what can be asked of it, `driver` hears its driver.
+
+    `left_nothing`: the job is over, durably, and its checkpoints are dealt with.
+    """
 
     def __init__(
         self,
         graph: JobGraph,
         session_id: str,
         services: JobServices,
-        record_result: Callable[[JobMaster], Awaitable[None]],
+        record_result: Callable[[JobMaster], Awaitable[bool]],
         *,
         recovered: bool,
     ) -> None:
         """InvalidConfiguration when the graph's settings are not allowed.
 
         `record_result` makes the job's end durable; called in the globally terminal status, before anything is removed.
+        False: it could not, and nothing may be removed.
         """
         self.record = JobRecord(graph, services.clock, recovered=recovered)
         self.strategy = restart_strategy(graph.configuration, services.random)
@@ -74,6 +78,7 @@ class JobMaster:
             self.wait_ended,
             services.settings.cancel_timeout_s,
         )
+        self.left_nothing = False
         self._may_hold_orphans = False
         self._keep_state = False
         self._ended: asyncio.Future[JobStatus] = asyncio.get_running_loop().create_future()
@@ -249,15 +254,16 @@ class JobMaster:
         if status is JobStatus.FAILED and self.record.exceptions.entries:
             self.record.failure = self.record.exceptions.entries[0].info
         self.record.move(status, cause)
-        if status.globally_terminal:
-            await self._record_result(self)
+        is_over = status.globally_terminal and await self._record_result(self)
         if status is JobStatus.FINISHED and attempt is not None:
             with contextlib.suppress(Interrupted):
                 await self._interrupts.wait_for(
                     self._starter.end(attempt, END_GRACE_S, ends_itself=True), cancelling=True
                 )
         if not self._keep_state:
-            await self.checkpoints.shutdown(status)
+            error = await self.checkpoints.shutdown(status if is_over else JobStatus.SUSPENDED)
+            is_over = is_over and error is None
+        self.left_nothing = is_over
         if not self._ended.done():
             self._ended.set_result(status)
 

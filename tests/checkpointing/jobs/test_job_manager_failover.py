@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from pathlib import Path
 
 import pytest
 
 from checkpointing.rest.client import RequestRefused
-from tests.checkpointing.jobs.fake_driver import FakeLauncher
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
 pytestmark = pytest.mark.zookeeper
 
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms",
            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
-
-
-class Cluster:
-    """Job managers that share one state directory and one ZooKeeper root, and one machine's drivers."""
-
-    def __init__(self, directory: Path, hosts: str) -> None:
-        self._directory = directory
-        self._environ = {"ZOOKEEPER_HOSTS": hosts, "WAYMARK_ZOOKEEPER_ROOT": f"/test-{uuid.uuid4().hex}"}
-        self.launcher = FakeLauncher(asyncio.get_running_loop())
-
-    def job_manager(self, **environ: str):  # type: ignore[no-untyped-def]
-        return running_job_manager(self._directory, self.launcher, **self._environ, **environ)
-
-    def drivers_find(self, manager: RunningJobManager) -> None:
-        """The drivers look up the new leader."""
-        for driver in self.launcher.drivers:
-            driver.address = manager.address
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path, zookeeper_hosts: str):  # type: ignore[no-untyped-def]
-    cluster = Cluster(tmp_path, zookeeper_hosts)
-    yield cluster
-    await cluster.launcher.close()
-
-
-async def leads(manager: RunningJobManager) -> None:
-    async def answers() -> bool:
-        try:
-            await manager.get("/overview")
-        except RequestRefused as refusal:
-            return refusal.status != 503
-        return True
-
-    await eventually(answers)
 
 
 async def test_a_running_driver_is_adopted_by_the_next_job_manager(cluster: Cluster) -> None:

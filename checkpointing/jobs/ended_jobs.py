@@ -1,0 +1,93 @@
+"""What follows a job's end: its result made durable, then everything removed that no one needs any more.
+
+Each step may be repeated. Until the last one the result is *dirty*, and the next leader goes through all of them again
+(Flink's CheckpointResourcesCleanupRunner): a job manager may die, and a step may fail, anywhere in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError, JobGraphUnreadable
+from checkpointing.ha.job_results import JobResult, JobResultExists
+from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.job_checkpoints import JobCheckpoints
+from checkpointing.jobs.services import JobServices
+
+logger = logging.getLogger(__name__)
+
+STORE_ERRORS = (OSError, HighAvailabilityError, ValueError, KeyError)
+# Trying again changes nothing about these: what cannot be read stays where it lies, and the job is over all the same.
+_PERMANENT = (CheckpointsUnreadable, JobGraphUnreadable, InvalidConfiguration)
+
+
+class EndedJobs:
+    """No method raises for a store that fails: that is logged, and False is returned where the caller must know."""
+
+    def __init__(self, services: JobServices) -> None:
+        self._services = services
+        self._ha = services.high_availability
+
+    async def record(self, result: JobResult) -> bool:
+        """False: it is not durable, so nothing of the job may be removed; the next leader will recover the job."""
+
+        def create() -> None:
+            try:
+                self._ha.job_results.create_dirty_result(result)
+            except JobResultExists:
+                logger.info("job %s: its end was recorded before", result.job_id)
+
+        return await self._tried(result.job_id, "its end could not be recorded", create)
+
+    async def clean_up(self, job_id: str) -> None:
+        """The job's checkpoints are dealt with: handles, counter, graph and working files go, then it is clean."""
+
+        def remove() -> None:
+            self._ha.clean_up(job_id)
+            self._ha.job_graphs.remove(job_id)
+            JobDirectory(self._services.jobs_directory, job_id).keep_logs_only()
+            self._ha.job_results.mark_as_clean(job_id)
+
+        await self._tried(job_id, "its data could not all be cleaned up", remove)
+
+    async def forget(self, job_id: str) -> None:
+        """It is no longer shown: its logs go."""
+        remove = JobDirectory(self._services.jobs_directory, job_id).remove
+        await self._tried(job_id, "its directory could not be removed", remove)
+
+    async def finish_clean_up(self) -> None:
+        """What earlier job managers did not get to. One job's trouble does not keep the others from it."""
+        try:
+            results = await self._services.io.run(self._ha.job_results.dirty_results)
+        except STORE_ERRORS as error:
+            logger.error("ended jobs cannot be looked up: %s", error)
+            return
+        for result in results:
+            if await self._discard_checkpoints(result):
+                await self.clean_up(result.job_id)
+
+    async def _discard_checkpoints(self, result: JobResult) -> bool:
+        """Discard or keep each, as at the job's end. False: to be tried again, and until then nothing is forgotten."""
+        try:
+            graph = await self._services.io.run(lambda: self._ha.job_graphs.recover(result.job_id))
+            if graph is None:
+                return True
+            checkpoints = JobCheckpoints.of_ended_job(graph, self._services)
+            await checkpoints.recover()
+            return await checkpoints.shutdown(result.status) is None
+        except _PERMANENT as error:
+            logger.error("job %s: its checkpoints cannot be read and stay where they lie: %s", result.job_id, error)
+            return True
+        except STORE_ERRORS as error:
+            logger.error("job %s: its checkpoints could not be cleaned up yet: %s", result.job_id, error)
+            return False
+
+    async def _tried(self, job_id: str, trouble: str, work: Callable[[], None]) -> bool:
+        try:
+            await self._services.io.run(work)
+        except STORE_ERRORS as error:
+            logger.error("job %s: %s: %s", job_id, trouble, error)
+            return False
+        return True

@@ -1,0 +1,56 @@
+"""Job managers over a real ZooKeeper, one after the other or side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+from checkpointing.ha.services import HighAvailabilityMode, HighAvailabilityServices, HighAvailabilitySettings
+from checkpointing.ha.services import make_services as make_high_availability
+from checkpointing.rest.client import RequestRefused
+from checkpointing.storage import read_metadata
+from tests.checkpointing.jobs.fake_driver import FakeLauncher
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+
+
+class Cluster:
+    """Job managers that share one state directory and one ZooKeeper root, and one machine's drivers."""
+
+    def __init__(self, directory: Path, hosts: str) -> None:
+        self._directory = directory
+        self._hosts = hosts
+        self._root = f"/test-{uuid.uuid4().hex}"
+        self.launcher = FakeLauncher(asyncio.get_running_loop())
+
+    def job_manager(self, **environ: str):  # type: ignore[no-untyped-def]
+        names = {"ZOOKEEPER_HOSTS": self._hosts, "WAYMARK_ZOOKEEPER_ROOT": self._root}
+        return running_job_manager(self._directory, self.launcher, **names, **environ)
+
+    def stores(self) -> HighAvailabilityServices:
+        """What the job managers share, seen by one that has no part in the election. Close it."""
+        return make_high_availability(
+            HighAvailabilitySettings(
+                storage_directory=self._directory / "state" / "ha",
+                mode=HighAvailabilityMode.ZOOKEEPER,
+                hosts=self._hosts,
+                root=self._root,
+            ),
+            read_metadata,
+        )
+
+    def drivers_find(self, manager: RunningJobManager) -> None:
+        """The drivers look up the new leader."""
+        for driver in self.launcher.drivers:
+            driver.address = manager.address
+
+
+async def leads(manager: RunningJobManager) -> None:
+    async def answers() -> bool:
+        try:
+            await manager.get("/overview")
+        except RequestRefused as refusal:
+            return refusal.status != 503
+        return True
+
+    await eventually(answers)

@@ -104,11 +104,12 @@ def span_of(job: Job, chosen: str, now: datetime) -> Span:
     return Span(now - (covered if length is None else min(length, covered)), now)
 
 
-# Of every bucket the slowest checkpoint that completed and the slowest that failed; of each the phases of the subtask
+# Of every bucket the slowest checkpoint and savepoint that completed and that failed; of each the phases of the subtask
 # that acknowledged last. The highest figures of each phase may be of several subtasks and add up to more than it took.
 _POINTS = """
 WITH points AS (
-    SELECT DISTINCT ON (bucket, failed) *, count(*) OVER (PARTITION BY bucket, failed) AS stands_for
+    SELECT DISTINCT ON (bucket, failed, is_savepoint) *,
+           count(*) OVER (PARTITION BY bucket, failed, is_savepoint) AS stands_for
     FROM (
         SELECT c.id, c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed,
                c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size,
@@ -118,7 +119,7 @@ WITH points AS (
         WHERE r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.status <> 'IN_PROGRESS'
           AND (r.ended_at IS NULL OR r.ended_at >= %(start)s)
     ) found
-    ORDER BY bucket, failed, duration DESC NULLS LAST
+    ORDER BY bucket, failed, is_savepoint, duration DESC NULLS LAST
 )
 SELECT points.*, last.start_delay, last.alignment, last.sync, last.asynchronous
 FROM points LEFT JOIN LATERAL (
@@ -143,21 +144,30 @@ def read_run_starts(job: Job, span: Span) -> list[RunStart]:
     """Where runs began, the job's first one not among them, and each run's last restart by the engine, oldest first."""
     runs = Run.objects.filter(job=job).filter(Q(started_at__gte=span.start) | Q(restored_at__gte=span.start))
     newest = list(runs.order_by("-number")[:20])
-    attempts = {a.new_run_id: a for a in RestartAttempt.objects.filter(new_run__in=newest)}
+    found = RestartAttempt.objects.filter(new_run__in=newest).select_related("savepoint__checkpoint")
+    attempts = {attempt.new_run_id: attempt for attempt in found}
     marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
     return sorted((mark for mark in marks if mark.at >= span.start), key=lambda mark: mark.at)
 
 
 def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
     """A run tells only its last restore: the one it began with, unless the engine has restarted it since."""
-    own = ""
-    if run.restored_checkpoint_id is not None:
-        own = f"{'savepoint' if run.restored_is_savepoint else 'checkpoint'} {run.restored_checkpoint_id}"
+    own = _named(run.restored_checkpoint_id, run.restored_is_savepoint)
     since = attempt.restore_path != run.restored_path if attempt else _later(run)
-    marks = [RunStart(run.number, run.started_at, "" if since else own)] if run.number > 1 else []
+    marks = [RunStart(run.number, run.started_at, _given(attempt) if since else own)] if run.number > 1 else []
     if since and own and run.restored_at:
         marks.append(RunStart(run.number, run.restored_at, own, by_engine=True))
     return marks
+
+
+def _given(attempt: RestartAttempt | None) -> str:
+    """The state that a restart began its run with."""
+    taken = attempt.savepoint.checkpoint if attempt and attempt.savepoint else None
+    return _named(taken.checkpoint_id, True) if taken else ""
+
+
+def _named(checkpoint_id: int | None, is_savepoint: bool | None) -> str:
+    return "" if checkpoint_id is None else f"{'savepoint' if is_savepoint else 'checkpoint'} {checkpoint_id}"
 
 
 def _later(run: Run) -> bool:

@@ -37,11 +37,11 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     builders: dict[str, Builder] = {"durations": durations_figure, "sizes": sizes_figure}
     if name not in builders:
         raise Http404
-    points = read_points(job, span)
+    points, starts = read_points(job, span), read_run_starts(job, span)
     return JsonResponse(
         {
-            "figure": builders[name](points, read_run_starts(job, span), span),
-            "note": _thinned(points, span),
+            "figure": builders[name](points, starts, span),
+            "note": _how_drawn(points, starts, span),
             "empty": not points,
         }
     )
@@ -68,7 +68,9 @@ def _worst(grid: AlignmentGrid) -> str:
     return f"{longest}{hidden}{drawn}"
 
 
-def _thinned(points: list[CheckpointPoint], span: Span) -> str:
-    if all(point.stands_for == 1 for point in points):
-        return ""
-    return f"Drawn: the slowest checkpoint of every {age_text(span.bucket)}."
+def _how_drawn(points: list[CheckpointPoint], starts: list[RunStart], span: Span) -> str:
+    thinned = any(point.stands_for > 1 for point in points)
+    notes = [f"Drawn: the slowest checkpoint of every {age_text(span.bucket)}."] if thinned else []
+    if any(start.by_engine for start in starts):
+        notes.append("Dotted lines: where a run began, or the engine restarted it.")
+    return " ".join(notes)

@@ -27,7 +27,7 @@ def job_savepoints(request: HttpRequest, pk: int) -> HttpResponse:
 
 def all_savepoints(request: HttpRequest) -> HttpResponse:
     found = Savepoint.objects.select_related("job__cluster", "run", "checkpoint")
-    chosen, text = request.GET.get("state", ""), request.GET.get("q", "").strip()[:200]
+    chosen, text = request.GET.get("state", ""), _text_of(request)
     if chosen in SavepointState.values:
         found = found.filter(state=chosen)
     if text:
@@ -35,6 +35,11 @@ def all_savepoints(request: HttpRequest) -> HttpResponse:
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {"page": page, "chosen": chosen, "text": text, "states": SavepointState.choices, "section": "savepoints"}
     return render(request, "savepoints/page.html", context)
+
+
+def _text_of(request: HttpRequest) -> str:
+    """What is looked for; PostgreSQL has no text with a NUL in it."""
+    return request.GET.get("q", "").replace("\0", "").strip()[:200]
 
 
 @action

@@ -17,8 +17,13 @@ import pytest
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
-_GIVEN = {name: os.environ.get(name) for name in ("DATABASE_URL", "REDIS_URL", "ZOOKEEPER_HOSTS")}
-os.environ.setdefault("DATABASE_URL", "postgresql://waymark@127.0.0.1:1/not-started")
+# The settings want an address before a server runs. xdist's workers inherit it: it is nobody's choice there either.
+_NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
+os.environ.setdefault("DATABASE_URL", _NOT_STARTED)
+_GIVEN = {
+    name: None if os.environ.get(name) == _NOT_STARTED else os.environ.get(name)
+    for name in ("DATABASE_URL", "REDIS_URL", "ZOOKEEPER_HOSTS")
+}
 
 
 def pytest_configure() -> None:

@@ -107,7 +107,7 @@ def routes_expected(upstream: Upstream) -> Counter[tuple[str, str, str]]:
 
 def expect_exact_routes(database: str, upstream: Upstream) -> None:
     expected = routes_expected(upstream)
-    eventually("every row counted", lambda: routes_counted(database).total() >= expected.total(), 90)
+    eventually("every row counted", lambda: routes_counted(database).total() >= expected.total(), 180)
     assert routes_counted(database) == expected
 
 
@@ -130,7 +130,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     person.get_by_role("button", name="Savepoint now").click()
     person.get_by_role("link", name="Savepoints").last.click()
     restart = person.get_by_role("link", name="Restart from this savepoint")
-    expect(restart).to_be_visible(timeout=60_000)
+    expect(restart).to_be_visible(timeout=120_000)
 
     # What the job counts after the savepoint is forgotten by the restart and has to be counted again, once.
     upstream.deliver(700)
@@ -138,7 +138,7 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     restart.first.click()
     person.screenshot(path=PICTURES / "loop-confirm.png", full_page=True)
     person.get_by_role("button", name=re.compile("Restart from")).click()
-    expect(person.get_by_text("The job runs again")).to_be_visible(timeout=120_000)
+    expect(person.get_by_text("The job runs again")).to_be_visible(timeout=180_000)
     person.screenshot(path=PICTURES / "loop-restarted.png", full_page=True)
 
     upstream.deliver(300)
@@ -204,7 +204,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     job_page = person.url
     person.get_by_role("button", name="Savepoint now").click()
     person.goto(job_page + "savepoints/")
-    expect(person.get_by_role("link", name="Restart from this savepoint")).to_be_visible(timeout=60_000)
+    expect(person.get_by_role("link", name="Restart from this savepoint")).to_be_visible(timeout=120_000)
 
     person.goto(job_page + "alerts/")
     person.get_by_label("Check every").fill("5 s")
@@ -229,7 +229,7 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     eventually("the job is back", lambda: stack.jobs()[MOODY]["state"] == "RUNNING", 120)
     upstream.deliver(50)
     expected = Counter(row["carrier"] for row in upstream.rows)
-    eventually("every row counted", lambda: carriers_counted(database).total() >= expected.total(), 90)
+    eventually("every row counted", lambda: carriers_counted(database).total() >= expected.total(), 180)
     assert carriers_counted(database) == expected
     expect_exact_routes(database, upstream)
 

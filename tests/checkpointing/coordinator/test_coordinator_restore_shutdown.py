@@ -85,7 +85,7 @@ def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) 
 
 @pytest.mark.parametrize("policy", list(RetentionPolicy))
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
-def test_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
+def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
     policy: RetentionPolicy, status: JobStatus
 ) -> None:
     harness = CoordinatorHarness(retention=policy)

@@ -100,7 +100,7 @@ def test_conformance_a13_an_unreachable_storage_counts_and_shows_in_the_statisti
     assert harness.coordinator.pending_ids == ()
 
 
-def test_conformance_a25_no_more_than_the_allowed_number_at_once() -> None:
+def test_conformance_a25_to_a27_no_more_than_the_allowed_number_at_once() -> None:
     for allowed in (1, 2, 5):
         harness = periodic(max_concurrent=allowed, timeout_ms=10_000_000)
         harness.advance(200)

@@ -63,7 +63,7 @@ def test_an_aborted_checkpoint_takes_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("kind", [CheckpointKind.SAVEPOINT, CheckpointKind.SYNC_SAVEPOINT])
-def test_conformance_d01_a_savepoint_cannot_be_subsumed(kind: CheckpointKind) -> None:
+def test_conformance_d01_d02_a_savepoint_cannot_be_subsumed(kind: CheckpointKind) -> None:
     savepoint = pending(kind)
     assert not savepoint.can_be_subsumed
     with pytest.raises(IllegalCheckpointState):

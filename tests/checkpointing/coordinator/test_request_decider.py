@@ -61,7 +61,7 @@ def test_conformance_h04_unfinished_cleaning_holds_requests_back() -> None:
     assert queue.choose(facts(num_cleaning=2)).chosen is wanted
 
 
-def test_conformance_h07_order_savepoint_forced_user_older() -> None:
+def test_conformance_h07_h08_order_savepoint_forced_user_older() -> None:
     queue = decider()
     expected = [
         request(CheckpointKind.SAVEPOINT, timestamp=9),

@@ -23,7 +23,7 @@ KINDS = {"cp": CheckpointKind.CHECKPOINT, "sp": CheckpointKind.SAVEPOINT, "sync"
         pytest.param(2, "cp1 sp2 sp3", "cp1 sp3", id="a_savepoint_goes_before_the_only_checkpoint"),
     ],
 )
-def test_subsuming_follows_flinks_rules(files, num_retained, stored, kept):
+def test_conformance_e19_e20_e22_subsuming_follows_flinks_rules(files, num_retained, stored, kept):
     checkpoints = []
     for name in stored.split():
         checkpoints.append(files.completed(int(name[-1]), KINDS[name[:-1]]))  # noqa: PERF401

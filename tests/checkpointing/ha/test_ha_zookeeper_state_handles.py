@@ -86,7 +86,7 @@ def test_conformance_N05_another_holder_keeps_the_handle_until_it_releases(store
         kazoo_errors.NodeExistsError,
     ],
 )
-def test_conformance_N09_N16_a_refusal_proves_that_nothing_was_written(error):
+def test_conformance_N09_to_N16_a_refusal_proves_that_nothing_was_written(error):
     assert isinstance(translated(error(), "create"), ZooKeeperRefusal)
 
 

@@ -108,7 +108,7 @@ async def test_without_a_restart_strategy_a_failure_is_final(manager: RunningJob
     assert job["end-time"] >= job["start-time"]
 
 
-async def test_a_failure_that_is_not_recoverable_is_never_restarted(manager: RunningJobManager) -> None:
+async def test_conformance_k31_a_failure_that_is_not_recoverable_is_never_restarted(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
 
     await (await manager.driver(1)).report_failure("no such function", recoverable=False)

@@ -146,7 +146,7 @@ def test_ten_thousand_failures_do_not_overflow() -> None:
         ("failure-rate", FailureRate), ("exponential-delay", ExponentialDelay),
     ],
 )  # fmt: skip
-def test_conformance_k17_the_jobs_configuration_chooses(name: str, kind: type) -> None:
+def test_conformance_k17_to_k20_the_jobs_configuration_chooses(name: str, kind: type) -> None:
     assert isinstance(restart_strategy({"restart-strategy.type": name} | PERIODIC, steady), kind)
     assert isinstance(restart_strategy({"restart-strategy": name}, steady), kind)
 

@@ -26,7 +26,7 @@ def test_registering_twice_counts_once() -> None:
     assert registry.release(1) == [shared_file("a")]
 
 
-def test_releasing_what_is_not_known_frees_nothing() -> None:
+def test_conformance_j02_releasing_what_is_not_known_frees_nothing() -> None:
     registry = ReferenceCountingRegistry()
     registry.register(1, [shared_file("a")])
     assert registry.release(2) == []

@@ -81,15 +81,19 @@ class AttemptStarter:
     async def choose_restore(self) -> Restore | None:
         """The best snapshot that verifies; None for a job without any. AttemptFailed when none is usable."""
         candidates = restore_candidates(self._store.checkpoints, self._graph)
+        refusal = ""
         for candidate in candidates:
             try:
                 checkpoint = await self._services.io.run(partial(verify, candidate.location, deep=True))
             except OSError as error:
-                self._on_bad_candidate(self._info("SnapshotUnusable", f"{candidate.label} cannot be restored: {error}"))
+                refusal = f"{candidate.label} cannot be restored: {error}"
+                self._on_bad_candidate(self._info("SnapshotUnusable", refusal))
             else:
                 return Restore(checkpoint, candidate.location, candidate.location == self._graph.savepoint_path)
         if candidates and not may_start_empty(self._graph):
-            message = f"None of the job's {len(candidates)} snapshots can be restored, and it may not start empty."
+            message = f"The job may not start empty: {refusal}"
+            if len(candidates) > 1:
+                message += f" (the last of {len(candidates)} that were tried)"
             raise AttemptFailed(self._info("NoUsableSnapshot", message, recoverable=False), keep_state=True)
         return None
 

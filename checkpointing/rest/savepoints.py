@@ -23,6 +23,8 @@ from checkpointing.storage.verification import verify
 OPERATION = "savepoint"
 DISPOSAL = "savepoint-disposal"
 _FORMATS = ("CANONICAL", "NATIVE")
+# Hashed within a request's time; the content of a larger snapshot is checked when the job starts.
+_MOST_HASHED_BYTES = 1 << 30
 
 
 class SavepointUnusable(Exception):
@@ -35,7 +37,7 @@ async def usable_savepoint(
     """The savepoint at `path`, every file checked; SavepointUnusable when it is none, or another program's."""
     try:
         directory = services.settings.restore_roots.confine(path)
-        checkpoint = await services.io.run(lambda: verify(directory))
+        checkpoint = await services.io.run(lambda: _verified(directory))
     except OSError as error:
         raise SavepointUnusable(str(error)) from error
     if entry_class is not None and not allow_other_program and not _is_same(entry_class, checkpoint.entry_class):
@@ -44,6 +46,11 @@ async def usable_savepoint(
             f"not to {entry_class}"
         )
     return checkpoint
+
+
+def _verified(directory: str) -> CompletedCheckpoint:
+    checkpoint = verify(directory)
+    return verify(directory, deep=True) if checkpoint.state_size <= _MOST_HASHED_BYTES else checkpoint
 
 
 def _is_same(entry_class: str, other: str) -> bool:

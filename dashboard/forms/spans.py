@@ -10,7 +10,10 @@ from django.core.exceptions import ValidationError
 
 from dashboard.units import span_text
 
-_WRITTEN = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)", re.IGNORECASE)
+# Of limited length: a longer number is infinite as a float.
+_WRITTEN = re.compile(
+    r"([+-]?\d{1,15}(?:[.,]\d{1,15})?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)", re.IGNORECASE
+)
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 

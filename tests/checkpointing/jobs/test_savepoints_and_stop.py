@@ -132,7 +132,7 @@ async def _savepoint_of_a_job(manager: RunningJobManager) -> Path:
     return Path((await manager.savepoint(job_id))["location"].removeprefix("file:"))
 
 
-@pytest.mark.parametrize("damage", ["missing", "outside", "incomplete", "other program"])
+@pytest.mark.parametrize("damage", ["missing", "outside", "damaged", "incomplete", "other program"])
 async def test_a_bad_savepoint_is_refused_before_anything_starts(
     manager: RunningJobManager, tmp_path: Path, damage: str
 ) -> None:
@@ -143,6 +143,9 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
             savepoint = savepoint.with_name("savepoint-000000-000000000000")
         case "outside":
             savepoint = savepoint.rename(tmp_path / savepoint.name)
+        case "damaged":
+            file = next(savepoint.glob("2222*"))
+            file.write_bytes(bytes(len(file.read_bytes())))
         case "incomplete":
             next(savepoint.glob("2222*")).unlink()
         case "other program":

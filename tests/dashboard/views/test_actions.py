@@ -189,3 +189,7 @@ def test_only_completed_savepoints_offer_a_restart(operator: Client, job: Job, n
     page = operator.get(reverse("job-savepoints", args=[job.pk])).content.decode()
     assert "Restart from this savepoint" not in page
     assert "expired" in page
+
+
+def test_what_is_looked_for_among_savepoints_may_be_anything(operator: Client) -> None:
+    assert operator.get(reverse("savepoints"), {"q": "a\0b'%"}).status_code == 200

@@ -46,6 +46,7 @@ def test_the_first_rule_of_a_job_is_made_by_the_same_form(operator: Client, job:
         ("threshold", "100001", "At most 100000"),
         ("window_s", "-5 min", "is not allowed: from 1 min to 30 d"),
         ("window_s", "0 s", "is not allowed"),
+        ("window_s", "9" * 400 + " d", "Write a number and a unit"),
         ("window_s", "15", "Write a number and a unit"),
         ("window_s", "a while", "Write a number and a unit"),
         ("check_every_s", "1 s", "from 5 s to 1 d"),

@@ -7,7 +7,7 @@ import sys
 
 from bench.figures import print_figures
 
-BENCHMARKS = ("idle",)
+BENCHMARKS = ("idle", "coordinator")
 
 
 def main() -> None:

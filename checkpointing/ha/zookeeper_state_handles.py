@@ -17,6 +17,7 @@ from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.errors import (
     ConnectionUnavailable,
     HighAvailabilityError,
+    LeadershipLost,
     NodeExists,
     NodeMissing,
     NodeNotEmpty,
@@ -48,11 +49,16 @@ class ZooKeeperStateHandleStore:
         connection.retrying(lambda: connection.ensure(path))
 
     def add_and_lock(self, name: str, handle: bytes) -> None:
+        """One transaction, unless a leftover that is marked for deletion has the name."""
         _check_size(name, handle)
         node = self._node(name)
-        self._connection.retrying(lambda: self._remove_if_marked(name))
         creation = [Create(node, handle), Create(f"{node}/locks"), Create(self._lock(name), ephemeral=True)]
-        self._commit_known(name, handle, creation)
+        try:
+            self._commit_known(name, handle, creation)
+        except NodeExists:
+            if not self._connection.retrying(lambda: self._remove_if_marked(name)):
+                raise
+            self._commit_known(name, handle, creation)
 
     def replace(self, name: str, handle: bytes) -> None:
         _check_size(name, handle)
@@ -144,7 +150,21 @@ class ZooKeeperStateHandleStore:
             self._connection.delete(self._lock(name))
 
     def _release_and_try_remove(self, name: str) -> bool:
-        self._release(name)
+        """Mostly one transaction: our lock was the only one."""
+        node = self._node(name)
+        try:
+            self._connection.commit([Delete(self._lock(name)), Delete(f"{node}/locks"), Delete(node)], self._fence())
+        except NodeMissing:
+            return self._remove_if_unlocked(name)
+        except NodeNotEmpty:
+            self._release(name)
+            return self._remove_if_unlocked(name)
+        except LeadershipLost:
+            self._release(name)
+            raise
+        return True
+
+    def _remove_if_unlocked(self, name: str) -> bool:
         node = self._node(name)
         try:
             self._connection.commit([Delete(f"{node}/locks"), Delete(node)], self._fence())
@@ -154,11 +174,16 @@ class ZooKeeperStateHandleStore:
             self._remove_if_marked(name)
         return True
 
-    def _remove_if_marked(self, name: str) -> None:
+    def _remove_if_marked(self, name: str) -> bool:
+        """False: it is there and not marked."""
         node = self._connection.find(self._node(name))
-        if node is not None and node.children == 0:
-            with contextlib.suppress(NodeMissing):
-                self._connection.commit([Delete(self._node(name))], self._fence())
+        if node is None:
+            return True
+        if node.children > 0:
+            return False
+        with contextlib.suppress(NodeMissing):
+            self._connection.commit([Delete(self._node(name))], self._fence())
+        return True
 
     def _node(self, name: str) -> str:
         return f"{self._path}/{name}"

@@ -1,0 +1,334 @@
+"""The coordinator's acknowledgements, and what a checkpoint costs in ZooKeeper.
+
+Acknowledgements are timed in CPU seconds of this process, so that a busy machine does not change them. The ZooKeeper
+figure is a ratio of wall-clock times measured turn by turn in the same run: adding a checkpoint and subsuming the one
+before, against the two transactions that this takes at least (one makes the handle with its lock, one removes them).
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import random
+import statistics
+import tempfile
+import time
+import tracemalloc
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from kazoo.client import KazooClient
+
+from bench.figures import Figure
+from checkpointing.clock import SystemClock
+from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.coordinator.coordinator import CheckpointCoordinator
+from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
+from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.ha.zookeeper import ZooKeeperConnection
+from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
+from checkpointing.java import find_java
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointKind,
+    StateFile,
+    SubtaskMetrics,
+    TriggerCheckpoint,
+    Vertex,
+    VertexKind,
+)
+from checkpointing.storage.shared_state import ReferenceCountingRegistry
+from dashboard.stack.ports import any_free
+from dashboard.stack.process import running
+from dashboard.stack.zookeeper import ZooKeeperServer
+
+T = TypeVar("T")
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+SIZES = (1, 100, 10_000)
+ACKNOWLEDGEMENTS = 60_000
+TURNS = 400
+
+
+def measure() -> list[Figure]:
+    seconds = {size: _seconds_per_acknowledgement(size) for size in SIZES}
+    largest = max(SIZES)
+    figures = [
+        Figure(f"acknowledgements, {_subtasks(size)}", 1 / seconds[size], "/s", goal=100_000, at_most=False)
+        for size in SIZES
+    ]
+    figures.append(Figure("a whole checkpoint of 1 subtask, without its I/O", _seconds_per_checkpoint() * 1e6, "µs"))
+    figures += [
+        Figure(f"outstanding acknowledgement, {size:,} subtasks", _bytes_outstanding(size), "bytes", goal=goal)
+        for size, goal in ((100, 300), (largest, 300))
+    ]
+    figures.append(
+        Figure(f"one acknowledgement, {largest:,} subtasks against 100", seconds[largest] / seconds[100], "×", goal=1.3)
+    )
+    return figures + _zookeeper()
+
+
+def _subtasks(size: int) -> str:
+    return f"{size:,} subtasks" if size > 1 else "1 subtask (the first of two: the last one completes)"
+
+
+# --- acknowledgements -----------------------------------------------------------------------------------------------
+
+
+def _seconds_per_acknowledgement(size: int) -> float:
+    """Median over checkpoints of `size` subtasks. The last acknowledgement is left out: it completes the checkpoint."""
+    bench = _Coordinator(max(2, size))
+    rounds = max(5, ACKNOWLEDGEMENTS // max(10, size))
+    samples = []
+    for _ in range(rounds):
+        messages = bench.begin()
+        timed, last = messages[:-1], messages[-1]
+        started = time.process_time()
+        for message in timed:
+            bench.coordinator.receive_acknowledge(message)
+        samples.append((time.process_time() - started) / len(timed))
+        bench.coordinator.receive_acknowledge(last)
+    return statistics.median(samples)
+
+
+def _seconds_per_checkpoint() -> float:
+    bench = _Coordinator(1)
+    samples = []
+    for _ in range(ACKNOWLEDGEMENTS // 30):
+        started = time.process_time()
+        bench.complete()
+        samples.append(time.process_time() - started)
+    return statistics.median(samples)
+
+
+def _bytes_outstanding(size: int) -> float:
+    """Per subtask: what a checkpoint holds on to that nobody has acknowledged, its statistics included."""
+    bench = _Coordinator(size)
+    bench.complete()
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    bench.coordinator.trigger_checkpoint()
+    gc.collect()
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return (after - before) / size
+
+
+class _Coordinator:
+    """A coordinator of one stateful operator, whose I/O happens at once and in memory."""
+
+    def __init__(self, parallelism: int) -> None:
+        self._vertex = Vertex("b" * 32, "count", VertexKind.STATEFUL, parallelism, "q")
+        self._tasks = _Tasks()
+        storage, io = _Storage(), _InlineIo()
+        self.coordinator = CheckpointCoordinator(
+            job_id=JOB_ID,
+            job_name="bench",
+            entry_class="bench:bench",
+            config=CheckpointConfiguration(retention=RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
+            plan=lambda: CheckpointPlan((self._vertex,), ready=True),
+            tasks=self._tasks,
+            id_counter=StandaloneCheckpointIDCounter(),
+            store=HandleCompletedCheckpointStore(InMemoryStateHandleStore(), 1, _unused),
+            storage=storage,
+            registry=ReferenceCountingRegistry(),
+            stats=CheckpointStatsTracker(history_size=1),
+            failure_manager=CheckpointFailureManager(tolerable_failures=0, fail_job=lambda message, error: None),
+            clock=SystemClock(),
+            timer=_Timer(),
+            io=io,
+        )
+
+    def begin(self) -> list[AcknowledgeCheckpoint]:
+        """Trigger a checkpoint: its acknowledgements, in no particular order."""
+        self.coordinator.trigger_checkpoint()
+        messages = [self._acknowledgement(index) for index in range(self._vertex.parallelism)]
+        random.Random(1).shuffle(messages)
+        return messages
+
+    def complete(self) -> None:
+        for message in self.begin():
+            self.coordinator.receive_acknowledge(message)
+
+    def _acknowledgement(self, index: int) -> AcknowledgeCheckpoint:
+        """With one private and one shared file, as an incremental checkpoint has them."""
+        checkpoint_id = self._tasks.checkpoint_id
+        own = StateFile(f"state/0/{index}/1.delta", f"chk-{checkpoint_id}/{index}", 100, "a" * 64)
+        pool = StateFile(f"state/0/{index}/1.sst", f"shared/{index}", 100, "b" * 64, shared=True)
+        return AcknowledgeCheckpoint(
+            session_id=self._tasks.session_id,
+            job_id=JOB_ID,
+            attempt=1,
+            checkpoint_id=checkpoint_id,
+            vertex_id=self._vertex.id,
+            subtask=index,
+            metrics=SubtaskMetrics(sync_duration=1, async_duration=2, checkpointed_size=100, state_size=200),
+            files=(own, pool),
+            batches={"q": 7},
+        )
+
+
+class _Tasks:
+    session_id = "session-1"
+    checkpoint_id = 0
+
+    def trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
+        self.checkpoint_id = message.checkpoint_id
+
+    def notify_complete(self, message: object) -> None:
+        pass
+
+    def notify_aborted(self, message: object) -> None:
+        pass
+
+
+class _Storage:
+    def initialize_location(
+        self, checkpoint_id: int, kind: CheckpointKind, target_directory: str | None
+    ) -> CheckpointLocation:
+        return CheckpointLocation(f"/checkpoints/chk-{checkpoint_id}", "/checkpoints/shared")
+
+    def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
+        pass
+
+    def discard_location(self, location: CheckpointLocation) -> None:
+        pass
+
+    def discard_shared(self, files: Sequence[StateFile]) -> None:
+        pass
+
+    def remove_empty_directories(self) -> None:
+        pass
+
+
+class _InlineIo:
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T], None], on_error: Callable[[Exception], None]
+    ) -> None:
+        on_done(work())
+
+
+class _Timer:
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Cancellable:
+        return _Never()
+
+
+class _Never:
+    def cancel(self) -> None:
+        pass
+
+
+def _unused(location: str) -> CompletedCheckpoint:
+    raise AssertionError(f"nothing is read back: {location}")
+
+
+# --- ZooKeeper ------------------------------------------------------------------------------------------------------
+
+
+def _zookeeper() -> list[Figure]:
+    with tempfile.TemporaryDirectory(prefix="waymark-bench-") as name:
+        directory = Path(name)
+        java = find_java(os.environ, directory / "java").home
+        server = ZooKeeperServer(directory / "zookeeper", any_free(), java)
+        with running(server, log=directory / "zookeeper.log"):
+            return _add_and_subsume(server.address)
+
+
+def _add_and_subsume(hosts: str) -> list[Figure]:
+    connection = ZooKeeperConnection(hosts, "/bench", session_timeout_s=10)
+    connection.start()
+    raw = _RawHandles(hosts)
+    try:
+        connection.ensure("leader")
+        handles = ZooKeeperStateHandleStore(connection, "checkpoints", lambda: "leader")
+        store = HandleCompletedCheckpointStore(handles, 1, _unused)
+        ids = itertools.count(1)
+        ours, least = [], []
+        for _ in range(TURNS):
+            ours.append(_timed(lambda: store.add_checkpoint(_checkpoint(next(ids)))))
+            least.append(_timed(raw.add_and_subsume))
+    finally:
+        raw.close()
+        connection.close()
+    warm = slice(TURNS // 10, None)
+    mine, minimum = statistics.median(ours[warm]), statistics.median(least[warm])
+    return [
+        Figure("checkpoint added and the one before subsumed, ZooKeeper", mine * 1000, "ms"),
+        Figure("the two transactions it takes at least, raw kazoo", minimum * 1000, "ms"),
+        Figure("ratio of the two", mine / minimum, "×", goal=1.3),
+    ]
+
+
+class _RawHandles:
+    """The same nodes with kazoo alone: one transaction makes a handle with its lock, one removes the older."""
+
+    def __init__(self, hosts: str) -> None:
+        self._client = KazooClient(hosts)
+        self._client.start()
+        self._client.ensure_path("/raw/leader")
+        self._client.ensure_path("/raw/checkpoints")
+        self._lock = str(uuid.uuid4())
+        self._newest = 0
+        self._data = b"x" * 120
+
+    def add_and_subsume(self) -> None:
+        self._newest += 1
+        node = self._node(self._newest)
+        added = self._client.transaction()
+        added.check("/raw/leader", -1)
+        added.create(node, self._data)
+        added.create(f"{node}/locks")
+        added.create(f"{node}/locks/{self._lock}", ephemeral=True)
+        _checked(added.commit())
+        if self._newest > 1:
+            old = self._node(self._newest - 1)
+            removed = self._client.transaction()
+            removed.check("/raw/leader", -1)
+            removed.delete(f"{old}/locks/{self._lock}")
+            removed.delete(f"{old}/locks")
+            removed.delete(old)
+            _checked(removed.commit())
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def _node(self, number: int) -> str:
+        return f"/raw/checkpoints/{number:019d}"
+
+
+def _checked(results: Sequence[object]) -> None:
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+def _checkpoint(checkpoint_id: int) -> CompletedCheckpoint:
+    return CompletedCheckpoint(
+        job_id=JOB_ID,
+        job_name="bench",
+        entry_class="bench:bench",
+        checkpoint_id=checkpoint_id,
+        properties=CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
+        trigger_timestamp=1,
+        completion_timestamp=2,
+        operators=(),
+        batches={},
+        location=f"/checkpoints/{JOB_ID}/chk-{checkpoint_id}",
+        shared_location=None,
+    )
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -128,11 +128,12 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tu
     if facts.incidents:
         critical = facts.worst_severity == Severity.CRITICAL
         return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
+    if state is not RunState.RUNNING:
+        being = "is being started" if state in (RunState.INITIALIZING, RunState.CREATED) else "does not run"
+        return Level.DEGRADED, f"The job {being}: {state.value}."
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
         slow = "Its checkpoints complete more slowly than they are due."
         return Level.DEGRADED, slow if facts.last_completed_at else "No checkpoint has completed yet, though due."
-    if state is not RunState.RUNNING:
-        return Level.DEGRADED, f"The job is {state.value}."
     return Level.HEALTHY, ""
 
 

@@ -58,8 +58,11 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     choices = offered_states(job)
     wanted = request.GET.get("from", "")
     chosen = next((choice for choice in choices if choice.key == wanted), choices[0] if choices else None)
+    context = job_context(job, "restarts")
+    stopped_with = context.get("stopped_with")
+    context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
     extra = {"choices": choices, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
-    return render(request, "job/restart.html", job_context(job, "restarts") | extra)
+    return render(request, "job/restart.html", context | extra)
 
 
 @operator_required
@@ -95,12 +98,19 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
         "attempt": attempt,
         "job": attempt.job,
         "under_way": attempt.state in OPEN_ATTEMPT_STATES,
+        "goes_on": _ended_with(attempt),
         "cancelable": attempt.state in (AttemptState.DECIDED, AttemptState.VALIDATING),
         "section": "fleet",
         "now": timezone.now(),
     }
     live = request.headers.get("HX-Target") == "restart-live"
     return render(request, "job/progress_live.html" if live else "job/progress.html", context)
+
+
+def _ended_with(attempt: RestartAttempt) -> bool:
+    """The old run ended with the very savepoint that the new one begins with: nothing is replayed."""
+    savepoint = attempt.savepoint
+    return bool(savepoint and savepoint.stops_job and savepoint.run_id == attempt.old_run_id)
 
 
 def offered_states(job: Job) -> list[Choice]:

@@ -6,12 +6,14 @@ A variable may also come from a file: `NAME_FILE` holds the path (for secrets).
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 
+from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
-env = Env(eager=False)
+env = Env(eager=False)  # a wrong value reads as None until `seal` names them all
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR_DIR = Path(env.str("WAYMARK_VAR", str(BASE_DIR / "var"))).absolute()
@@ -21,7 +23,10 @@ def _text(name: str, default: str) -> str:
     """The variable `name`, or what the file named by `name`_FILE holds, or `default`."""
     file = os.environ.get(f"{name}_FILE")
     if file:
-        return Path(file).read_text().strip()
+        try:
+            return Path(file).read_text().strip()
+        except OSError as error:
+            raise ImproperlyConfigured(f"{name}_FILE: {file!r} is not allowed; {error.strerror}") from error
     return str(env.str(name, default))
 
 
@@ -83,7 +88,7 @@ TEMPLATES = [
 
 DATABASES = {
     "default": {
-        **env.dj_db_url("DATABASE_URL", "postgresql://waymark@127.0.0.1:5432/waymark"),
+        **(env.dj_db_url("DATABASE_URL", _text("DATABASE_URL", "postgresql://waymark@127.0.0.1:5432/waymark")) or {}),
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
     }
@@ -110,7 +115,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-_email = env.dj_email_url("EMAIL_URL", "smtp://127.0.0.1:8025")
+_email = env.dj_email_url("EMAIL_URL", _text("EMAIL_URL", "smtp://127.0.0.1:8025")) or defaultdict(str)
 EMAIL_HOST = _email["EMAIL_HOST"]
 EMAIL_PORT = _email["EMAIL_PORT"]
 EMAIL_HOST_USER = _email["EMAIL_HOST_USER"]
@@ -120,7 +125,7 @@ EMAIL_USE_SSL = _email["EMAIL_USE_SSL"]
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("WAYMARK_MAIL_FROM", "Waymark <waymark@localhost>")
 # Where the embedded mail sink keeps mail; None: mail goes to a real server and there is nothing to show.
-MAILBOX_DIR = None if os.environ.get("EMAIL_URL") and not os.environ.get("WAYMARK_MAILBOX") else VAR_DIR / "mail"
+MAILBOX_DIR = None if _text("EMAIL_URL", "") and not os.environ.get("WAYMARK_MAILBOX") else VAR_DIR / "mail"
 
 # Where notifications go until somebody sets up channels of their own.
 ALERT_MAIL: list[str] = env.list("WAYMARK_ALERT_MAIL", ["admin@localhost"] if MAILBOX_DIR else [])

@@ -130,6 +130,9 @@ def check_disk(var: Path) -> Finding:
 
 def check_var(var: Path) -> Finding:
     place = next(path for path in (var, *var.parents) if path.exists())
+    if not place.is_dir():
+        remedy = "Remove it, or set WAYMARK_VAR to a directory."
+        return Finding(Level.PROBLEM, "Data directory", f"{place} is not a directory.", remedy)
     if not os.access(place, os.W_OK | os.X_OK):
         remedy = f"Give {place} to the user who starts Waymark, or set WAYMARK_VAR to a directory of your own."
         return Finding(Level.PROBLEM, "Data directory", f"{place} cannot be written to.", remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -31,7 +32,8 @@ class Output:
         self.line(OURS, text)
 
     def line(self, name: str, text: str) -> None:
-        self._keep(name, text)
+        with contextlib.suppress(OSError):  # a full disk: the parts have enough trouble with it, and tell
+            self._keep(name, text)
         if self._stream is None:
             return
         prefix = f"{name:<{_WIDTH}}│ "

@@ -65,13 +65,13 @@ class StackRecord:
             os.close(descriptor)
 
     def supervisor_pid(self) -> int | None:
-        """The pid of the `up` that holds the lock, None when there is none."""
+        """The pid of the `up` that holds the lock, None when there is none. PermissionError: another user's."""
         try:
             with self._lock.open() as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return int(self._lock.read_text().strip() or 0) or None
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass
         return None
 
@@ -84,7 +84,7 @@ class StackRecord:
         """What the last `up` wrote, checked against the processes that are there now; [] when there was none."""
         try:
             rows = json.loads(self._parts.read_text())["parts"]
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
             return []
         running = self.supervisor_pid() is not None
         return [_as_of_now(PartRecord(**row), running) for row in rows]
@@ -153,9 +153,9 @@ def keep_environment(directory: Path, variables: Mapping[str, str]) -> None:
 
 def adopt_environment(environ: Any, directory: Path) -> None:
     """Fill in what is not set in `environ` from a stack that runs on `directory` (var/run) right now."""
-    if StackRecord(directory).supervisor_pid() is None:
-        return
     try:
+        if StackRecord(directory).supervisor_pid() is None:
+            return
         variables = json.loads((directory / "environment.json").read_text())
     except (OSError, ValueError):
         return

@@ -33,6 +33,11 @@ def start(*, demo: bool) -> None:
             f"{error.filename}: no permission. Was Waymark started here by another user before? "
             f"Start it as that user, give {var} to yours, or set WAYMARK_VAR to a directory of your own."
         ) from error
+    except OSError as error:
+        raise CannotStart(
+            f"{error.filename or var}: {error.strerror}. "
+            f"Waymark needs room in {var}, or WAYMARK_VAR set to a directory that can be written to."
+        ) from error
     except (AlreadyRunning, GaveUp, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
         raise CannotStart(str(error)) from error
 

@@ -298,7 +298,10 @@ class Supervisor:
 
     def _write_record(self) -> None:
         external = [PartRecord(part.name, PartState.EXTERNAL.value, part.address) for part in self._external]
-        self._record.write(external + [child.record() for child in self._children if not child.part.step])
+        try:
+            self._record.write(external + [child.record() for child in self._children if not child.part.step])
+        except OSError as error:  # a full disk must not end what still works
+            self._output.say(f"what runs cannot be written down: {error}")
 
 
 def _how(code: int | None) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from dashboard.stack.status import parts_now
 
@@ -17,7 +17,10 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help='print {"parts": [{"name", "state", …}]}')
 
     def handle(self, *args: Any, **options: Any) -> None:
-        parts = parts_now(os.environ)
+        try:
+            parts = parts_now(os.environ)
+        except PermissionError as error:
+            raise CommandError(f"{error.filename}: no permission. Waymark runs here as another user.") from error
         if options["json"]:
             rows = [
                 {

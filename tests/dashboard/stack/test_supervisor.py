@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import signal
@@ -157,3 +158,16 @@ def test_while_it_runs_the_record_names_every_part_and_afterwards_all_are_down(s
     assert (seen["db"].state, seen["db"].address, seen["db"].pid) == ("up", "at db", stack.pid("db"))
     assert (seen["mail"].state, seen["mail"].pid) == ("external", None)
     assert {part.name: part.state for part in stack.record.read()} == {"mail": "external", "db": "down"}
+
+
+def test_what_cannot_be_written_down_ends_nothing(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(StackRecord, "write", no_space)
+    monkeypatch.setattr(Output, "_keep", no_space)
+
+    stack.run(stack.server("db"), on_up=ask_to_stop)
+
+    assert stack.journal() == ["db started", "db stopped"]
+    assert "what runs cannot be written down: [Errno 28]" in stack.said.getvalue()

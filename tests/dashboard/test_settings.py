@@ -1,0 +1,57 @@
+"""Settings that are wrong end a command with one line that names them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "EMAIL_URL")}
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environ | variables, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "WAYMARK_DEBUG"])
+def test_a_value_that_is_wrong_is_named(tmp_path: Path, name: str) -> None:
+    done = manage("status", WAYMARK_VAR=str(tmp_path), **{name: "nonsense"})
+
+    assert (done.returncode, name in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+def test_addresses_with_passwords_may_come_from_files(tmp_path: Path) -> None:
+    for name, url in (("database", "postgresql://u:p@db.example/flights"), ("mail", "smtp://u:p@mail.example:25")):
+        (tmp_path / name).write_text(f"{url}\n")
+    code = "from django.conf import settings as s; print(s.DATABASES['default']['HOST'], s.EMAIL_HOST, s.MAILBOX_DIR)"
+
+    done = manage(
+        *("shell", "--no-imports", "-c", code),
+        WAYMARK_VAR=str(tmp_path),
+        DATABASE_URL_FILE=str(tmp_path / "database"),
+        EMAIL_URL_FILE=str(tmp_path / "mail"),
+    )
+
+    assert done.stdout.split() == ["db.example", "mail.example", "None"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    done = manage("status", WAYMARK_VAR=str(tmp_path), DATABASE_URL_FILE=str(tmp_path / "gone"))
+
+    assert (done.returncode, "DATABASE_URL_FILE" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+@pytest.mark.parametrize("command", ["up", "doctor"])
+def test_a_var_that_is_no_directory_is_said_in_words(tmp_path: Path, command: str) -> None:
+    var = tmp_path / "file"
+    var.touch()
+
+    done = manage(command, WAYMARK_VAR=str(var))
+
+    said = done.stdout + done.stderr
+    assert (done.returncode, str(var) in said, "directory" in said, "Traceback" in said) == (1, True, True, False)

@@ -6,6 +6,7 @@ A `spark.*` key of the job's configuration always wins over what is set here.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -65,6 +66,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true",
         f"{_STATE}checkpointFormatVersion": "2",
         "spark.python.authenticate.socketTimeout": "180s",  # the default is too short for a loaded machine
+        # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
+        "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()} "
             f"-Dderby.system.home={work.spark / 'derby'} -XX:+UseSerialGC"
@@ -86,6 +89,14 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
     settings = {**defaults, **{k: v for k, v in configuration.items() if k.startswith("spark.")}, **fixed}
     settings["spark.sql.streaming.minBatchesToRetain"] = str(_batches_to_retain(configuration))
     return settings
+
+
+def resolves(name: str) -> bool:
+    try:
+        socket.getaddrinfo(name, 0)
+    except socket.gaierror:
+        return False
+    return True
 
 
 LEAST_BATCHES_TO_RETAIN = 20

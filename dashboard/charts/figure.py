@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from math import ceil, log2
 from typing import Any
@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from dashboard.queries.series import RunStart, Span
 from dashboard.units import span_text
 
+_LETTER = 1 / 150  # of a chart's width, on a small laptop; on a phone only the newest label is drawn
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
@@ -90,33 +91,42 @@ def restart_marks(starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
             }
             for start in starts
         ],
-        "annotations": [_label(start, span) for start in _with_room(starts, span)],
+        "annotations": _labels(starts, span),
     }
 
 
-def _label(start: RunStart, span: Span) -> dict[str, Any]:
-    """Beside its line, on the side with more room."""
-    late = start.at - span.start > (span.end - span.start) / 2
+def _labels(starts: Sequence[RunStart], span: Span) -> list[dict[str, Any]]:
+    """Newest first: each beside its line where nothing is in its way yet, else shorter, else none."""
+    labels: list[dict[str, Any]] = []
+    taken: list[tuple[float, float]] = []
+    for start in reversed(starts):
+        at = (start.at - span.start) / (span.end - span.start)
+        for text, anchor, left, right in _places(at, (start.label, start.name)):
+            if left >= 0 and right <= 1 and all(right < begin or left > end for begin, end in taken):
+                taken.append((left, right))
+                labels.append(_label(start, text, anchor))
+                break
+    return labels
+
+
+def _places(at: float, texts: Sequence[str]) -> Iterator[tuple[str, str, float, float]]:
+    for text in texts:
+        width = len(text) * _LETTER
+        yield text, "left", at, at + width
+        yield text, "right", at - width, at
+
+
+def _label(start: RunStart, text: str, anchor: str) -> dict[str, Any]:
     return {
         "x": start.at.isoformat(),
         "xref": "x",
-        "xanchor": "right" if late else "left",
+        "xanchor": anchor,
         "y": 1,
         "yref": "paper",
         "yanchor": "bottom",
         "showarrow": False,
-        "text": start.label,
+        "text": text,
     }
-
-
-def _with_room(starts: Sequence[RunStart], span: Span) -> list[RunStart]:
-    """The newest, and each older one that lies far enough from the next labelled one."""
-    room = (span.end - span.start) / 4
-    chosen: list[RunStart] = []
-    for start in reversed(starts):
-        if not chosen or chosen[-1].at - start.at >= room:
-            chosen.append(start)
-    return chosen
 
 
 def moment(at: datetime) -> str:

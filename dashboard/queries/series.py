@@ -66,9 +66,12 @@ class RunStart:
     by_engine: bool = False
 
     @property
+    def name(self) -> str:
+        return "engine restart" if self.by_engine else f"run {self.number}"
+
+    @property
     def label(self) -> str:
-        began = "restarted by the engine" if self.by_engine else f"run {self.number}"
-        return f"{began} · restored from {self.restored}" if self.restored else began
+        return f"{self.name} · restored from {self.restored}" if self.restored else self.name
 
 
 @dataclass(frozen=True)

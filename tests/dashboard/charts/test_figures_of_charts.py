@@ -56,11 +56,18 @@ def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:
     assert figure["layout"]["annotations"][0]["text"] == "run 2 · restored from savepoint 42"
 
 
-def test_restarts_close_together_share_no_room_for_labels() -> None:
-    starts = [RunStart(n, NOW - timedelta(minutes=20 - n), "") for n in range(2, 6)]
+def test_a_label_without_room_for_its_restore_is_the_runs_name_alone() -> None:
+    starts = [RunStart(n, NOW - timedelta(minutes=ago), "savepoint 4") for n, ago in ((2, 51), (3, 42))]
+    labels = durations_figure([POINT], starts, SPAN)["layout"]["annotations"]
+    assert [label["text"] for label in labels] == ["run 3 · restored from savepoint 4", "run 2"]
+
+
+def test_labels_of_restarts_stand_in_nobodys_way() -> None:
+    starts = [RunStart(n, NOW - timedelta(minutes=30 - n), "savepoint 4") for n in range(2, 8)]
     layout = durations_figure([POINT], starts, SPAN)["layout"]
-    assert len(layout["shapes"]) == 4
-    assert [label["text"] for label in layout["annotations"]] == ["run 5"]
+    assert len(layout["shapes"]) == 6
+    assert [label["text"].partition(" ·")[0] for label in layout["annotations"]] == ["run 7", "run 6"]
+    assert [label["xanchor"] for label in layout["annotations"]] == ["left", "right"]
 
 
 @pytest.mark.parametrize(

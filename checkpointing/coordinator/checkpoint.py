@@ -55,7 +55,7 @@ class CheckpointProperties:
         return not self.owned_by_user and status in _DISCARDED_ON[self.retention]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SubtaskState:
     index: int
     metrics: SubtaskMetrics

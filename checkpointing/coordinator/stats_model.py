@@ -65,7 +65,7 @@ class CompletedSummary:
     persisted_data: Distribution = Distribution()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SubtaskStatistics:
     """One subtask that acknowledged."""
 

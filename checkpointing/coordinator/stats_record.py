@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from checkpointing.coordinator.checkpoint import CheckpointProperties
 from checkpointing.coordinator.stats_model import (
@@ -18,14 +17,54 @@ from checkpointing.messages import SubtaskMetrics, Vertex
 
 
 class _TaskRecord:
+    """Sums in place: a checkpoint of 10,000 subtasks adds 10,000 times before anybody asks for a total."""
+
+    __slots__ = (
+        "checkpointed_size",
+        "latest_ack_timestamp",
+        "num_acknowledged",
+        "persisted_data",
+        "processed_data",
+        "state_size",
+        "subtasks",
+        "vertex_id",
+    )
+
     def __init__(self, vertex_id: str, parallelism: int) -> None:
         self.vertex_id = vertex_id
-        self.totals = Totals()
         self.subtasks: list[SubtaskStatistics | None] = [None] * parallelism
+        self.num_acknowledged = 0
+        self.latest_ack_timestamp = NOT_YET
+        self.checkpointed_size = 0
+        self.state_size = 0
+        self.processed_data = 0
+        self.persisted_data = 0
+
+    def add(self, subtask: SubtaskStatistics) -> None:
+        metrics = subtask.metrics
+        self.subtasks[subtask.index] = subtask
+        self.num_acknowledged += 1
+        if subtask.ack_timestamp > self.latest_ack_timestamp:
+            self.latest_ack_timestamp = subtask.ack_timestamp
+        self.checkpointed_size += metrics.checkpointed_size
+        self.state_size += metrics.state_size
+        self.processed_data += metrics.processed_data
+        self.persisted_data += metrics.persisted_data
+
+    @property
+    def totals(self) -> Totals:
+        return Totals(
+            num_acknowledged=self.num_acknowledged,
+            latest_ack_timestamp=self.latest_ack_timestamp,
+            checkpointed_size=self.checkpointed_size,
+            state_size=self.state_size,
+            processed_data=self.processed_data,
+            persisted_data=self.persisted_data,
+        )
 
     def freeze(self, trigger_timestamp: int) -> TaskStatistics:
-        duration = _duration(trigger_timestamp, self.totals)
-        return TaskStatistics(self.vertex_id, duration, self.totals, tuple(self.subtasks))
+        totals = self.totals
+        return TaskStatistics(self.vertex_id, _duration(trigger_timestamp, totals), totals, tuple(self.subtasks))
 
 
 class CheckpointRecord:
@@ -43,7 +82,6 @@ class CheckpointRecord:
         self.status = CheckpointStatsStatus.IN_PROGRESS
         self._trigger_timestamp = trigger_timestamp
         self._tasks = {vertex.id: _TaskRecord(vertex.id, vertex.parallelism) for vertex in vertices}
-        self._totals = Totals()
         self._external_path: str | None = None
         self._discarded = False
         self._failure_timestamp = NOT_YET
@@ -56,9 +94,7 @@ class CheckpointRecord:
         if task is None or not 0 <= index < len(task.subtasks) or task.subtasks[index] is not None:
             return False
         duration = max(0, ack_timestamp - self._trigger_timestamp)
-        task.subtasks[index] = SubtaskStatistics(index, ack_timestamp, duration, metrics)
-        task.totals = _added(task.totals, metrics, ack_timestamp)
-        self._totals = _added(self._totals, metrics, ack_timestamp)
+        task.add(SubtaskStatistics(index, ack_timestamp, duration, metrics))
         self._frozen = None
         return True
 
@@ -80,14 +116,15 @@ class CheckpointRecord:
     def freeze(self) -> CheckpointStatistics:
         """The same object until something changes."""
         if self._frozen is None:
+            totals = _sum([task.totals for task in self._tasks.values()])
             self._frozen = CheckpointStatistics(
                 checkpoint_id=self.checkpoint_id,
                 status=self.status,
                 properties=self.properties,
                 trigger_timestamp=self._trigger_timestamp,
-                end_to_end_duration=self._end_to_end_duration(),
+                end_to_end_duration=self._end_to_end_duration(totals),
                 num_subtasks=sum(len(task.subtasks) for task in self._tasks.values()),
-                totals=self._totals,
+                totals=totals,
                 tasks=tuple(task.freeze(self._trigger_timestamp) for task in self._tasks.values()),
                 external_path=self._external_path,
                 discarded=self._discarded,
@@ -96,21 +133,20 @@ class CheckpointRecord:
             )
         return self._frozen
 
-    def _end_to_end_duration(self) -> int:
+    def _end_to_end_duration(self, totals: Totals) -> int:
         if self.status is CheckpointStatsStatus.FAILED:
             return max(0, self._failure_timestamp - self._trigger_timestamp)
-        return _duration(self._trigger_timestamp, self._totals)
+        return _duration(self._trigger_timestamp, totals)
 
 
-def _added(totals: Totals, metrics: SubtaskMetrics, ack_timestamp: int) -> Totals:
-    return replace(
-        totals,
-        num_acknowledged=totals.num_acknowledged + 1,
-        latest_ack_timestamp=max(totals.latest_ack_timestamp, ack_timestamp),
-        checkpointed_size=totals.checkpointed_size + metrics.checkpointed_size,
-        state_size=totals.state_size + metrics.state_size,
-        processed_data=totals.processed_data + metrics.processed_data,
-        persisted_data=totals.persisted_data + metrics.persisted_data,
+def _sum(all_totals: Sequence[Totals]) -> Totals:
+    return Totals(
+        num_acknowledged=sum(totals.num_acknowledged for totals in all_totals),
+        latest_ack_timestamp=max((totals.latest_ack_timestamp for totals in all_totals), default=NOT_YET),
+        checkpointed_size=sum(totals.checkpointed_size for totals in all_totals),
+        state_size=sum(totals.state_size for totals in all_totals),
+        processed_data=sum(totals.processed_data for totals in all_totals),
+        persisted_data=sum(totals.persisted_data for totals in all_totals),
     )
 
 

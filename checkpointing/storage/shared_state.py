@@ -22,10 +22,15 @@ class ReferenceCountingRegistry:
     def register(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
         """Count that `checkpoint_id` needs the shared ones of `files`; once per file, however often it is said."""
         for file in files:
-            if file.shared:
-                self._files.setdefault(file.location, file)
-                self._users.setdefault(file.location, set()).add(checkpoint_id)
-                self._used_by.setdefault(checkpoint_id, set()).add(file.location)
+            if not file.shared:
+                continue
+            users = self._users.get(file.location)
+            if users is None:
+                self._users[file.location] = {checkpoint_id}
+                self._files[file.location] = file
+            else:
+                users.add(checkpoint_id)
+            self._used_by.setdefault(checkpoint_id, set()).add(file.location)
 
     def release(self, checkpoint_id: int) -> Sequence[StateFile]:
         """Forget `checkpoint_id`; the files that no other checkpoint needs. Nothing when it is not known."""

@@ -29,7 +29,8 @@ class Message:
 
     @property
     def subject(self) -> str:
-        return f"[{self.event}] {self.job}: {self.sentence}"
+        named = self.sentence if self.job in self.sentence else f"{self.job}: {self.sentence}"
+        return f"[{self.event}] {named}"
 
 
 @dataclass(frozen=True)

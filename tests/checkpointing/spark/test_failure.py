@@ -6,7 +6,7 @@ from checkpointing.spark.failure import of_exception, of_query, user_exception
 
 WORKER = """[STREAM_FAILED] Query [id = f, runId = b] terminated with exception: [PYTHON_EXCEPTION] An exception was \
 thrown from the Python worker: Traceback (most recent call last):
-  File "/work/words.py", line 64, in bad
+  File "/programs/words.py", line 64, in bad
     def bad(x): raise ValueError("bad row "+x)
                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 ValueError: bad row w0
@@ -18,7 +18,7 @@ Identifier: [id = f, runId = b]
 FOREACH_BATCH = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
   File "/site-packages/pyspark/sql/utils.py", line 163, in call
     self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)
-  File "/work/words.py", line 68, in fb2
+  File "/programs/words.py", line 68, in fb2
     def fb2(d,b): raise shop.errors.OutOfStock("disk is full\\nand the second line")
 shop.errors.OutOfStock: disk is full
 and the second line

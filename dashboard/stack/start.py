@@ -10,6 +10,7 @@ from pathlib import Path
 from checkpointing.java import JavaNotFound, find_java
 from dashboard.stack.composition import STOP_ORDER, compose
 from dashboard.stack.environment import InvalidEnvironment, StackEnvironment, build, make_var, var_directory
+from dashboard.stack.external import ExternalSilent, await_external
 from dashboard.stack.output import Output
 from dashboard.stack.process import ServerFailed
 from dashboard.stack.record import AlreadyRunning, StackRecord, keep_environment
@@ -38,7 +39,7 @@ def start(*, demo: bool) -> None:
             f"{error.filename or var}: {error.strerror}. "
             f"Waymark needs room in {var}, or WAYMARK_VAR set to a directory that can be written to."
         ) from error
-    except (AlreadyRunning, GaveUp, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
+    except (AlreadyRunning, ExternalSilent, GaveUp, InvalidEnvironment, JavaNotFound, ServerFailed) as error:
         raise CannotStart(str(error)) from error
 
 
@@ -56,6 +57,7 @@ def _supervise(var: Path, record: StackRecord, output: Output, begun: float, *, 
     environment = build(os.environ, var, java)
     for part in environment.external:
         output.say(f"{part.name}: external, at {part.address} ({part.variable} is set)")
+    await_external(os.environ, output.say)
     keep_environment(record.directory, environment.variables)
     supervisor = Supervisor(
         compose(environment, demo=demo),

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from dashboard.stack.external import ExternalSilent, await_external
+
+
+def test_a_server_that_stays_silent_is_named_without_its_password() -> None:
+    environ = {"DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x", "ZOOKEEPER_HOSTS": "127.0.0.1:1"}
+    said: list[str] = []
+
+    with pytest.raises(ExternalSilent) as silent:
+        await_external(environ, said.append, limit_s=0.1)
+
+    text = str(silent.value)
+    assert "postgres: postgresql://u:***@127.0.0.1:1/x does not answer" in text
+    assert "zookeeper: 127.0.0.1:1 does not answer" in text
+    assert "correct DATABASE_URL" in text
+    assert said == ["waiting for postgres, zookeeper to answer, 0.1 s at most"]
+
+
+def test_what_answers_and_what_is_not_needed_is_not_waited_for(postgres_dsn: str, redis_url: str) -> None:
+    environ = {"DATABASE_URL": postgres_dsn, "REDIS_URL": redis_url, "EMAIL_URL": "smtp://127.0.0.1:1"}
+
+    await_external(environ, pytest.fail, limit_s=0)

@@ -12,8 +12,12 @@ from checkpointing.messages import ExceptionInfo
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the exception's name, dotted or not, and its text.
 _RAISED = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+# Where Spark's words begin again behind the user's message.
+_JVM_AGAIN = re.compile(r"^\s*(?:SQLSTATE: \w{5}\s*$|\tat )|^=== Streaming Query ===", re.MULTILINE)
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _LOST_TASK = re.compile(r"Lost task (?P<task>\d+)\.\d+ in stage (?P<stage>\d+)\.\d+")
+# Where py4j called; what went wrong comes after it.
+_PY4J_SAYS = re.compile(r"\AAn error occurred while calling \S+\.\n: ")
 _DEEPEST = 32
 
 
@@ -24,8 +28,13 @@ def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = Tr
 
 
 def _message_of(error: BaseException) -> str:
-    text = str(error).strip()
-    return _without_sql_state(text.partition("\n\nJVM stacktrace:")[0]) or type(error).__name__
+    text = _PY4J_SAYS.sub("", str(error).strip())
+    return _telling(type(error).__name__, _without_sql_state(text.partition("\n\nJVM stacktrace:")[0]))
+
+
+def _telling(name: str, message: str) -> str:
+    """A KeyError's message is only the key."""
+    return message if message and name != "KeyError" else f"{name}: {message}".removesuffix(": ")
 
 
 def of_query(query_name: str, java_exception: Any, timestamp: int) -> ExceptionInfo:
@@ -48,9 +57,10 @@ def user_exception(text: str) -> tuple[str, str] | None:
     for number, line in enumerate(lines):
         match = _RAISED.match(line)
         if match is not None:
-            more = "\n".join(lines[number + 1 :]).partition("=== Streaming Query ===")[0]
+            more = _JVM_AGAIN.split("\n".join(lines[number + 1 :]), maxsplit=1)[0]
             message = "\n".join([match["message"] or "", more]).strip()
-            return match["name"].rpartition(".")[2], _without_sql_state(message)
+            name = match["name"].rpartition(".")[2]
+            return name, _telling(name, _without_sql_state(message))
     return None
 
 

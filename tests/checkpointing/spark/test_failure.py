@@ -94,3 +94,30 @@ def test_an_exception_of_this_process_keeps_its_traceback() -> None:
         info = of_exception(error, 5, recoverable=False)
     assert (info.name, info.message, info.recoverable) == ("LookupError", "no such column", False)
     assert "test_failure.py" in info.stacktrace
+
+
+def test_the_message_ends_where_the_jvm_speaks_again() -> None:
+    text = """Job aborted: Traceback (most recent call last):
+  File "/programs/seats.py", line 20, in look_up
+httpx2.HTTPStatusError: Server error '500 Internal Server Error' for url 'http://127.0.0.1:8090/aircraft'
+For more information check: the status
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+\tat org.apache.spark.rdd.RDD.iterator(RDD.scala:2)
+"""
+    assert user_exception(text) == (
+        "HTTPStatusError",
+        (
+            "Server error '500 Internal Server Error' for url 'http://127.0.0.1:8090/aircraft'\n"
+            "For more information check: the status"
+        ),
+    )
+
+
+def test_a_missing_key_is_told_as_such() -> None:
+    assert of_exception(KeyError("input"), 0).message == "KeyError: 'input'"
+
+
+def test_of_an_error_in_java_the_cause_comes_first() -> None:
+    error = RuntimeError("An error occurred while calling None.org.Some.\n: java.lang.NumberFormatException: zz")
+    assert of_exception(error, 0).message == "java.lang.NumberFormatException: zz"

@@ -216,8 +216,8 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     mood.write_text("slow")
     eventually("three expired checkpoints", lambda: expired_while_fed(stack, upstream) >= 3, 120)
     person.goto(stack.url("web") + "/incidents/")
-    sentence = person.get_by_text(re.compile(r"checkpoints of Moody failed within 15 min")).first
-    eventually("the incident", lambda: person.reload() and sentence.is_visible(), 60)
+    incident = person.get_by_role("row").filter(has_text=MOODY).filter(has_text="checkpoints failed within 15 min")
+    eventually("the incident", lambda: person.reload() and incident.first.is_visible(), 60)
     person.goto(stack.url("web") + "/mail/")
     eventually("its mail", lambda: person.reload() and person.get_by_text(re.compile("Moody")).first.is_visible(), 60)
     person.screenshot(path=PICTURES / "loop-mail.png", full_page=True)

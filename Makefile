@@ -69,13 +69,15 @@ $(VENV)/bin/python:
 	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 
 # Tests drive a real browser: the system's, else Debian's package where we may install it, else Playwright's own download.
+# Playwright's driver is a Node.js that needs libatomic, which a bare Debian lacks.
 browser: install-dev
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
-	  command -v $$name >/dev/null && exit 0; done; \
+	  command -v $$name >/dev/null && found=$$name; done; \
+	if [ -n "$$found" ] && $(PY) -m playwright --version >/dev/null 2>&1; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing chromium for the browser tests …"; \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; \
-	else \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium libatomic1 >/dev/null; \
+	elif [ -z "$$found" ]; then \
 	  echo "No Chromium or Chrome on the PATH; trying Playwright's own …"; \
 	  $(PY) -m playwright install chromium || echo "No browser: the browser tests will not run. Install chromium."; \
-	fi
+	else echo "Playwright does not start: the browser tests will not run. Install libatomic1."; fi

@@ -46,6 +46,12 @@ def session_directory() -> Path:
 
 
 @pytest.fixture(scope="session")
+def httpserver_listen_address() -> tuple[str, int]:
+    """By address: a bare machine does not know the name localhost."""
+    return "127.0.0.1", 0
+
+
+@pytest.fixture(scope="session")
 def java_home(session_directory: Path) -> Path:
     """A Java that PySpark starts with; also put into JAVA_HOME."""
     from checkpointing.java import find_java

@@ -17,6 +17,8 @@ import pytest
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
+# By address: a bare machine does not know the name localhost.
+os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 # The settings want an address before a server runs. xdist's workers inherit it: it is nobody's choice there either.
 _NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
 os.environ.setdefault("DATABASE_URL", _NOT_STARTED)

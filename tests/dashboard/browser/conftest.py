@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,6 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 PICTURES = Path(__file__).resolve().parents[3] / "var" / "test"
 SIZES = {"wide": (1440, 900), "middle": (1024, 768), "narrow": (390, 844)}
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
-    system = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    found = {"executable_path": system} if system else {}
-    return {**browser_type_launch_args, **found, "args": ["--no-sandbox", "--disable-dev-shm-usage"]}
 
 
 class Reader:

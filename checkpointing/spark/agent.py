@@ -21,14 +21,8 @@ from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckp
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.layout import IncompleteBatch
 from checkpointing.spark.plan import QueryPlan
-from checkpointing.spark.snapshot import (
-    DurableSubtask,
-    PoolLedger,
-    QueryFiles,
-    SnapshotWriter,
-    StagedBatch,
-    stage,
-)
+from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
+from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
 from checkpointing.spark.task_metrics import BatchFigures, Wait, subtask_metrics
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorSt
 from checkpointing.messages import StateFile, Vertex, VertexKind
 from checkpointing.spark.file_store import copy_verified
 from checkpointing.spark.layout import SINK_PREFIX
-from checkpointing.spark.snapshot import SINK_LOCATION
+from checkpointing.spark.staging import SINK_LOCATION
 from checkpointing.storage import state_file_path
 
 

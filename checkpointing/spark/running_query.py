@@ -9,7 +9,7 @@ from typing import Any
 from checkpointing.messages import ExceptionInfo
 from checkpointing.spark import failure
 from checkpointing.spark.plan import QueryPlan, Sink
-from checkpointing.spark.snapshot import QueryFiles
+from checkpointing.spark.staging import QueryFiles
 
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 

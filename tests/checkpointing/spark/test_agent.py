@@ -14,7 +14,8 @@ from checkpointing.clock import ManualClock
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
 from checkpointing.spark.agent import FIGURES_WAIT_S, CheckpointAgent
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
-from checkpointing.spark.snapshot import DurableSubtask, QueryFiles
+from checkpointing.spark.snapshot import DurableSubtask
+from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.task_metrics import BatchFigures, TaskFigures
 
 PLAN = """

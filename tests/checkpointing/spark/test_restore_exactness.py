@@ -29,7 +29,8 @@ from checkpointing.spark.plan import explain, query_plan, sink_of, writer_option
 from checkpointing.spark.restore import RestoreRefused, Snapshot, SnapshotDamaged, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
-from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter, stage
+from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
+from checkpointing.spark.staging import stage
 from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, state_file_path, verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -1,0 +1,1 @@
+"""State: what programs keep between batches (keyed and operator state), and reading it out of a snapshot."""

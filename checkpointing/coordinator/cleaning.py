@@ -9,7 +9,7 @@ acknowledged again before that is reprieved.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from checkpointing.coordinator.ports import (
     CheckpointLocation,
@@ -54,12 +54,13 @@ class CheckpointsCleaner:
         self._when_idle.append(callback)
         self._report_idle()
 
-    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+    def register_shared(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
         """Count the references of `checkpoint_id` to its shared files; a condemned one is reprieved."""
-        shared = [file for file in files if file.shared]
-        self._registry.register(checkpoint_id, shared)
-        for file in shared:
-            self._condemned.pop(file.location, None)
+        self._registry.register(checkpoint_id, files)
+        if self._condemned:
+            for file in files:
+                if file.shared:
+                    self._condemned.pop(file.location, None)
 
     def release_shared(self, checkpoint_id: int) -> None:
         """Drop the references of `checkpoint_id`; what nothing refers to any more is condemned."""

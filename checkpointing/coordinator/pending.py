@@ -15,7 +15,7 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
-from checkpointing.messages import AcknowledgeCheckpoint, Vertex
+from checkpointing.messages import AcknowledgeCheckpoint, Channel, Vertex
 
 
 class AcknowledgeOutcome(Enum):
@@ -51,6 +51,22 @@ class JobIdentity:
     entry_class: str
 
 
+class _VertexStates:
+    """One vertex's subtasks in a row, None where the acknowledgement is owed: a place to fill, nothing to look up."""
+
+    __slots__ = ("states", "vertex")
+
+    def __init__(self, vertex: Vertex) -> None:
+        self.vertex = vertex
+        self.states: list[SubtaskState | None] = [None] * vertex.parallelism
+
+    def operator_state(self) -> OperatorState:
+        """Of a vertex that owes nothing."""
+        subtasks = tuple(state for state in self.states if state is not None)
+        vertex = self.vertex
+        return OperatorState(vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, subtasks)
+
+
 class PendingCheckpoint:
     """Used from the coordinator's thread only. One acknowledgement costs the same for 1 and for 100,000 subtasks."""
 
@@ -62,10 +78,12 @@ class PendingCheckpoint:
         self.trigger_timestamp = trigger_timestamp
         self.location: CheckpointLocation | None = None
         self.phase = PendingPhase.COLLECTING
-        self._vertices: dict[str, Vertex] = {vertex.id: vertex for vertex in plan.vertices}
-        self._outstanding = {(vertex.id, index) for vertex in plan.vertices for index in range(vertex.parallelism)}
-        self._acknowledged: dict[tuple[str, int], SubtaskState] = {}
+        self._vertices = {vertex.id: _VertexStates(vertex) for vertex in plan.vertices}
+        self._num_subtasks = plan.num_subtasks
+        self._num_acknowledged = 0
         self._batches: dict[str, int] = {}
+        self._channels: dict[Channel, None] = {}
+        self._delay = ""
         self._canceller: Cancellable | None = None
 
     @property
@@ -78,19 +96,19 @@ class PendingCheckpoint:
 
     @property
     def vertices(self) -> tuple[Vertex, ...]:
-        return tuple(self._vertices.values())
+        return tuple(owed.vertex for owed in self._vertices.values())
 
     @property
     def num_outstanding(self) -> int:
-        return len(self._outstanding)
+        return self._num_subtasks - self._num_acknowledged
 
     @property
     def num_acknowledged(self) -> int:
-        return len(self._acknowledged)
+        return self._num_acknowledged
 
     @property
     def is_fully_acknowledged(self) -> bool:
-        return not self._outstanding and self.phase is not PendingPhase.ABORTED
+        return self._num_acknowledged == self._num_subtasks and self.phase is not PendingPhase.ABORTED
 
     @property
     def is_aborted(self) -> bool:
@@ -119,15 +137,27 @@ class PendingCheckpoint:
     def acknowledge(self, message: AcknowledgeCheckpoint, acknowledged_ms: int) -> AcknowledgeOutcome:
         if self.phase is PendingPhase.ABORTED:
             return AcknowledgeOutcome.DISCARDED
-        key = (message.vertex_id, message.subtask)
-        if key in self._acknowledged:
-            return AcknowledgeOutcome.DUPLICATE
-        if key not in self._outstanding:
+        vertex = self._vertices.get(message.vertex_id)
+        index = message.subtask
+        if vertex is None or not 0 <= index < len(vertex.states):
             return AcknowledgeOutcome.UNKNOWN
-        self._outstanding.remove(key)
-        self._acknowledged[key] = SubtaskState(message.subtask, message.metrics, message.files, acknowledged_ms)
+        if vertex.states[index] is not None:
+            return AcknowledgeOutcome.DUPLICATE
+        vertex.states[index] = SubtaskState(index, message.metrics, message.files, acknowledged_ms)
+        self._num_acknowledged += 1
         self._batches.update(message.batches)
+        self._channels.update(dict.fromkeys(message.channels))
         return AcknowledgeOutcome.SUCCESS
+
+    def delayed(self, cause: str) -> None:
+        """What the tasks say they wait for; "" when for nothing any more."""
+        self._delay = cause
+
+    @property
+    def waiting_for(self) -> str:
+        """Why it is not complete: the tasks' own words, else who has not acknowledged yet."""
+        total = self.num_acknowledged + self.num_outstanding
+        return self._delay or f"{self.num_outstanding} of {total} subtasks have not acknowledged it."
 
     def conflicting_batch(self, batches: dict[str, int]) -> str | None:
         """A sentence when `batches` names another batch of a query than an earlier acknowledgement did, else None.
@@ -156,9 +186,9 @@ class PendingCheckpoint:
 
     def finalize(self, job: JobIdentity, completion_timestamp: int) -> CompletedCheckpoint:
         """The complete checkpoint as a value; from here on its metadata is being written."""
-        if self._outstanding or self.location is None or self.phase is not PendingPhase.COLLECTING:
+        if self.num_outstanding or self.location is None or self.phase is not PendingPhase.COLLECTING:
             raise IllegalCheckpointState(
-                f"checkpoint {self.checkpoint_id} is {self.phase.value} and misses {len(self._outstanding)} subtasks"
+                f"checkpoint {self.checkpoint_id} is {self.phase.value} and misses {self.num_outstanding} subtasks"
             )
         self.phase = PendingPhase.WRITING
         return CompletedCheckpoint(
@@ -169,12 +199,9 @@ class PendingCheckpoint:
             properties=self.properties,
             trigger_timestamp=self.trigger_timestamp,
             completion_timestamp=completion_timestamp,
-            operators=tuple(self._operator_state(vertex) for vertex in self._vertices.values()),
+            operators=tuple(vertex.operator_state() for vertex in self._vertices.values()),
             batches=dict(self._batches),
+            channels=tuple(self._channels),
             location=self.location.directory,
             shared_location=self.location.shared_directory,
         )
-
-    def _operator_state(self, vertex: Vertex) -> OperatorState:
-        subtasks = tuple(self._acknowledged[vertex.id, index] for index in range(vertex.parallelism))
-        return OperatorState(vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, subtasks)

@@ -89,21 +89,44 @@ class Totals:
 
 @dataclass(frozen=True)
 class TaskStatistics:
-    """One vertex at one checkpoint. `subtasks[i]` is None while subtask i has not acknowledged."""
+    """One vertex at one checkpoint. `metrics[i]` and `ack_timestamps[i]` are subtask i's; None and −1 while it owes."""
 
     vertex_id: str
-    end_to_end_duration: int
+    trigger_timestamp: int
     totals: Totals
-    subtasks: tuple[SubtaskStatistics | None, ...]
+    metrics: tuple[SubtaskMetrics | None, ...]
+    ack_timestamps: tuple[int, ...]
 
     @property
     def num_subtasks(self) -> int:
-        return len(self.subtasks)
+        return len(self.metrics)
+
+    @property
+    def end_to_end_duration(self) -> int:
+        return duration_since(self.trigger_timestamp, self.totals.latest_ack_timestamp)
+
+    @property
+    def subtasks(self) -> tuple[SubtaskStatistics | None, ...]:
+        """Made when asked for: thousands of them are kept, few are ever looked at."""
+        return tuple(
+            None
+            if metrics is None
+            else SubtaskStatistics(index, timestamp, duration_since(self.trigger_timestamp, timestamp), metrics)
+            for index, (metrics, timestamp) in enumerate(zip(self.metrics, self.ack_timestamps, strict=True))
+        )
+
+
+def duration_since(trigger_timestamp: int, timestamp: int) -> int:
+    """−1 before the first acknowledgement; never negative otherwise, wherever the wall clock was moved to meanwhile."""
+    return NOT_YET if timestamp == NOT_YET else max(0, timestamp - trigger_timestamp)
 
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
-    """One checkpoint. `external_path` and `discarded` mean something when completed, the failure fields when failed."""
+    """One checkpoint. `external_path` and `discarded` mean something when completed, the failure fields when failed.
+
+    `waiting_for`: what it waits for while in progress, in words; "" when the tasks have said nothing.
+    """
 
     checkpoint_id: int
     status: CheckpointStatsStatus
@@ -117,6 +140,7 @@ class CheckpointStatistics:
     discarded: bool = False
     failure_timestamp: int = NOT_YET
     failure_message: str | None = None
+    waiting_for: str = ""
 
     def task(self, vertex_id: str) -> TaskStatistics | None:
         return next((task for task in self.tasks if task.vertex_id == vertex_id), None)

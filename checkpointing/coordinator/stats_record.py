@@ -9,9 +9,9 @@ from checkpointing.coordinator.stats_model import (
     NOT_YET,
     CheckpointStatistics,
     CheckpointStatsStatus,
-    SubtaskStatistics,
     TaskStatistics,
     Totals,
+    duration_since,
 )
 from checkpointing.messages import SubtaskMetrics, Vertex
 
@@ -20,19 +20,21 @@ class _TaskRecord:
     """Sums in place: a checkpoint of 10,000 subtasks adds 10,000 times before anybody asks for a total."""
 
     __slots__ = (
+        "ack_timestamps",
         "checkpointed_size",
         "latest_ack_timestamp",
+        "metrics",
         "num_acknowledged",
         "persisted_data",
         "processed_data",
         "state_size",
-        "subtasks",
         "vertex_id",
     )
 
     def __init__(self, vertex_id: str, parallelism: int) -> None:
         self.vertex_id = vertex_id
-        self.subtasks: list[SubtaskStatistics | None] = [None] * parallelism
+        self.metrics: list[SubtaskMetrics | None] = [None] * parallelism
+        self.ack_timestamps = [NOT_YET] * parallelism
         self.num_acknowledged = 0
         self.latest_ack_timestamp = NOT_YET
         self.checkpointed_size = 0
@@ -40,12 +42,12 @@ class _TaskRecord:
         self.processed_data = 0
         self.persisted_data = 0
 
-    def add(self, subtask: SubtaskStatistics) -> None:
-        metrics = subtask.metrics
-        self.subtasks[subtask.index] = subtask
+    def add(self, index: int, metrics: SubtaskMetrics, ack_timestamp: int) -> None:
+        self.metrics[index] = metrics
+        self.ack_timestamps[index] = ack_timestamp
         self.num_acknowledged += 1
-        if subtask.ack_timestamp > self.latest_ack_timestamp:
-            self.latest_ack_timestamp = subtask.ack_timestamp
+        if ack_timestamp > self.latest_ack_timestamp:
+            self.latest_ack_timestamp = ack_timestamp
         self.checkpointed_size += metrics.checkpointed_size
         self.state_size += metrics.state_size
         self.processed_data += metrics.processed_data
@@ -63,8 +65,9 @@ class _TaskRecord:
         )
 
     def freeze(self, trigger_timestamp: int) -> TaskStatistics:
-        totals = self.totals
-        return TaskStatistics(self.vertex_id, _duration(trigger_timestamp, totals), totals, tuple(self.subtasks))
+        return TaskStatistics(
+            self.vertex_id, trigger_timestamp, self.totals, tuple(self.metrics), tuple(self.ack_timestamps)
+        )
 
 
 class CheckpointRecord:
@@ -86,17 +89,21 @@ class CheckpointRecord:
         self._discarded = False
         self._failure_timestamp = NOT_YET
         self._failure_message: str | None = None
+        self._waiting_for = ""
         self._frozen: CheckpointStatistics | None = None
 
     def report_subtask(self, vertex_id: str, index: int, metrics: SubtaskMetrics, ack_timestamp: int) -> bool:
         """False, and nothing changed, for a vertex or subtask that this checkpoint has not or that reported before."""
         task = self._tasks.get(vertex_id)
-        if task is None or not 0 <= index < len(task.subtasks) or task.subtasks[index] is not None:
+        if task is None or not 0 <= index < len(task.metrics) or task.metrics[index] is not None:
             return False
-        duration = max(0, ack_timestamp - self._trigger_timestamp)
-        task.add(SubtaskStatistics(index, ack_timestamp, duration, metrics))
+        task.add(index, metrics, ack_timestamp)
         self._frozen = None
         return True
+
+    def delay(self, cause: str) -> None:
+        self._waiting_for = cause
+        self._frozen = None
 
     def complete(self, external_path: str) -> None:
         self.status = CheckpointStatsStatus.COMPLETED
@@ -123,20 +130,21 @@ class CheckpointRecord:
                 properties=self.properties,
                 trigger_timestamp=self._trigger_timestamp,
                 end_to_end_duration=self._end_to_end_duration(totals),
-                num_subtasks=sum(len(task.subtasks) for task in self._tasks.values()),
+                num_subtasks=sum(len(task.metrics) for task in self._tasks.values()),
                 totals=totals,
                 tasks=tuple(task.freeze(self._trigger_timestamp) for task in self._tasks.values()),
                 external_path=self._external_path,
                 discarded=self._discarded,
                 failure_timestamp=self._failure_timestamp,
                 failure_message=self._failure_message,
+                waiting_for=self._waiting_for,
             )
         return self._frozen
 
     def _end_to_end_duration(self, totals: Totals) -> int:
         if self.status is CheckpointStatsStatus.FAILED:
             return max(0, self._failure_timestamp - self._trigger_timestamp)
-        return _duration(self._trigger_timestamp, totals)
+        return duration_since(self._trigger_timestamp, totals.latest_ack_timestamp)
 
 
 def _sum(all_totals: Sequence[Totals]) -> Totals:
@@ -148,9 +156,3 @@ def _sum(all_totals: Sequence[Totals]) -> Totals:
         processed_data=sum(totals.processed_data for totals in all_totals),
         persisted_data=sum(totals.persisted_data for totals in all_totals),
     )
-
-
-def _duration(trigger_timestamp: int, totals: Totals) -> int:
-    if totals.num_acknowledged == 0:
-        return NOT_YET
-    return max(0, totals.latest_ack_timestamp - trigger_timestamp)

@@ -12,36 +12,48 @@ from checkpointing.messages import StateFile
 
 
 class ReferenceCountingRegistry:
-    """The SharedStateRegistry of one job. Kept in memory: rebuilt from the retained checkpoints after a fail-over."""
+    """The SharedStateRegistry of one job. Kept in memory: rebuilt from the retained checkpoints after a fail-over.
+
+    Every known checkpoint has a bit of its own, and a file's users are the bits set: a number, small as long as few
+    checkpoints are known, so that a file costs an entry in one table and nothing else in memory.
+    """
 
     def __init__(self) -> None:
-        self._users: dict[str, set[int]] = {}
-        self._files: dict[str, StateFile] = {}
-        self._used_by: dict[int, set[str]] = {}
+        self._users: dict[str, int] = {}
+        self._used_by: dict[int, list[StateFile]] = {}
+        self._bits: dict[int, int] = {}
 
     def register(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
         """Count that `checkpoint_id` needs the shared ones of `files`; once per file, however often it is said."""
         for file in files:
             if not file.shared:
                 continue
-            users = self._users.get(file.location)
-            if users is None:
-                self._users[file.location] = {checkpoint_id}
-                self._files[file.location] = file
-            else:
-                users.add(checkpoint_id)
-            self._used_by.setdefault(checkpoint_id, set()).add(file.location)
+            bit = self._bits.get(checkpoint_id) or self._new_bit(checkpoint_id)
+            users = self._users.get(file.location, 0)
+            if not users & bit:
+                self._users[file.location] = users | bit
+                self._used_by[checkpoint_id].append(file)
 
     def release(self, checkpoint_id: int) -> Sequence[StateFile]:
         """Forget `checkpoint_id`; the files that no other checkpoint needs. Nothing when it is not known."""
+        bit = self._bits.pop(checkpoint_id, 0)
         unreferenced = []
-        for location in sorted(self._used_by.pop(checkpoint_id, ())):
-            users = self._users[location]
-            users.discard(checkpoint_id)
-            if not users:
-                del self._users[location]
-                unreferenced.append(self._files.pop(location))
+        for file in self._used_by.pop(checkpoint_id, ()):
+            users = self._users[file.location] ^ bit
+            if users:
+                self._users[file.location] = users
+            else:
+                del self._users[file.location]
+                unreferenced.append(file)
         return unreferenced
 
     def users_of(self, location: str) -> frozenset[int]:
-        return frozenset(self._users.get(location, ()))
+        users = self._users.get(location, 0)
+        return frozenset(checkpoint_id for checkpoint_id, bit in self._bits.items() if users & bit)
+
+    def _new_bit(self, checkpoint_id: int) -> int:
+        taken = sum(self._bits.values())
+        bit = (taken + 1) & ~taken  # the lowest that is free
+        self._bits[checkpoint_id] = bit
+        self._used_by[checkpoint_id] = []
+        return bit

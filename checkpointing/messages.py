@@ -147,12 +147,28 @@ class QueryProgress:
 
 
 @dataclass(frozen=True)
+class Executor:
+    """A process that runs the job's tasks; `id` is "driver" for the driver's own JVM. `address` is host:port.
+
+    Memory is what Spark manages for execution and storage, and how much of it storage uses now.
+    """
+
+    id: str
+    address: str
+    cores: int
+    max_memory: int
+    used_memory: int
+    active_tasks: int
+
+
+@dataclass(frozen=True)
 class Heartbeat:
     type: ClassVar[str] = "heartbeat"
     session_id: str
     job_id: str
     attempt: int
     queries: dict[str, QueryProgress]
+    executors: tuple[Executor, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.launcher import DriverProcess
 from checkpointing.jobs.settings import JobManagerSettings
-from checkpointing.messages import DriverState, ExceptionInfo, QueryProgress, Vertex
+from checkpointing.messages import DriverState, ExceptionInfo, Executor, QueryProgress, Vertex
 
 # A driver that reports its end and exits at once: its last message may still be on its way.
 _LAST_MESSAGE_GRACE_S = 5.0
@@ -33,6 +33,7 @@ class Attempt:
         self.vertices: tuple[Vertex, ...] = ()
         self.queries: dict[str, QueryProgress] = {}
         self.last_batches: dict[str, int] = {}
+        self.executors: tuple[Executor, ...] = ()
         self.channel: DriverChannel | None = None
         self.running_since_ms: int | None = None
         self.ended_ms: int | None = None
@@ -40,6 +41,7 @@ class Attempt:
         self.registration = asyncio.Event()
         self._clock = clock
         self._last_heard_s = clock.monotonic()
+        self.last_heard_ms = clock.now_ms()
 
     @property
     def number(self) -> int:
@@ -47,6 +49,7 @@ class Attempt:
 
     def heard(self) -> None:
         self._last_heard_s = self._clock.monotonic()
+        self.last_heard_ms = self._clock.now_ms()
 
     def registered(self, channel: DriverChannel) -> None:
         """The driver is connected through `channel`; an older connection of it is hung up."""

@@ -89,6 +89,7 @@ class DriverConversation:
         match message:
             case Heartbeat():
                 attempt.queries = {**attempt.queries, **message.queries}
+                attempt.executors = message.executors
             case AcknowledgeCheckpoint():
                 self._coordinator.receive_acknowledge(message)
             case DeclineCheckpoint():

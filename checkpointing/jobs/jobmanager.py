@@ -26,6 +26,7 @@ from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
 from checkpointing.rest.app import make_app
+from checkpointing.rest.job_manager import RecentLog
 from checkpointing.storage.verification import read_metadata
 
 logger = logging.getLogger(__name__)
@@ -48,8 +49,8 @@ async def run(
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`. CannotServe when the address is taken or ZooKeeper cannot be reached."""
     stop = stop or asyncio.Event()
-    listener = _listener(settings)
-    with listener, ThreadPoolExecutor(IO_THREADS, thread_name_prefix="io") as executor:
+    listener, log = _listener(settings), RecentLog()
+    with listener, log.attached(), ThreadPoolExecutor(IO_THREADS, thread_name_prefix="io") as executor:
         address = settings.advertised_address or _address(listener)
         io = LoopIoExecutor(asyncio.get_running_loop(), executor)
         ha = await io.run(lambda: _high_availability(settings))
@@ -57,7 +58,7 @@ async def run(
         dispatcher = Dispatcher(services)
         contender = DispatcherContender(dispatcher, ha.leader_election, address, asyncio.get_running_loop())
         try:
-            async with _served(make_app(dispatcher, settings.token), listener), _signals(stop):
+            async with _served(make_app(dispatcher, settings.token, log), listener), _signals(stop):
                 await io.run(lambda: ha.leader_election.start(contender))
                 mode = settings.high_availability.value
                 say(f"Job manager serves {address} · high availability {mode} · {_role(dispatcher)}")

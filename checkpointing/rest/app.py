@@ -19,15 +19,17 @@ from checkpointing.rest.cluster import ClusterHandlers
 from checkpointing.rest.drivers import DriverHandler
 from checkpointing.rest.errors import NO_LEADER, RestError, error_response
 from checkpointing.rest.jars import JarHandlers
+from checkpointing.rest.job_manager import JobManagerHandlers, RecentLog
 from checkpointing.rest.jobs import JobHandlers
 from checkpointing.rest.savepoints import SavepointHandlers
+from checkpointing.rest.task_managers import TaskManagerHandlers
 
 logger = logging.getLogger(__name__)
 
 
-def make_app(dispatcher: Dispatcher, token: str | None) -> Starlette:
-    """`token`: what every request must carry as its bearer token; None lets everybody in."""
-    api = _routes(dispatcher)
+def make_app(dispatcher: Dispatcher, token: str | None, log: RecentLog) -> Starlette:
+    """`token`: what every request must carry as its bearer token; None lets everybody in. `log` is this process's."""
+    api = [*_job_routes(dispatcher), *_other_routes(dispatcher, log)]
     middleware = [Middleware(BearerToken, token=token)] if token else []
     return Starlette(
         routes=[Mount("/v1", routes=api), *api, WebSocketRoute("/drivers", DriverHandler(dispatcher).connect)],
@@ -41,17 +43,14 @@ def make_app(dispatcher: Dispatcher, token: str | None) -> Starlette:
     )
 
 
-def _routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
-    cluster, jobs = ClusterHandlers(dispatcher), JobHandlers(dispatcher)
-    checkpoints, savepoints, jars = (
+def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
+    jobs, checkpoints, savepoints = (
+        JobHandlers(dispatcher),
         CheckpointHandlers(dispatcher),
         SavepointHandlers(dispatcher),
-        JarHandlers(dispatcher),
     )
     job = "/jobs/{jobid}"
     return [
-        Route("/overview", cluster.overview),
-        Route("/config", cluster.config),
         Route("/jobs", jobs.list),
         Route("/jobs/overview", jobs.overview),
         Route(job, jobs.details, methods=["GET"]),
@@ -60,6 +59,9 @@ def _routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         Route(f"{job}/plan", jobs.plan),
         Route(f"{job}/config", jobs.config),
         Route(f"{job}/exceptions", jobs.exceptions),
+        Route(f"{job}/execution-result", jobs.execution_result),
+        Route(f"{job}/jobmanager/config", jobs.configuration),
+        Route(f"{job}/vertices/{{vertexid}}", jobs.vertex),
         Route(f"{job}/checkpoints", checkpoints.statistics, methods=["GET"]),
         Route(f"{job}/checkpoints", checkpoints.trigger, methods=["POST"]),
         Route(f"{job}/checkpoints/config", checkpoints.configuration),
@@ -69,6 +71,22 @@ def _routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         Route(f"{job}/savepoints", savepoints.trigger, methods=["POST"]),
         Route(f"{job}/savepoints/{{triggerid}}", savepoints.status),
         Route(f"{job}/stop", savepoints.stop, methods=["POST"]),
+    ]
+
+
+def _other_routes(dispatcher: Dispatcher, log: RecentLog) -> Sequence[BaseRoute]:
+    cluster, savepoints, jars = ClusterHandlers(dispatcher), SavepointHandlers(dispatcher), JarHandlers(dispatcher)
+    manager, tasks = JobManagerHandlers(dispatcher.services.settings, log), TaskManagerHandlers(dispatcher)
+    return [
+        Route("/overview", cluster.overview),
+        Route("/config", cluster.config),
+        Route("/jobmanager/config", manager.config),
+        Route("/jobmanager/log", manager.log),
+        Route("/jobmanager/logs", manager.logs),
+        Route("/jobmanager/logs/{name}", manager.log_by_name),
+        Route("/taskmanagers", tasks.list),
+        Route("/taskmanagers/{taskmanagerid}", tasks.details),
+        Route("/taskmanagers/{taskmanagerid}/log", tasks.log),
         Route("/savepoint-disposal", savepoints.dispose, methods=["POST"]),
         Route("/savepoint-disposal/{triggerid}", savepoints.disposal_status),
         Route("/savepoints/validate", savepoints.validate, methods=["POST"]),

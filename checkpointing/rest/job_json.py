@@ -1,4 +1,4 @@
-"""A job as Flink's JSON: what `/jobs/overview`, `/jobs/:id`, `/jobs/:id/config` and `/jobs/:id/exceptions` answer."""
+"""A job as Flink's JSON: what `/jobs/overview`, `/jobs/:id` and most of what lies below it answer."""
 
 from __future__ import annotations
 
@@ -12,30 +12,12 @@ from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
-
-EXECUTION_STATES = (
-    "CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "FINISHED", "CANCELING", "CANCELED", "FAILED",
-    "RECONCILING",
-)  # fmt: skip
-
-# A task's state follows from the job's: a Spark driver starts and ends all its tasks together.
-_TASK_STATE = {
-    JobStatus.INITIALIZING: "CREATED",
-    JobStatus.CREATED: "DEPLOYING",
-    JobStatus.RUNNING: "RUNNING",
-    JobStatus.FAILING: "CANCELING",
-    JobStatus.FAILED: "FAILED",
-    JobStatus.CANCELLING: "CANCELING",
-    JobStatus.CANCELED: "CANCELED",
-    JobStatus.FINISHED: "FINISHED",
-    JobStatus.RESTARTING: "CANCELED",
-    JobStatus.SUSPENDED: "CANCELED",
-    JobStatus.RECONCILING: "RECONCILING",
-}
+from checkpointing.rest.java_throwable import java_failure
+from checkpointing.rest.vertex_json import EXECUTION_STATES, TASK_STATE, counts, vertex_json
 
 
 def job_overview(job: JobRecord, now_ms: int) -> dict[str, Any]:
-    tasks = Counter({_TASK_STATE[job.status]: sum(vertex.parallelism for vertex in job.vertices)})
+    tasks = Counter({TASK_STATE[job.status]: sum(vertex.parallelism for vertex in job.vertices)})
     return {
         "jid": job.graph.job_id,
         "name": job.graph.name,
@@ -61,8 +43,8 @@ def job_details(job: JobRecord, now_ms: int) -> dict[str, Any]:
         "maxParallelism": -1,
         "now": now_ms,
         "timestamps": {status.value: at_ms for status, at_ms in job.state.timestamps.items()},
-        "vertices": [_vertex(job, vertex, now_ms) for vertex in job.vertices],
-        "status-counts": _counts(Counter({_TASK_STATE[job.status]: len(job.vertices)})),
+        "vertices": [vertex_json(job, vertex, now_ms) for vertex in job.vertices],
+        "status-counts": counts(Counter({TASK_STATE[job.status]: len(job.vertices)})),
         "plan": job_plan(job),
         "pending-operators": 0,
         "attempts": [_attempt(attempt) for attempt in reversed(job.attempts)],
@@ -118,6 +100,25 @@ def job_exceptions(job: JobRecord, max_exceptions: int) -> dict[str, Any]:
     }
 
 
+_APPLICATION_STATUS = {JobStatus.FINISHED: "SUCCEEDED", JobStatus.CANCELED: "CANCELED", JobStatus.FAILED: "FAILED"}
+
+
+def execution_result(job: JobRecord) -> dict[str, Any]:
+    """`/jobs/:id/execution-result`: IN_PROGRESS until the job has ended everywhere."""
+    if job.status not in _APPLICATION_STATUS:
+        return {"status": {"id": "IN_PROGRESS"}}
+    result: dict[str, Any] = {
+        "id": job.graph.job_id,
+        "application-status": _APPLICATION_STATUS[job.status],
+        "accumulator-results": {},
+        "net-runtime": job.state.last_modified_ms - job.state.started_ms,
+    }
+    if job.failure is not None:
+        name, text = job.failure.name, sentence(job.failure.message)
+        result["failure-cause"] = java_failure(name, text, exception_text(job.failure))
+    return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
+
+
 def exception_text(info: ExceptionInfo) -> str:
     """The stack trace, as Flink shows it, below the one line that says what went wrong."""
     headline = f"{info.name}: {sentence(info.message)}"
@@ -130,39 +131,6 @@ def _times(job: JobRecord, now_ms: int) -> dict[str, int]:
         "start-time": start,
         "end-time": -1 if end is None else end,
         "duration": (now_ms if end is None else end) - start,
-    }
-
-
-def _counts(states: Counter[str]) -> dict[str, int]:
-    return {state: states[state] for state in EXECUTION_STATES}
-
-
-def _vertex(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any]:
-    attempt = job.attempt
-    start = attempt.running_since_ms if attempt and attempt.running_since_ms is not None else -1
-    end = attempt.ended_ms if attempt and attempt.ended_ms is not None else -1
-    state = _TASK_STATE[job.status]
-    return {
-        "id": vertex.id,
-        "slotSharingGroupId": job.graph.job_id,
-        "name": vertex.name,
-        "maxParallelism": vertex.parallelism,
-        "parallelism": vertex.parallelism,
-        "status": state,
-        "start-time": start,
-        "end-time": end,
-        "duration": (now_ms if end == -1 else end) - start if start != -1 else -1,
-        "tasks": _counts(Counter({state: vertex.parallelism})),
-        # Flink's counters, of which Spark has no like per operator: marked as not complete.
-        "metrics": {
-            **{key: 0 for name in ("read-bytes", "write-bytes", "read-records", "write-records") for key in (name,)},
-            **{f"{name}-complete": False for name in ("read-bytes", "write-bytes", "read-records", "write-records")},
-            "accumulated-backpressured-time": 0,
-            "accumulated-idle-time": 0,
-            "accumulated-busy-time": "NaN",
-        },
-        "query": vertex.query,
-        "kind": vertex.kind.value,
     }
 
 

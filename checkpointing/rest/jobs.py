@@ -8,9 +8,17 @@ from starlette.responses import JSONResponse
 from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_requests import OperationRefused
-from checkpointing.rest.errors import RestError, bad_request, job_not_found
-from checkpointing.rest.job_json import job_config, job_details, job_exceptions, job_overview, job_plan
+from checkpointing.rest.errors import NOT_FOUND, RestError, bad_request, job_not_found
+from checkpointing.rest.job_json import (
+    execution_result,
+    job_config,
+    job_details,
+    job_exceptions,
+    job_overview,
+    job_plan,
+)
 from checkpointing.rest.requests import path_id
+from checkpointing.rest.vertex_json import vertex_details
 
 MAX_EXCEPTIONS = 20
 
@@ -46,6 +54,21 @@ class JobHandlers:
 
     async def plan(self, request: Request) -> JSONResponse:
         return JSONResponse({"plan": job_plan(self._job(request).record)})
+
+    async def vertex(self, request: Request) -> JSONResponse:
+        record, vertex_id = self._job(request).record, path_id(request, "vertexid")
+        for vertex in record.vertices:
+            if vertex.id == vertex_id:
+                return JSONResponse(vertex_details(record, vertex, self._now()))
+        raise RestError(404, f"JobVertex {vertex_id} not found", NOT_FOUND)
+
+    async def execution_result(self, request: Request) -> JSONResponse:
+        return JSONResponse(execution_result(self._job(request).record))
+
+    async def configuration(self, request: Request) -> JSONResponse:
+        """The keys that the job was submitted with."""
+        settings = self._job(request).graph.configuration
+        return JSONResponse([{"key": key, "value": value} for key, value in sorted(settings.items())])
 
     async def config(self, request: Request) -> JSONResponse:
         return JSONResponse(job_config(self._job(request)))

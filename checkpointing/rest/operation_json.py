@@ -9,6 +9,7 @@ from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.jobs.dispatcher import JobNotFound
 from checkpointing.jobs.job_requests import StopWithSavepointStopping
 from checkpointing.jobs.operations import InProgress, OperationFailed, Outcome, Succeeded
+from checkpointing.rest.java_throwable import java_failure
 
 # What Flink's clients and ours know these failures by.
 _FLINK_CLASS: dict[type[BaseException], str] = {
@@ -31,10 +32,9 @@ def operation_json(outcome: Outcome, failure_key: str = "failure-cause") -> dict
 
 
 def failure_cause(error: BaseException) -> dict[str, str]:
-    """Flink's form of a Throwable, without the Java object that only Java could read."""
     name = _FLINK_CLASS.get(type(error), type(error).__name__)
     causes = "".join(f"\nCaused by: {line}" for line in _causes(error))
-    return {"class": name, "stack-trace": f"{name}: {error}{causes}", "serialized-throwable": ""}
+    return java_failure(name, str(error), f"{name}: {error}{causes}")
 
 
 def _causes(error: BaseException) -> list[str]:

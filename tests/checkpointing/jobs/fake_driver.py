@@ -12,6 +12,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
@@ -20,6 +21,7 @@ from checkpointing.messages import (
     DeclineCheckpoint,
     DriverState,
     ExceptionInfo,
+    Executor,
     Heartbeat,
     JobManagerMessage,
     NotifyComplete,
@@ -226,7 +228,8 @@ class FakeDriver:
             while True:
                 await asyncio.sleep(0.05)
                 if self.sends_heartbeats and self.session_id:
-                    beat = Heartbeat(self.session_id, self.spec.job_id, self.spec.attempt, progress)
+                    executors = (Executor("driver", "127.0.0.1:4040", 2, 400 << 20, 100 << 20, 1),)
+                    beat = Heartbeat(self.session_id, self.spec.job_id, self.spec.attempt, progress, executors)
                     await connection.send(encode(beat))
 
 
@@ -264,6 +267,12 @@ class FakeLauncher:
             if (driver.pid, driver.spec.job_id, driver.spec.attempt) == (pid, job_id, attempt):
                 return None if driver.process.exited.done() else driver.process
         return None
+
+    def check(self, graph: JobGraph) -> None:
+        """Every job may run here."""
+
+    def end_spares(self) -> None:
+        """There are none."""
 
     async def close(self) -> None:
         for driver in self.drivers:

@@ -1,0 +1,86 @@
+"""Apache Flink for tests, out of the Python package `apache-flink-libraries`: no part of Waymark's requirements.
+
+The package (330 MB) is fetched once into WAYMARK_FLINK_CACHE, by default `~/.cache/waymark-flink`, and kept.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+VERSION = "2.3.0"
+
+# What Flink's own scripts open of Java's inside.
+_OPENED = (
+    "java.lang", "java.net", "java.io", "java.nio", "java.lang.reflect", "java.text", "java.time", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "java.util.concurrent.locks",
+)  # fmt: skip
+
+
+class FlinkNotFetched(Exception):
+    """The package cannot be had here; the text is pip's."""
+
+
+def flink_home(version: str = VERSION) -> Path:
+    """The directory with `lib/`; FlinkNotFetched."""
+    cache = Path(os.environ.get("WAYMARK_FLINK_CACHE", Path.home() / ".cache" / "waymark-flink"))
+    cache.mkdir(parents=True, exist_ok=True)
+    home = cache / f"flink-{version}"
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            _fetch(version, home)
+    return home
+
+
+def _fetch(version: str, home: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=home.parent) as directory:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        wanted = f"apache-flink-libraries=={version}"
+        done = subprocess.run([*pip, "--dest", directory, wanted], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise FlinkNotFetched(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "pip failed")
+        (archive,) = Path(directory).glob("*.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(directory, filter="data")
+        (unpacked,) = Path(directory).glob("*/deps")
+        shutil.move(unpacked, home)
+
+
+class FlinkCommandLine:
+    """`flink …` as its users type it, against one REST address."""
+
+    def __init__(self, home: Path, java_home: Path, directory: Path, address: str) -> None:
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "config.yaml").write_text(f'rest.address: {host}\nrest.port: "{port}"\n')
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+        self._command = [
+            str(java_home / "bin" / "java"),
+            *opened,
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{home / 'lib'}/*",
+            "org.apache.flink.client.cli.CliFrontend",
+        ]
+        self._environment = {**os.environ, "FLINK_CONF_DIR": str(directory)}
+
+    def run(self, *arguments: str, limit_s: float = 60) -> tuple[int, str]:
+        """Exit code, and all that it printed."""
+        done = subprocess.run(
+            [*self._command, *arguments],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+        return done.returncode, done.stdout

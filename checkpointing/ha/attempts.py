@@ -16,6 +16,7 @@ from typing import Protocol
 from checkpointing.clock import Clock
 from checkpointing.ha.errors import (
     AttemptTaken,
+    AttemptUnreadable,
     ConnectionUnavailable,
     HighAvailabilityError,
     NodeExists,
@@ -48,7 +49,10 @@ class HeldAttempt(Protocol):
 
 
 class AttemptRegistry(Protocol):
-    """Blocking; ConnectionUnavailable when the server does not answer."""
+    """Blocking; ConnectionUnavailable when the server does not answer.
+
+    AttemptUnreadable while something that no driver wrote is in the place of the job's attempt.
+    """
 
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
         """In the driver, before it does anything: AttemptTaken when an attempt of the job lives, whichever."""
@@ -113,14 +117,16 @@ class ZooKeeperAttemptRegistry:
 
     def holder(self, job_id: str) -> int | None:
         node = self._connection.retrying(lambda: self._find(job_id, None))
-        return None if node is None else _attempt_of(node)
+        return None if node is None else _attempt_of(job_id, node)
 
     def wait_until_free(self, job_id: str, timeout_s: float) -> bool:
         deadline = self._clock.monotonic() + timeout_s
         while True:
             self._changed.clear()
-            if self._connection.retrying(lambda: self._find(job_id, self._on_watch)) is None:
+            node = self._connection.retrying(lambda: self._find(job_id, self._on_watch))
+            if node is None:
                 return True
+            _attempt_of(job_id, node)
             remaining = deadline - self._clock.monotonic()
             if remaining <= 0:
                 return False
@@ -135,8 +141,9 @@ class ZooKeeperAttemptRegistry:
         node = self._find(job_id, None)
         if node is None:
             raise ConnectionUnavailable(f"{_path(job_id)} came and went")  # try again
-        if (node.owner_session, _attempt_of(node)) != (self._connection.session_id, attempt):
-            raise AttemptTaken(job_id, _attempt_of(node))
+        living = _attempt_of(job_id, node)
+        if (node.owner_session, living) != (self._connection.session_id, attempt):
+            raise AttemptTaken(job_id, living)
 
     def _on_watch(self, _event: object) -> None:
         self._changed.set()
@@ -250,5 +257,14 @@ def _path(job_id: str) -> str:
     return f"jobs/{job_id}/attempt"
 
 
-def _attempt_of(node: Node) -> int:
-    return int(json.loads(node.data)["attempt"])
+def _attempt_of(job_id: str, node: Node) -> int:
+    """A driver's node is ephemeral: a persistent one would hold the job for ever."""
+    try:
+        attempt = json.loads(node.data)["attempt"] if node.owner_session else None
+    except (ValueError, KeyError, TypeError):
+        attempt = None
+    if not isinstance(attempt, int):
+        raise AttemptUnreadable(
+            f"{_path(job_id)} holds {node.data[:80]!r}, which no driver wrote; no attempt can start while it is there"
+        )
+    return attempt

@@ -10,6 +10,7 @@ from checkpointing.ha.errors import (
     ConnectionUnavailable,
     CounterOverflow,
     CounterUnavailable,
+    CounterUnreadable,
     LeadershipLost,
     NodeChanged,
     NodeExists,
@@ -60,7 +61,8 @@ class ZooKeeperCheckpointIDCounter:
     """The node holds the *next* id, four bytes, big-endian, as Curator's SharedCount writes it.
 
     Every change is a compare-and-set on the node's version, so that no id is given twice, whoever asks; ids may be
-    skipped. CounterUnavailable while the connection is suspended or lost, and when a change's outcome is not known.
+    skipped. CounterUnavailable while the connection is suspended or lost, and when a change's outcome is not known;
+    CounterUnreadable, and nothing is overwritten, when the node holds anything else.
     """
 
     def __init__(self, connection: ZooKeeperConnection, path: str, fence: Fence = unfenced) -> None:
@@ -98,7 +100,15 @@ class ZooKeeperCheckpointIDCounter:
             node = self._node()
         except (ConnectionUnavailable, LeadershipLost) as error:
             raise CounterUnavailable(f"no checkpoint id: {error}") from error
-        return _INT.unpack(node.data)[0], node.version
+        return self._value_of(node), node.version
+
+    def _value_of(self, node: Node) -> int:
+        value = _INT.unpack(node.data)[0] if len(node.data) == _INT.size else -1
+        if value < 0:
+            raise CounterUnreadable(
+                f"no checkpoint id: {self._path} holds {node.data[:80]!r}, not the four bytes of a counter"
+            )
+        return int(value)
 
     def _node(self) -> Node:
         self._connection.sync(self._path)

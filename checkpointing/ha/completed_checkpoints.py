@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import CheckpointKind
 
 HANDLE_VERSION = 1
+HANDLE_NAME = re.compile(r"\d{19}")
 
 LoadCheckpoint = Callable[[str], CompletedCheckpoint]
 """Reads the `_metadata` in a checkpoint's directory; OSError or ValueError when it is missing or damaged."""

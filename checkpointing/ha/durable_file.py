@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 
-def write_durably(path: Path, text: str) -> None:
-    """Temporary name, fsync, rename, fsync of the directory."""
+def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lambda: None) -> None:
+    """Temporary name, fsync, rename, fsync of the directory. What `before_rename` raises leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -16,10 +17,10 @@ def write_durably(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        before_rename()
         temporary.replace(path)
-    except (OSError, UnicodeError):
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     sync_directory(path.parent)
 
 

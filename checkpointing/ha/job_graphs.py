@@ -91,8 +91,7 @@ class HandleJobGraphStore:
         if file is None:
             return None
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            return JobGraph.from_json(content["graph"])
+            return _decoded(job_id, file.read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._handles.release(job_id)
             raise JobGraphUnreadable(f"the graph of job {job_id} in {file} cannot be read: {error}") from error
@@ -134,3 +133,14 @@ def _remove_file(file: Path) -> None:
         file.unlink(missing_ok=True)
     except OSError:
         log.warning("the job graph %s is no longer used and could not be deleted", file, exc_info=True)
+
+
+def _decoded(job_id: str, text: str) -> JobGraph:
+    """KeyError, TypeError or ValueError on what `put` did not write for this job."""
+    content = json.loads(text)
+    if content["version"] != _VERSION:
+        raise ValueError(f"version {content['version']!r} of a job graph is not known")
+    graph = JobGraph.from_json(content["graph"])
+    if graph.job_id != job_id:
+        raise ValueError(f"it is the graph of job {graph.job_id}")
+    return graph

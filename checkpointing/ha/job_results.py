@@ -8,14 +8,17 @@ dirty ones.
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from checkpointing.ha.durable_file import sync_directory, write_durably
 from checkpointing.jobs.status import JobStatus
+
+log = logging.getLogger(__name__)
 
 _VERSION = 1
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -57,8 +60,11 @@ class JobResultMissing(LookupError):
 class JobResultStore(Protocol):
     """Blocking; OSError when the storage fails."""
 
-    def create_dirty_result(self, result: JobResult) -> None:
-        """JobResultExists when the job has one, dirty or clean."""
+    def create_dirty_result(self, result: JobResult, confirm_term: Callable[[], None] = lambda: None) -> None:
+        """JobResultExists when the job has one, dirty or clean.
+
+        What `confirm_term` raises, called right before the result is there for all, means that nothing was written.
+        """
         ...
 
     def mark_as_clean(self, job_id: str) -> None:
@@ -71,7 +77,9 @@ class JobResultStore(Protocol):
 
     def has_clean_result(self, job_id: str) -> bool: ...
 
-    def dirty_results(self) -> Sequence[JobResult]: ...
+    def dirty_results(self) -> Sequence[JobResult]:
+        """Sorted by job id. One that cannot be read is logged and left out: its job is over, as `has_result` says."""
+        ...
 
 
 class FileJobResultStore:
@@ -80,10 +88,11 @@ class FileJobResultStore:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def create_dirty_result(self, result: JobResult) -> None:
+    def create_dirty_result(self, result: JobResult, confirm_term: Callable[[], None] = lambda: None) -> None:
         if self.has_result(result.job_id):
             raise JobResultExists(f"job {result.job_id} already has a result")
-        write_durably(self._dirty(result.job_id), json.dumps({"version": _VERSION, "result": result.to_json()}))
+        text = json.dumps({"version": _VERSION, "result": result.to_json()})
+        write_durably(self._dirty(result.job_id), text, confirm_term)
 
     def mark_as_clean(self, job_id: str) -> None:
         try:
@@ -101,17 +110,19 @@ class FileJobResultStore:
         return self._clean(job_id).exists()
 
     def dirty_results(self) -> Sequence[JobResult]:
-        """Sorted by job id. ValueError, naming the file, when one is damaged."""
-        return [self._read(file) for file in sorted(self._directory.glob("*_DIRTY.json"))]
-
-    def _read(self, file: Path) -> JobResult:
-        try:
-            return JobResult.from_json(json.loads(file.read_text(encoding="utf-8"))["result"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"the job result {file} is damaged: {error}") from error
+        read = [_read(file) for file in sorted(self._directory.glob("*_DIRTY.json"))]
+        return [result for result in read if result is not None]
 
     def _dirty(self, job_id: str) -> Path:
         return self._directory / f"{job_id}_DIRTY.json"
 
     def _clean(self, job_id: str) -> Path:
         return self._directory / f"{job_id}.json"
+
+
+def _read(file: Path) -> JobResult | None:
+    try:
+        return JobResult.from_json(json.loads(file.read_text(encoding="utf-8"))["result"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.error("the job result %s cannot be read and is left as it is: %s", file, error)
+        return None

@@ -7,6 +7,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
+from checkpointing.ha.errors import LeadershipLost
+
 
 @dataclass(frozen=True)
 class LeaderInformation:
@@ -58,6 +60,13 @@ class LeaderElection(Protocol):
 
     def has_leadership(self, session_id: str) -> bool:
         """Whether `session_id` is the current term, now. Cheap; true only while certainly no other one can lead."""
+        ...
+
+    def confirm_term(self, session_id: str) -> None:
+        """For an act that no fence protects, right before it: LeadershipLost unless `session_id` is the current term.
+
+        Blocking: the quorum has just confirmed it. ConnectionUnavailable when it does not answer.
+        """
         ...
 
     @property
@@ -117,6 +126,10 @@ class StandaloneLeaderElection:
 
     def has_leadership(self, session_id: str) -> bool:
         return self._session_id is not None and session_id == self._session_id
+
+    def confirm_term(self, session_id: str) -> None:
+        if not self.has_leadership(session_id):
+            raise LeadershipLost("this job manager has stopped")
 
     def close(self) -> None:
         if self._closed:

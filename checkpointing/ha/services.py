@@ -13,6 +13,8 @@ Everything here blocks (round trips to ZooKeeper, files) and is called from work
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -22,8 +24,8 @@ from checkpointing.clock import Clock, SystemClock
 from checkpointing.coordinator.ports import CheckpointIDCounter
 from checkpointing.ha.attempts import AttemptRegistry, StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
 from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter, ZooKeeperCheckpointIDCounter
-from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore, LoadCheckpoint
-from checkpointing.ha.errors import HighAvailabilityError, NodeMissing, NodeNotEmpty
+from checkpointing.ha.completed_checkpoints import HANDLE_NAME, HandleCompletedCheckpointStore, LoadCheckpoint
+from checkpointing.ha.errors import HighAvailabilityError, LeadershipLost, NodeMissing, NodeNotEmpty
 from checkpointing.ha.job_graphs import HandleJobGraphStore, JobGraphStore, StandaloneJobGraphStore
 from checkpointing.ha.job_results import FileJobResultStore, JobResultStore
 from checkpointing.ha.leadership import (
@@ -33,15 +35,18 @@ from checkpointing.ha.leadership import (
     StandaloneLeaderRetrieval,
 )
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
-from checkpointing.ha.zookeeper import Fence, ZooKeeperConnection
+from checkpointing.ha.zookeeper import Delete, Fence, ZooKeeperConnection
 from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
 from checkpointing.jobs.driver_spec import HighAvailabilitySpec
+from checkpointing.jobs.status import JobStatus
 
 DEFAULT_ROOT = "/waymark"
 DEFAULT_CLUSTER_ID = "default"
 DEFAULT_SESSION_TIMEOUT_S = 10.0
+
+_JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class HighAvailabilityMode(Enum):
@@ -73,6 +78,8 @@ class CheckpointRecovery:
 
     store: HandleCompletedCheckpointStore
     counter: CheckpointIDCounter
+    term_lasts: Callable[[], bool]
+    """For acts that no fence protects, right before each: cheap, true only while certainly no other one leads."""
 
 
 class CheckpointRecoveryFactory(Protocol):
@@ -139,7 +146,7 @@ class StandaloneRecoveryFactory:
 
     def create(self, job_id: str, num_retained: int) -> CheckpointRecovery:
         store = HandleCompletedCheckpointStore(InMemoryStateHandleStore(), num_retained, self._load_checkpoint)
-        return CheckpointRecovery(store, StandaloneCheckpointIDCounter())
+        return CheckpointRecovery(store, StandaloneCheckpointIDCounter(), lambda: True)
 
 
 class ZooKeeperServices:
@@ -156,7 +163,7 @@ class ZooKeeperServices:
         self.leader_election = ZooKeeperLeaderElection(connection, clock)
         self.leader_retrieval: LeaderRetrieval = ZooKeeperLeaderRetrieval(connection, clock)
         self.attempts: AttemptRegistry = ZooKeeperAttemptRegistry(connection, clock)
-        graphs = ZooKeeperStateHandleStore(connection, "execution-plans", self._fence)
+        graphs = ZooKeeperStateHandleStore(connection, "execution-plans", self._fence, _JOB_ID)
         self.job_graphs: JobGraphStore = HandleJobGraphStore(graphs, storage_directory / "execution-plans")
         self.job_results: JobResultStore = FileJobResultStore(storage_directory / "job-result-store")
         self.recovery_factory: CheckpointRecoveryFactory = ZooKeeperRecoveryFactory(
@@ -164,14 +171,11 @@ class ZooKeeperServices:
         )
 
     def clean_up(self, job_id: str) -> None:
-        def remove() -> None:
-            job = f"jobs/{job_id}"
-            self._connection.delete_tree(f"{job}/checkpoints", self._fence())
-            self._connection.delete_tree(f"{job}/checkpoint_id_counter", self._fence())
-            with contextlib.suppress(NodeMissing, NodeNotEmpty):  # a driver that still ends removes it with its attempt
-                self._connection.delete(job)
-
-        self._connection.retrying(remove)
+        job = f"jobs/{job_id}"
+        _checkpoint_handles(self._connection, job, self._fence).clear_entries()
+        _counter(self._connection, job, self._fence).shutdown(JobStatus.FINISHED)
+        with contextlib.suppress(NodeMissing, NodeNotEmpty):  # a driver that still ends removes it with its attempt
+            self._connection.retrying(lambda: self._connection.commit([Delete(job)], self._fence()))
 
     def close(self) -> None:
         self.leader_election.close()
@@ -192,11 +196,26 @@ class ZooKeeperRecoveryFactory:
     def create(self, job_id: str, num_retained: int) -> CheckpointRecovery:
         term = self._fence()
         job = f"jobs/{job_id}"
-        handles = ZooKeeperStateHandleStore(self._connection, f"{job}/checkpoints", lambda: term)
+        handles = _checkpoint_handles(self._connection, job, lambda: term)
         return CheckpointRecovery(
             HandleCompletedCheckpointStore(handles, num_retained, self._load_checkpoint),
-            ZooKeeperCheckpointIDCounter(self._connection, f"{job}/checkpoint_id_counter", lambda: term),
+            _counter(self._connection, job, lambda: term),
+            lambda: self._is_current(term),
         )
+
+    def _is_current(self, term: str | None) -> bool:
+        try:
+            return self._fence() == term
+        except LeadershipLost:
+            return False
+
+
+def _checkpoint_handles(connection: ZooKeeperConnection, job: str, fence: Fence) -> ZooKeeperStateHandleStore:
+    return ZooKeeperStateHandleStore(connection, f"{job}/checkpoints", fence, HANDLE_NAME)
+
+
+def _counter(connection: ZooKeeperConnection, job: str, fence: Fence) -> ZooKeeperCheckpointIDCounter:
+    return ZooKeeperCheckpointIDCounter(connection, f"{job}/checkpoint_id_counter", fence)
 
 
 def standalone_services(state_directory: Path, load_checkpoint: LoadCheckpoint) -> HighAvailabilityServices:

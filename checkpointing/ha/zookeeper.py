@@ -294,13 +294,6 @@ class ZooKeeperConnection:
             if isinstance(result, kazoo_errors.KazooException):
                 raise result
 
-    def delete_tree(self, path: str, fence: str | None = None) -> None:
-        """Remove `path` with all below it, missing nodes are fine; LeadershipLost as soon as `fence` is gone."""
-        for child in self.children(path):
-            self.delete_tree(f"{path}/{child}", fence)
-        with contextlib.suppress(NodeMissing):
-            self.commit([Delete(path)], fence)
-
     def _pause(self) -> None:
         # A broken connection fails its requests a moment before its state says so: do not spin in between.
         with self._changed:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+import re
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from checkpointing.clock import Clock
 from checkpointing.ha.errors import (
@@ -25,6 +26,7 @@ from checkpointing.ha.errors import (
     LeadershipLost,
     NodeExists,
     NodeMissing,
+    NodeNotEmpty,
 )
 from checkpointing.ha.leadership import ElectionClosed, LeaderContender, LeaderInformation
 from checkpointing.ha.session_lease import certain_until
@@ -34,6 +36,7 @@ LATCH = "leader/latch"
 CONNECTION_INFO = "leader/rest_server/connection_info"
 
 _RENEWALS_PER_TIMEOUT = 4
+_LATCH_NAME = re.compile(r"_c_.+-latch-(\d{10})")
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +93,16 @@ class ZooKeeperLeaderElection:
                 raise LeadershipLost("this job manager does not lead")
             return f"{LATCH}/{self._latch}"
 
+    def confirm_term(self, session_id: str) -> None:
+        if self.has_leadership(session_id):
+            fence = self.fence
+            try:
+                self._connection.retrying(lambda: self._connection.confirm(str(fence)))
+            except NodeMissing as error:
+                raise LeadershipLost(f"{fence} is gone, another leader may rule") from error
+        if not self.has_leadership(session_id):
+            raise LeadershipLost(f"the term of session {session_id} is over")
+
     def close(self) -> None:
         with self._lock:
             if self._closed:
@@ -141,15 +154,25 @@ class ZooKeeperLeaderElection:
             latch = self._latch
         if latch is None:
             latch = self._join()
-        latches = sorted(self._connection.children(LATCH), key=_sequence)
+        latches = sorted(filter(_LATCH_NAME.fullmatch, self._connection.children(LATCH)), key=_sequence)
         if latch not in latches or self._connection.find(f"{LATCH}/{latch}", self._on_watch) is None:
             raise NodeMissing(latch)
-        if latch == latches[0]:
+        if not self._another_is_before(latches[: latches.index(latch)]):
             asked_at = self._clock.monotonic()
             self._connection.confirm(f"{LATCH}/{latch}")
             self._lead(latch, asked_at)
-        elif self._connection.find(f"{LATCH}/{latches[latches.index(latch) - 1]}", self._on_watch) is None:
-            self._wake.set()
+
+    def _another_is_before(self, latches: Sequence[str]) -> bool:
+        """Watch the contender next to us. A node that no session holds is none, and would never go."""
+        for latch in reversed(latches):
+            node = self._connection.find(f"{LATCH}/{latch}", self._on_watch)
+            if node is None:
+                self._wake.set()  # look again: the one before it may be gone, too
+                return True
+            if node.owner_session:
+                return True
+            log.warning("%s/%s takes no part in the election: Waymark did not write it", LATCH, latch)
+        return False
 
     def _join(self) -> str:
         self._withdraw()
@@ -166,7 +189,7 @@ class ZooKeeperLeaderElection:
             with contextlib.suppress(NodeMissing):
                 self._connection.delete(CONNECTION_INFO)
         for name in self._connection.children(LATCH):
-            if self._id in name:
+            if name.startswith(f"_c_{self._id}-"):
                 with contextlib.suppress(NodeMissing):
                     self._connection.delete(f"{LATCH}/{name}")
 
@@ -202,6 +225,8 @@ class ZooKeeperLeaderElection:
             self._connection.commit(operations, fence=f"{LATCH}/{latch}")
         except (NodeExists, NodeMissing):  # changed since it was read
             self._wake.set()
+        except NodeNotEmpty as error:  # what lies below it is not ours to remove; tried again with the next renewal
+            self._report(error)
 
     def _end_uncertain_term(self) -> None:
         with self._lock:

@@ -5,13 +5,18 @@
     <path>/<name>/locks/<uuid>   ephemeral, one for each store instance that uses the handle
 
 All three are made in one transaction, so a handle is never seen unlocked between its creation and its use.
+
+Whatever else lies below `path` was not written by Waymark: it is reported, skipped, and never removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.errors import (
@@ -34,26 +39,44 @@ from checkpointing.ha.zookeeper import (
 )
 
 MAX_HANDLE_BYTES = 1024
+ANY_NAME = re.compile(r".+")
+
+_LOCK_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+log = logging.getLogger(__name__)
 
 
 class ZooKeeperStateHandleStore:
-    """`fence` names the node of this leader's term: writes are refused with LeadershipLost once it is gone."""
+    """`fence` names the node of this leader's term: writes are refused with LeadershipLost once it is gone.
+
+    `own_names`: what the names of this store's handles look like. Making a store asks the server nothing.
+    """
 
     durable = True
 
-    def __init__(self, connection: ZooKeeperConnection, path: str, fence: Fence = unfenced) -> None:
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        path: str,
+        fence: Fence = unfenced,
+        own_names: re.Pattern[str] = ANY_NAME,
+    ) -> None:
         self._connection = connection
         self._path = path
         self._fence = fence
+        self._own_names = own_names
+        self._foreign: set[str] = set()
         self._lock_name = str(uuid.uuid4())
-        connection.retrying(lambda: connection.ensure(path))
 
     def add_and_lock(self, name: str, handle: bytes) -> None:
-        """One transaction, unless a leftover that is marked for deletion has the name."""
+        """One transaction, unless it is the first handle, or a leftover marked for deletion has the name."""
         _check_size(name, handle)
         node = self._node(name)
         creation = [Create(node, handle), Create(f"{node}/locks"), Create(self._lock(name), ephemeral=True)]
         try:
+            self._commit_known(name, handle, creation)
+        except NodeMissing:
+            self._connection.retrying(lambda: self._connection.ensure(self._path))
             self._commit_known(name, handle, creation)
         except NodeExists:
             if not self._connection.retrying(lambda: self._remove_if_marked(name)):
@@ -81,7 +104,7 @@ class ZooKeeperStateHandleStore:
             self._connection.sync(self._path)
             return self._connection.children(self._path)
 
-        return self._connection.retrying(read)
+        return [name for name in self._connection.retrying(read) if self._is_own(name)]
 
     def exists(self, name: str) -> bool:
         node = self._connection.retrying(lambda: self._connection.find(self._node(name)))
@@ -98,7 +121,9 @@ class ZooKeeperStateHandleStore:
         return self._connection.retrying(lambda: self._release_and_try_remove(name))
 
     def clear_entries(self) -> None:
-        self._connection.retrying(lambda: self._connection.delete_tree(self._path, self._fence()))
+        for name in self.names():
+            self._connection.retrying(partial(self._clear, name))
+        self._connection.retrying(lambda: self._delete_own(self._path))
 
     def _commit_known(self, name: str, handle: bytes, operations: Sequence[Operation]) -> None:
         """Commit; find out what became of a try whose answer was lost, else PossibleInconsistentState."""
@@ -117,7 +142,7 @@ class ZooKeeperStateHandleStore:
 
         try:
             self._connection.retrying(commit)
-        except NodeExists:
+        except (NodeExists, NodeMissing):  # whatever became of the earlier tries, this one tells what is there now
             raise
         except HighAvailabilityError as error:
             if tried:
@@ -139,7 +164,7 @@ class ZooKeeperStateHandleStore:
     def _get_and_lock(self, name: str) -> bytes:
         try:
             with contextlib.suppress(NodeExists):
-                self._connection.commit([Create(self._lock(name), ephemeral=True)])
+                self._connection.commit([Create(self._lock(name), ephemeral=True)], self._fence())
             return self._connection.get(self._node(name)).data
         except HighAvailabilityError:
             self._release(name)
@@ -171,11 +196,11 @@ class ZooKeeperStateHandleStore:
         except NodeNotEmpty:
             return False
         except NodeMissing:
-            self._remove_if_marked(name)
+            return self._remove_if_marked(name)
         return True
 
     def _remove_if_marked(self, name: str) -> bool:
-        """False: it is there and not marked."""
+        """False: it is there and not marked, or something foreign lies below it."""
         node = self._connection.find(self._node(name))
         if node is None:
             return True
@@ -184,6 +209,30 @@ class ZooKeeperStateHandleStore:
         with contextlib.suppress(NodeMissing):
             self._connection.commit([Delete(self._node(name))], self._fence())
         return True
+
+    def _clear(self, name: str) -> None:
+        """Cut short anywhere, it leaves a handle that the next try finds."""
+        locks = f"{self._node(name)}/locks"
+        for lock in self._connection.children(locks):
+            if _LOCK_NAME.fullmatch(lock):
+                self._delete_own(f"{locks}/{lock}")
+        self._delete_own(locks)
+        self._delete_own(self._node(name))
+
+    def _delete_own(self, path: str) -> None:
+        try:
+            self._connection.commit([Delete(path)], self._fence())
+        except NodeMissing:
+            return
+        except NodeNotEmpty:
+            log.warning("%s stays: below it lies what Waymark did not write", path)
+
+    def _is_own(self, name: str) -> bool:
+        is_own = self._own_names.fullmatch(name) is not None
+        if not is_own and name not in self._foreign:
+            self._foreign.add(name)
+            log.warning("%s is skipped: Waymark did not write it", self._node(name))
+        return is_own
 
     def _node(self, name: str) -> str:
         return f"{self._path}/{name}"

@@ -32,5 +32,12 @@ class JobGraph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobGraph:
-        """The graph that `to_json` wrote; KeyError or TypeError on anything else."""
-        return cls(**{**data, "program_args": tuple(data["program_args"])})
+        """The graph that `to_json` wrote; KeyError, TypeError or ValueError on anything else."""
+        configuration = dict(data["configuration"])
+        graph = cls(**{**data, "program_args": tuple(data["program_args"]), "configuration": configuration})
+        texts = (graph.job_id, graph.name, graph.jar_id, graph.entry_class, graph.claim_mode)
+        more = (graph.savepoint_path or "", *graph.program_args, *configuration, *configuration.values())
+        for text in (*texts, *more):
+            if not isinstance(text, str):
+                raise TypeError(f"{text!r} is not a text")
+        return graph

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from checkpointing.ha.errors import LeadershipLost
 from checkpointing.ha.job_results import FileJobResultStore, JobResult, JobResultExists, JobResultMissing
 from checkpointing.ids import new_id
 from checkpointing.jobs.status import JobStatus
@@ -74,10 +75,23 @@ def test_a_job_that_may_be_recovered_has_no_result():
         result(JobStatus.SUSPENDED)
 
 
-def test_a_damaged_file_is_named(store, tmp_path):
-    finished = result()
-    store.create_dirty_result(finished)
-    file = tmp_path / "job-result-store" / f"{finished.job_id}_DIRTY.json"
+def test_a_damaged_result_is_named_in_the_log_and_keeps_the_others_from_nothing(store, tmp_path, caplog):
+    damaged, whole = result(), result()
+    for each in (damaged, whole):
+        store.create_dirty_result(each)
+    file = tmp_path / "job-result-store" / f"{damaged.job_id}_DIRTY.json"
     file.write_text(json.dumps({"version": 1}))
-    with pytest.raises(ValueError, match=finished.job_id):
-        store.dirty_results()
+    assert store.dirty_results() == [whole]
+    assert damaged.job_id in caplog.text
+    assert store.has_result(damaged.job_id), "its job is over all the same"
+
+
+def test_a_result_of_an_ended_term_is_not_written(store, tmp_path):
+    def refuse():
+        raise LeadershipLost("the term is over")
+
+    finished = result()
+    with pytest.raises(LeadershipLost):
+        store.create_dirty_result(finished, refuse)
+    assert not store.has_result(finished.job_id)
+    assert list((tmp_path / "job-result-store").iterdir()) == []

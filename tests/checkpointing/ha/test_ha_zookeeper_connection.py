@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from checkpointing.ha.durable_file import write_durably
-from checkpointing.ha.errors import ConnectionUnavailable, NodeExists, NodeMissing
+from checkpointing.ha.errors import ConnectionUnavailable, LeadershipLost, NodeExists, NodeMissing
 from checkpointing.ha.zookeeper import ConnectionState, Create, Delete, SetData
 
 zookeeper = pytest.mark.zookeeper
@@ -78,20 +78,24 @@ def test_repeatable_work_is_repeated_over_a_break(connect, proxy, eventually):
     assert connection.retrying(lambda: connection.children("")) == []
 
 
-@zookeeper
-def test_a_tree_is_removed_with_all_below_it(connection):
-    connection.ensure("a/b/c")
-    connection.delete_tree("a")
-    connection.delete_tree("a")
-    assert connection.children("") == []
-
-
 def test_a_durable_file_replaces_the_old_one_and_leaves_nothing_else(tmp_path):
     file = tmp_path / "new" / "file.json"
     write_durably(file, "1")
     write_durably(file, "2")
     assert file.read_text() == "2"
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_write_that_is_called_off_right_before_it_counts_leaves_the_old_file(tmp_path):
+    def call_off():
+        raise LeadershipLost
+
+    file = tmp_path / "file.json"
+    write_durably(file, "1")
+    with pytest.raises(LeadershipLost):
+        write_durably(file, "2", call_off)
+    assert file.read_text() == "1"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

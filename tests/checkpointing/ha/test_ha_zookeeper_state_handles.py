@@ -45,6 +45,7 @@ def test_conformance_N01_a_handle_is_persistent_with_one_ephemeral_lock(store, c
 
 
 def test_conformance_N02_a_leftover_that_is_marked_for_deletion_is_replaced(store, connection):
+    connection.ensure(PATH)
     connection.commit([Create(f"{PATH}/1", b"old")])
     store.add_and_lock("1", b"new")
     assert store.get_and_lock("1") == b"new"
@@ -121,7 +122,7 @@ def test_conformance_N08_a_retried_transaction_that_was_already_committed_is_a_s
 ):
     connection = connect(proxy.address, session_timeout_s=8.0, operation_timeout_s=20.0)
     store = ZooKeeperStateHandleStore(connection, PATH)
-    store._remove_if_marked = lambda name: None  # so that the first request whose answer is lost is the transaction
+    connection.ensure(PATH)  # so that the first request whose answer is lost is the transaction
     proxy.swallow_replies()
     adding = threading.Thread(target=store.add_and_lock, args=("1", b"handle"))
     adding.start()
@@ -225,9 +226,23 @@ def test_a_write_of_an_ended_term_is_refused_and_changes_nothing(connection, con
     with pytest.raises(LeadershipLost):
         store.release_and_try_remove("1")
     with pytest.raises(LeadershipLost):
+        store.get_and_lock("1")
+    with pytest.raises(LeadershipLost):
         store.clear_entries()
     assert store.names() == ["1"]
-    assert store.get_and_lock("1") == b"handle"
+    assert connection.get(f"{PATH}/1").data == b"handle"
+
+
+def test_a_removal_of_an_ended_term_gives_up_the_lock_and_leaves_the_handle(connection, connect, standby):
+    connection.commit([Create("term")])
+    store = ZooKeeperStateHandleStore(connection, PATH, lambda: "term")
+    store.add_and_lock("1", b"handle")
+    connect().delete("term")
+    with pytest.raises(LeadershipLost):
+        store.release_and_try_remove("1")
+    assert locks(connection, "1") == [], "the next leader may remove it"
+    assert standby.get_and_lock("1") == b"handle"
+    assert standby.release_and_try_remove("1")
 
 
 def test_reading_goes_on_after_the_session_expired(store, connection, expire_session, eventually):

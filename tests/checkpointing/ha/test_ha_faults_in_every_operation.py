@@ -1,0 +1,424 @@
+"""Each operation of the stores, again from every point at which its connection or its session can be lost.
+
+The proxy counts the requests of an undisturbed run; then the operation runs once for each request and each side of it:
+lost before the server saw it, and carried out without an answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from checkpointing.clock import SystemClock
+from checkpointing.coordinator.ports import PossibleInconsistentState
+from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
+from checkpointing.ha.checkpoint_id_counter import ZooKeeperCheckpointIDCounter
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore, handle_name
+from checkpointing.ha.errors import AttemptTaken, CounterUnavailable, HighAvailabilityError, LeadershipLost
+from checkpointing.ha.job_graphs import HandleJobGraphStore
+from checkpointing.ha.services import ZooKeeperServices
+from checkpointing.ha.zookeeper import Create, ZooKeeperConnection
+from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.status import JobStatus
+from tests.checkpointing.ha.leader_process import JOB_ID, checkpoint_at
+from tests.checkpointing.ha.zookeeper_fault_proxy import Loss, Point, ZooKeeperFaultProxy
+
+pytestmark = pytest.mark.zookeeper
+
+HANDLES = f"jobs/{JOB_ID}/checkpoints"
+COUNTER = f"jobs/{JOB_ID}/checkpoint_id_counter"
+TERM = "term"
+GRAPH = JobGraph(JOB_ID, "wordcount", "1_wordcount.py", "wordcount:main")
+AT_ONCE = 8
+
+
+class Scene:
+    """One job manager, behind the proxy, in its term; an observer with an undisturbed connection beside it."""
+
+    def __init__(self, hosts, directory, *, term_ends_with_the_session):
+        self.root = f"/test-{uuid.uuid4().hex}"
+        self.directory = directory / self.root[1:]
+        self.proxy = ZooKeeperFaultProxy(hosts)
+        self.connection = ZooKeeperConnection(self.proxy.address, self.root, session_timeout_s=4.0)
+        self.observer = ZooKeeperConnection(hosts, self.root, session_timeout_s=4.0)
+        for connection in (self.connection, self.observer):
+            connection.start()
+        holder = self.connection if term_ends_with_the_session else self.observer
+        holder.commit([Create(TERM, ephemeral=True)])
+        self.holders = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.connection.close()
+        self.observer.close()
+        self.proxy.close()
+
+    def handles(self, path=HANDLES):
+        return self._held(ZooKeeperStateHandleStore(self.connection, path, lambda: TERM))
+
+    def seen(self, path=HANDLES):
+        """The same handles, read by one that has no term."""
+        return self._held(ZooKeeperStateHandleStore(self.observer, path))
+
+    def _held(self, handles):
+        self.holders.append(handles)
+        return handles
+
+    def store(self, num_retained=1, holding=()):
+        """A store that has added checkpoints with these ids."""
+        store = HandleCompletedCheckpointStore(self.handles(), num_retained, checkpoint_at)
+        for number in holding:
+            store.add_checkpoint(checkpoint(number))
+        return store
+
+    def counter(self):
+        return ZooKeeperCheckpointIDCounter(self.connection, COUNTER, lambda: TERM)
+
+    def graphs(self):
+        return HandleJobGraphStore(self.handles("execution-plans"), self.directory)
+
+    @property
+    def stored(self):
+        """What the next leader would find."""
+        return [int(name) for name in self.observer.children(HANDLES)]
+
+    @property
+    def locks(self):
+        return [
+            (name, lock) for name in self.observer.children(HANDLES) for lock in self.observer.children(locks_of(name))
+        ]
+
+
+def locks_of(name):
+    return f"{HANDLES}/{name}/locks"
+
+
+def checkpoint(number):
+    return checkpoint_at(f"/checkpoints/chk-{number}")
+
+
+@dataclass
+class Outcome:
+    value: object = None
+    error: Exception | None = None
+
+    @property
+    def is_known(self):
+        return not isinstance(self.error, PossibleInconsistentState)
+
+
+def outcome_of(act):
+    try:
+        return Outcome(value=act())
+    except (HighAvailabilityError, PossibleInconsistentState) as error:
+        return Outcome(error=error)
+
+
+@dataclass
+class Operation:
+    """`prepare(scene)` returns what `act` gets; `check(scene, subject, outcome)` asserts what must hold afterwards."""
+
+    name: str
+    prepare: Callable
+    act: Callable
+    check: Callable
+    outlives_a_break: bool = True
+    shares_its_connection: bool = False
+    """With a thread of its own: the chosen request need not come about."""
+
+
+def check_first_add(scene, _store, outcome):
+    assert scene.stored in (([1],) if outcome.error is None else ([],) if outcome.is_known else ([], [1]))
+
+
+def check_add(scene, store, outcome):
+    if outcome.error is None:
+        assert scene.stored == [1, 2]
+    elif outcome.is_known:
+        assert scene.stored == [1]
+    else:
+        assert scene.stored in ([1], [1, 2])
+    expected = [1, 2] if outcome.error is None else [1]
+    assert [kept.checkpoint_id for kept in store.checkpoints] == expected
+
+
+def check_subsume(scene, _store, outcome):
+    if outcome.error is not None:
+        assert scene.stored in ([1], [1, 2])
+        return
+    assert 2 in scene.stored
+    if outcome.value:
+        assert scene.stored == [2], "its files go, so no handle may be left"
+
+
+def check_recover(scene, store, outcome):
+    assert scene.stored == [1, 2, 3]
+    if outcome.error is None:
+        assert [kept.checkpoint_id for kept in store.checkpoints] == [1, 2, 3]
+    else:
+        assert list(store.checkpoints) == []
+
+
+def check_remove(scene, _handles, outcome):
+    if outcome.error is None:
+        assert outcome.value is True
+        assert scene.stored == []
+    else:
+        assert scene.stored in ([], [1])
+
+
+def check_replace(scene, _handles, outcome):
+    found = scene.seen().get_and_lock("1")
+    assert found in ((b"new",) if outcome.error is None else (b"old",) if outcome.is_known else (b"old", b"new"))
+
+
+def check_finished(scene, _store, outcome):
+    assert outcome.error is None, "what cannot be removed now is left to the next clean-up"
+    for removed in outcome.value:
+        assert removed.checkpoint_id not in scene.stored
+    if len(outcome.value) < 2:
+        scene.connection.wait_until_connected(10)
+
+
+def check_suspended(scene, _store, outcome):
+    assert outcome.error is None
+    assert outcome.value == ()
+    assert scene.stored == [1, 2]
+
+
+def check_counter(scene, _counter, outcome):
+    if outcome.error is None:
+        assert outcome.value == 2
+    else:
+        assert isinstance(outcome.error, CounterUnavailable)
+    assert ZooKeeperCheckpointIDCounter(scene.observer, COUNTER).get_and_increment() >= 2 + (outcome.error is None)
+
+
+def check_counter_gone(scene, _counter, outcome):
+    if outcome.error is None:
+        assert scene.observer.find(COUNTER) is None
+
+
+def check_put(scene, _graphs, outcome):
+    stored = scene.observer.children("execution-plans")
+    files = list(scene.directory.glob("*.json"))
+    assert stored in (([JOB_ID],) if outcome.error is None else ([],) if outcome.is_known else ([], [JOB_ID]))
+    assert len(files) == (1 if outcome.error is None or not outcome.is_known else 0)
+
+
+def check_put_again(scene, _graphs, outcome):
+    found = HandleJobGraphStore(scene.seen("execution-plans"), scene.directory).recover(JOB_ID)
+    if outcome.error is None:
+        assert found.name == "second"
+    elif outcome.is_known:
+        assert found == GRAPH
+    assert len(list(scene.directory.glob("*.json"))) == (1 if outcome.is_known else 2)
+
+
+def check_recovered_graph(scene, _graphs, outcome):
+    assert outcome.error is not None or outcome.value == GRAPH
+    assert scene.observer.children("execution-plans") == [JOB_ID]
+
+
+def check_removed_graph(scene, _graphs, outcome):
+    stored = scene.observer.children("execution-plans")
+    files = list(scene.directory.glob("*.json"))
+    if outcome.error is None:
+        assert (stored, files) == ([], [])
+    assert len(files) >= len(stored), "a handle always has its file"
+
+
+def check_cleaned(scene, _services, outcome):
+    assert outcome.error is None
+    assert scene.observer.children("jobs") == []
+
+
+def prepared_clean_up(scene):
+    scene.store(2, holding=[1, 2])
+    scene.counter().get_and_increment()
+    return ZooKeeperServices(scene.connection, scene.directory, checkpoint_at, None, SystemClock())
+
+
+def prepared_graphs(scene):
+    graphs = scene.graphs()
+    graphs.put(GRAPH)
+    return graphs
+
+
+def prepared_handle(scene):
+    handles = scene.handles()
+    handles.add_and_lock("1", b"old")
+    return handles
+
+
+def prepared_recovery(scene):
+    scene.store(3, holding=[1, 2, 3]).shutdown(JobStatus.SUSPENDED)
+    return scene.store(3)
+
+
+def prepared_counter(scene):
+    counter = scene.counter()
+    assert counter.get_and_increment() == 1
+    return counter
+
+
+def check_held(scene, registry, outcome):
+    living = ZooKeeperAttemptRegistry(scene.observer, SystemClock())
+    if outcome.error is not None:
+        assert not isinstance(outcome.error, AttemptTaken), "nobody else took part"
+        return
+    held = outcome.value
+    # Held means held; one whose session ended knows it, and either way it lets go.
+    assert held.lost or living.holder(JOB_ID) == 1
+    held.release()
+    assert living.wait_until_free(JOB_ID, 10) or held.lost
+
+
+def check_released(scene, held, outcome):
+    assert outcome.error is None
+    assert ZooKeeperAttemptRegistry(scene.observer, SystemClock()).wait_until_free(JOB_ID, 10)
+
+
+OPERATIONS = [
+    Operation(
+        "add the first", lambda s: s.store(2), lambda store: store.add_checkpoint(checkpoint(1)), check_first_add
+    ),
+    Operation("add", lambda s: s.store(2, holding=[1]), lambda store: store.add_checkpoint(checkpoint(2)), check_add),
+    Operation(
+        "add and subsume",
+        lambda s: s.store(1, holding=[1]),
+        lambda store: store.add_checkpoint(checkpoint(2)),
+        check_subsume,
+    ),
+    Operation("recover", prepared_recovery, lambda store: store.recover(), check_recover),
+    Operation("remove", prepared_handle, lambda handles: handles.release_and_try_remove("1"), check_remove),
+    Operation("replace", prepared_handle, lambda handles: handles.replace("1", b"new"), check_replace),
+    Operation(
+        "finish",
+        lambda s: s.store(2, holding=[1, 2]),
+        lambda store: store.shutdown(JobStatus.FINISHED),
+        check_finished,
+    ),
+    Operation(
+        "suspend",
+        lambda s: s.store(2, holding=[1, 2]),
+        lambda store: store.shutdown(JobStatus.SUSPENDED),
+        check_suspended,
+    ),
+    Operation("take an id", prepared_counter, lambda counter: counter.get_and_increment(), check_counter, False),
+    Operation(
+        "end the counter",
+        prepared_counter,
+        lambda counter: counter.shutdown(JobStatus.FINISHED),
+        check_counter_gone,
+    ),
+    Operation("put a graph", lambda s: s.graphs(), lambda graphs: graphs.put(GRAPH), check_put),
+    Operation(
+        "put a graph again",
+        prepared_graphs,
+        lambda graphs: graphs.put(JobGraph(JOB_ID, "second", "1_wordcount.py", "wordcount:main")),
+        check_put_again,
+    ),
+    Operation("recover a graph", prepared_graphs, lambda graphs: graphs.recover(JOB_ID), check_recovered_graph),
+    Operation("remove a graph", prepared_graphs, lambda graphs: graphs.remove(JOB_ID), check_removed_graph),
+    Operation("clean up", prepared_clean_up, lambda services: services.clean_up(JOB_ID), check_cleaned),
+    Operation(
+        "hold an attempt",
+        lambda s: ZooKeeperAttemptRegistry(s.connection, SystemClock()),
+        lambda registry: registry.hold(JOB_ID, 1),
+        check_held,
+    ),
+    Operation(
+        "release an attempt",
+        lambda s: ZooKeeperAttemptRegistry(s.connection, SystemClock()).hold(JOB_ID, 1),
+        lambda held: held.release(),
+        check_released,
+        shares_its_connection=True,
+    ),
+]
+
+
+@pytest.fixture
+def new_scene(zookeeper_hosts, tmp_path):
+    return partial(Scene, zookeeper_hosts, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("loss", "term_ends"),
+    [
+        pytest.param(Loss.CONNECTION, True, id="connection"),
+        pytest.param(Loss.SESSION, True, id="session-and-term"),
+        pytest.param(Loss.SESSION, False, id="session-alone"),
+    ],
+)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name.replace(" ", "-"))
+def test_an_operation_that_is_cut_short_anywhere_loses_nothing_and_says_what_it_did(
+    new_scene, operation, loss, term_ends
+):
+    num_requests = count_requests(new_scene, operation)
+    points = list(itertools.product(range(1, num_requests + 1), Point))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [pool.submit(run_broken, new_scene, operation, *point, loss, term_ends) for point in points]
+    errors = [(point, run.exception()) for point, run in zip(points, runs, strict=True) if run.exception()]
+    assert errors == []
+
+
+def count_requests(new_scene, operation):
+    far = 1 << 20
+    with new_scene(term_ends_with_the_session=True) as scene:
+        subject = operation.prepare(scene)
+        scene.proxy.break_at(far, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
+        outcome = outcome_of(lambda: operation.act(subject))
+        num_requests = far - scene.proxy.remaining
+        assert outcome.error is None
+        operation.check(scene, subject, outcome)
+    assert num_requests > 0
+    return num_requests
+
+
+def run_broken(new_scene, operation, request, point, loss, term_ends):
+    with new_scene(term_ends_with_the_session=term_ends) as scene:
+        subject = operation.prepare(scene)
+        session = scene.connection.session_id
+        scene.proxy.break_at(request, point, loss)
+        outcome = outcome_of(lambda: operation.act(subject))
+        if not scene.proxy.broke.wait(0.1 if operation.shares_its_connection else 10):
+            assert operation.shares_its_connection, "the chosen request was never made"
+            return
+        operation.check(scene, subject, outcome)
+        assert scene.connection.wait_until_connected(20)
+        if loss is Loss.SESSION:
+            assert scene.connection.session_id != session
+        if loss is Loss.CONNECTION and operation.outlives_a_break:
+            assert outcome.error is None, f"a short break costs nothing: {outcome.error!r}"
+        if loss is Loss.SESSION and term_ends:
+            refused_everywhere(scene)
+        for handles in scene.holders:
+            handles.release_all()
+        assert scene.locks == [], "a lock that nobody gives up"
+
+
+def refused_everywhere(scene):
+    """Of the ended term, though its job manager is connected again."""
+    before = scene.stored
+    with pytest.raises(LeadershipLost):
+        HandleCompletedCheckpointStore(scene.handles(), 1, checkpoint_at).add_checkpoint(checkpoint(9))
+    for name in map(handle_name, before):
+        with pytest.raises(LeadershipLost):
+            scene.handles().get_and_lock(name)
+        with pytest.raises(LeadershipLost):
+            scene.handles().release_and_try_remove(name)
+    with pytest.raises(CounterUnavailable):
+        scene.counter().get_and_increment()
+    with pytest.raises(LeadershipLost):
+        scene.graphs().put(GRAPH)
+    assert scene.stored == before

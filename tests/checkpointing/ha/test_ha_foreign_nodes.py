@@ -1,0 +1,291 @@
+"""Nodes under our root that Waymark did not write, or that make no sense, wherever one of us reads.
+
+Each is a named error or a reported and skipped entry; nothing that is retained is lost, and what is foreign stays.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from checkpointing.clock import SystemClock
+from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
+from checkpointing.ha.checkpoint_id_counter import ZooKeeperCheckpointIDCounter
+from checkpointing.ha.completed_checkpoints import handle_name
+from checkpointing.ha.errors import (
+    AttemptUnreadable,
+    CheckpointsUnreadable,
+    CounterUnreadable,
+    JobGraphUnreadable,
+    NodeNotEmpty,
+)
+from checkpointing.ha.leadership import LeaderInformation
+from checkpointing.ha.services import ZooKeeperServices
+from checkpointing.ha.zookeeper import Create, SetData
+from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO, LATCH, ZooKeeperLeaderElection
+from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.status import JobStatus
+
+pytestmark = pytest.mark.zookeeper
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+JOB = f"jobs/{JOB_ID}"
+CHECKPOINTS = f"{JOB}/checkpoints"
+COUNTER = f"{JOB}/checkpoint_id_counter"
+GRAPH = JobGraph(JOB_ID, "wordcount", "1_wordcount.py", "wordcount:main")
+
+GARBAGE = [b"", b"\xac\xed\x00\x05", b"[]", b"7", b'"text"', b"null", b"{}", b'{"version":1}', b"[" * 900]
+
+
+@pytest.fixture
+def services(connection, tmp_path, files):
+    return ZooKeeperServices(connection, tmp_path, files.load, None, SystemClock())
+
+
+@pytest.fixture
+def recovery(services):
+    return services.recovery_factory.create(JOB_ID, 2)
+
+
+@pytest.fixture
+def leader(connection):
+    """One that confirms what it is granted, and remembers what it was told went wrong."""
+
+    class Leader:
+        def __init__(self):
+            self.election = ZooKeeperLeaderElection(connection, SystemClock())
+            self.terms = []
+            self.errors = []
+
+        def grant_leadership(self, session_id):
+            self.terms.append(session_id)
+            self.election.confirm_leadership(session_id, "http://127.0.0.1:1")
+
+        def revoke_leadership(self):
+            """The next grant follows."""
+
+        def on_error(self, error):
+            self.errors.append(error)
+
+        @property
+        def leads(self):
+            return bool(self.terms) and self.election.has_leadership(self.terms[-1])
+
+    leader = Leader()
+    yield leader
+    leader.election.close()
+
+
+def test_foreign_children_of_the_checkpoints_are_reported_skipped_and_kept(connection, recovery, files, caplog):
+    recovery.store.add_checkpoint(files.completed(1))
+    for name in ("notes", "1", f"{handle_name(2)}.bak", handle_name(3)[1:]):
+        connection.ensure(f"{CHECKPOINTS}/{name}/locks")
+    with caplog.at_level(logging.WARNING):
+        recovery.store.recover()
+    assert [kept.checkpoint_id for kept in recovery.store.checkpoints] == [1]
+    assert list(recovery.store.unreadable) == []
+    assert f"{CHECKPOINTS}/notes is skipped" in caplog.text
+
+    recovery.store.shutdown(JobStatus.FINISHED)
+    assert len(connection.children(CHECKPOINTS)) == 4, "only our own went"
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_handle_that_makes_no_sense_is_reported_and_kept_and_the_others_are_used(
+    connection, recovery, files, garbage
+):
+    recovery.store.add_checkpoint(files.completed(1))
+    recovery.store.add_checkpoint(files.completed(2))
+    connection.commit([SetData(f"{CHECKPOINTS}/{handle_name(1)}", garbage, -1)])
+    recovery.store.recover()
+    assert [kept.checkpoint_id for kept in recovery.store.checkpoints] == [2]
+    assert [left_out.name for left_out in recovery.store.unreadable] == [handle_name(1)]
+    recovery.store.shutdown(JobStatus.SUSPENDED)
+    assert connection.get(f"{CHECKPOINTS}/{handle_name(1)}").data == garbage
+
+
+def test_handles_of_which_none_makes_sense_fail_the_recovery_and_stay(connection, services, recovery, files):
+    recovery.store.add_checkpoint(files.completed(1))
+    connection.commit([SetData(f"{CHECKPOINTS}/{handle_name(1)}", b"?", -1)])
+    with pytest.raises(CheckpointsUnreadable, match="1: JSONDecodeError"):
+        services.recovery_factory.create(JOB_ID, 2).store.recover()
+    assert connection.children(CHECKPOINTS) == [handle_name(1)]
+
+
+def test_a_foreign_lock_keeps_its_handle_and_the_files_behind_it(connection, recovery, files):
+    recovery.store.add_checkpoint(files.completed(1))
+    foreign = f"{CHECKPOINTS}/{handle_name(1)}/locks/somebody"
+    connection.commit([Create(foreign)])
+    assert recovery.store.add_checkpoint(files.completed(2)) == []
+    assert recovery.store.add_checkpoint(files.completed(3)) == [], "its files stay"
+    recovery.store.shutdown(JobStatus.FINISHED)
+    assert connection.children(CHECKPOINTS) == [handle_name(1)]
+    assert connection.find(foreign) is not None
+
+
+def test_what_lies_beside_the_locks_of_a_handle_keeps_it(connection, recovery, files):
+    recovery.store.add_checkpoint(files.completed(1))
+    beside = f"{CHECKPOINTS}/{handle_name(1)}/notes"
+    connection.commit([Create(beside)])
+    recovery.store.add_checkpoint(files.completed(2))
+    assert recovery.store.add_checkpoint(files.completed(3)) == [], "its files stay"
+    assert connection.find(beside) is not None
+
+
+def test_a_name_that_something_without_locks_has_taken_is_refused_and_left(connection, recovery, files):
+    connection.ensure(f"{CHECKPOINTS}/{handle_name(1)}/notes")
+    with pytest.raises(Exception, match="NodeExists"):
+        recovery.store.add_checkpoint(files.completed(1))
+    recovery.store.recover()
+    assert list(recovery.store.checkpoints) == []
+    recovery.store.shutdown(JobStatus.FINISHED)
+    assert connection.find(f"{CHECKPOINTS}/{handle_name(1)}/notes") is not None
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x00", b"7", b"\x00\x00\x00\x00\x07", b"\xff\xff\xff\xff"])
+def test_a_counter_that_is_none_gives_no_id_and_is_not_overwritten(connection, garbage):
+    connection.ensure(JOB)
+    connection.commit([Create(COUNTER, garbage)])
+    counter = ZooKeeperCheckpointIDCounter(connection, COUNTER)
+    for take in (counter.get, counter.get_and_increment, lambda: counter.set_count(5)):
+        with pytest.raises(CounterUnreadable, match=COUNTER):
+            take()
+    assert connection.get(COUNTER).data == garbage
+
+
+def test_cleaning_a_job_up_leaves_what_is_foreign_and_removes_the_rest(connection, services, recovery, files):
+    recovery.store.add_checkpoint(files.completed(recovery.counter.get_and_increment()))
+    for foreign in (f"{CHECKPOINTS}/notes", f"{JOB}/notes"):
+        connection.commit([Create(foreign)])
+    services.clean_up(JOB_ID)
+    assert connection.children(JOB) == ["checkpoints", "notes"]
+    assert connection.children(CHECKPOINTS) == ["notes"]
+
+
+def test_below_the_counter_nothing_is_removed_and_the_clean_up_says_so(connection, services, recovery):
+    recovery.counter.get_and_increment()
+    connection.commit([Create(f"{COUNTER}/notes")])
+    with pytest.raises(NodeNotEmpty, match=COUNTER):
+        services.clean_up(JOB_ID)
+    assert connection.children(COUNTER) == ["notes"]
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE, b'{"attempt":"x"}', b'{"attempt":null}'])
+def test_what_no_driver_wrote_in_an_attempts_place_lets_no_attempt_start(connection, connect, garbage):
+    connection.ensure(JOB)
+    connection.commit([Create(f"{JOB}/attempt", garbage, ephemeral=True)])
+    registry = ZooKeeperAttemptRegistry(connect(), SystemClock())
+    for ask in (
+        registry.holder,
+        lambda job_id: registry.wait_until_free(job_id, 0),
+        lambda job_id: registry.hold(job_id, 1),
+    ):
+        with pytest.raises(AttemptUnreadable, match=f"{JOB}/attempt"):
+            ask(JOB_ID)
+    assert connection.get(f"{JOB}/attempt").data == garbage
+
+
+def test_an_attempt_that_no_session_holds_is_none_of_a_drivers(connection):
+    connection.ensure(JOB)
+    connection.commit([Create(f"{JOB}/attempt", b'{"attempt":1}')])
+    with pytest.raises(AttemptUnreadable):
+        ZooKeeperAttemptRegistry(connection, SystemClock()).wait_until_free(JOB_ID, 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"version":1}',
+        '{"version":2,"graph":{}}',
+        '{"version":1,"graph":[]}',
+        '{"version":1,"graph":{"job_id":"x"}}',
+    ],
+)
+def test_a_graph_that_makes_no_sense_is_an_error_that_names_its_file_and_stays(services, tmp_path, content):
+    services.job_graphs.put(GRAPH)
+    [file] = (tmp_path / "execution-plans").iterdir()
+    file.write_text(content)
+    with pytest.raises(JobGraphUnreadable, match=str(file)):
+        services.job_graphs.recover(JOB_ID)
+    assert list(services.job_graphs.job_ids()) == [JOB_ID]
+    assert file.exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"job_id": "f" * 32}, {"configuration": ["a"]}, {"name": 7}, {"program_args": [1]}, {"unheard_of": 1}]
+)
+def test_a_graph_of_another_shape_or_job_is_an_error(services, tmp_path, change):
+    services.job_graphs.put(GRAPH)
+    [file] = (tmp_path / "execution-plans").iterdir()
+    file.write_text(json.dumps({"version": 1, "graph": {**GRAPH.to_json(), **change}}))
+    with pytest.raises(JobGraphUnreadable):
+        services.job_graphs.recover(JOB_ID)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_graphs_handle_that_makes_no_sense_is_an_error_and_the_other_jobs_are_found(connection, services, garbage):
+    services.job_graphs.put(GRAPH)
+    other = JobGraph("f" * 32, "other", "1_wordcount.py", "wordcount:main")
+    services.job_graphs.put(other)
+    connection.commit([SetData(f"execution-plans/{JOB_ID}", garbage, -1)])
+    connection.ensure("execution-plans/notes/locks")
+    assert list(services.job_graphs.job_ids()) == [JOB_ID, "f" * 32]
+    with pytest.raises(JobGraphUnreadable, match=JOB_ID):
+        services.job_graphs.recover(JOB_ID)
+    assert services.job_graphs.recover("f" * 32) == other
+    with pytest.raises(JobGraphUnreadable):
+        services.job_graphs.remove(JOB_ID)
+    assert connection.get(f"execution-plans/{JOB_ID}").data == garbage
+
+
+def test_foreign_nodes_among_the_contenders_neither_lead_nor_block(connection, leader, eventually):
+    foreign = ["notes", "_c_x-latch-0000000000", "_c_x-latch-000000000x", "-latch-0000000001"]
+    connection.ensure(LATCH)
+    connection.commit([Create(f"{LATCH}/{name}", b"?") for name in foreign])
+    leader.election.start(leader)
+    eventually(lambda: leader.leads)
+    assert leader.errors == []
+    assert set(foreign) < set(connection.children(LATCH))
+
+
+def test_a_living_contender_before_a_foreign_node_still_leads(connection, connect, leader, eventually):
+    first = connect()
+    first.ensure(LATCH)
+    before = first.create_sequential(f"{LATCH}/_c_other-latch-")
+    connection.commit([Create(f"{LATCH}/_c_x-latch-0000000005")])
+    for _ in range(6):
+        connection.delete(f"{LATCH}/{connection.create_sequential(f'{LATCH}/skipped-')}")
+    leader.election.start(leader)
+    eventually(lambda: len(connection.children(LATCH)) == 3)
+    assert leader.terms == []
+    first.delete(f"{LATCH}/{before}")
+    eventually(lambda: leader.leads)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_what_is_no_address_in_the_leaders_place_is_no_leader_until_there_is_one(
+    connection, leader, eventually, garbage
+):
+    connection.ensure(CONNECTION_INFO.rpartition("/")[0])
+    connection.commit([Create(CONNECTION_INFO, garbage)])
+    retrieval = ZooKeeperLeaderRetrieval(connection, SystemClock())
+    assert retrieval.current() is None
+    leader.election.start(leader)
+    assert retrieval.wait(10) == LeaderInformation("http://127.0.0.1:1", leader.terms[-1])
+
+
+def test_below_the_leaders_place_nothing_is_removed_and_the_leader_says_so_and_goes_on(connection, leader, eventually):
+    connection.ensure(f"{CONNECTION_INFO}/notes")
+    leader.election.start(leader)
+    eventually(lambda: leader.errors)
+    assert isinstance(leader.errors[0], NodeNotEmpty)
+    assert leader.leads
+    assert len(leader.terms) == 1, "the term goes on"
+    connection.delete(f"{CONNECTION_INFO}/notes")
+    retrieval = ZooKeeperLeaderRetrieval(connection, SystemClock())
+    assert retrieval.wait(10) == LeaderInformation("http://127.0.0.1:1", leader.terms[-1])

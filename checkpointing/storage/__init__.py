@@ -2,6 +2,8 @@
 
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage, dispose_savepoint
 from checkpointing.storage.errors import (
+    AccessDenied,
+    DriverMissing,
     MetadataForeign,
     MetadataFromNewerVersion,
     MetadataMissing,
@@ -11,14 +13,22 @@ from checkpointing.storage.errors import (
     SnapshotIncomplete,
     SnapshotUnusable,
     StorageError,
+    StorageFull,
+    StorageUnreachable,
+    UnknownScheme,
     UnsafeLocation,
 )
-from checkpointing.storage.layout import local_path, state_file_path
+from checkpointing.storage.layout import state_file_path
+from checkpointing.storage.local_copy import local_copy
+from checkpointing.storage.locations import canonical, is_local, local_path
+from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from checkpointing.storage.verification import read_metadata, verify
 
 __all__ = [
+    "AccessDenied",
+    "DriverMissing",
     "FileCheckpointStorage",
     "MetadataForeign",
     "MetadataFromNewerVersion",
@@ -31,8 +41,15 @@ __all__ = [
     "SnapshotIncomplete",
     "SnapshotUnusable",
     "StorageError",
+    "StorageFull",
+    "StorageUnreachable",
+    "UnknownScheme",
     "UnsafeLocation",
+    "canonical",
     "dispose_savepoint",
+    "files_for",
+    "is_local",
+    "local_copy",
     "local_path",
     "read_metadata",
     "state_file_path",

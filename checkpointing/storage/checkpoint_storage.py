@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of one job as files: the coordinator's CheckpointStorage."""
+"""Checkpoints and savepoints of one job as files, wherever they lie: the coordinator's CheckpointStorage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.messages import CheckpointKind, StateFile
 from checkpointing.storage.errors import StorageError, UnsafeLocation
-from checkpointing.storage.files import Files, LocalFiles
+from checkpointing.storage.files import Files
 from checkpointing.storage.layout import (
     METADATA,
     SHARED,
@@ -17,10 +17,11 @@ from checkpointing.storage.layout import (
     checkpoint_directory,
     is_shared_location,
     is_snapshot_directory,
-    local_path,
     savepoint_name,
 )
+from checkpointing.storage.locations import canonical
 from checkpointing.storage.metadata import encode_metadata
+from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.sweeping import OrphanSweep, Swept
 from checkpointing.storage.verification import read_metadata, verify_files
@@ -30,7 +31,8 @@ class FileCheckpointStorage:
     """Makes no directory before the first snapshot needs it.
 
     `directory` is `execution.checkpointing.dir`; with None only savepoints can be taken. With `savepoint_roots`, a
-    savepoint's target must lie under one of them. Directories may be given as paths or `file:` URIs.
+    savepoint's target must lie under one of them. Directories are locations of any storage; `files` stands in for what
+    they would open.
     """
 
     def __init__(
@@ -41,10 +43,10 @@ class FileCheckpointStorage:
         savepoint_roots: SavepointRoots | None = None,
         files: Files | None = None,
     ) -> None:
-        self._job_directory = None if directory is None else f"{local_path(directory).rstrip('/')}/{job_id}"
+        self._job_directory = None if directory is None else f"{canonical(directory).rstrip('/')}/{job_id}"
         self._job_id = job_id
         self._savepoint_roots = savepoint_roots
-        self._files = files or LocalFiles()
+        self._given_files = files
 
     @property
     def job_directory(self) -> str:
@@ -61,21 +63,23 @@ class FileCheckpointStorage:
             return self._initialize_savepoint(target_directory)
         directory = checkpoint_directory(self.job_directory, checkpoint_id)
         shared = f"{self.job_directory}/{SHARED}"
-        self._files.make_directory(shared)
-        self._files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
-        self._files.make_directory(directory, new=True)
+        files = self._files(directory)
+        files.make_directory(shared)
+        files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
+        files.make_directory(directory, new=True)
         return CheckpointLocation(directory, shared)
 
     def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
         """Also looks that every file is there with its size, so that no checkpoint completes without one of them."""
-        verify_files(checkpoint, self._files)
-        self._files.write_durably(f"{checkpoint.location}/{METADATA}", encode_metadata(checkpoint))
+        files = self._files(checkpoint.location)
+        verify_files(checkpoint, files)
+        files.write_durably(f"{checkpoint.location}/{METADATA}", encode_metadata(checkpoint))
 
     def read_metadata(self, directory: str) -> CompletedCheckpoint:
-        return read_metadata(directory, self._files)
+        return read_metadata(directory, self._given_files)
 
     def discard_location(self, location: CheckpointLocation) -> None:
-        _discard_directory(location.directory, self._files)
+        _discard_directory(location.directory, self._files(location.directory))
 
     def discard_shared(self, files: Sequence[StateFile]) -> None:
         """Remove files of this job's pool; missing ones are fine. UnsafeLocation, and none removed, for others."""
@@ -83,7 +87,7 @@ class FileCheckpointStorage:
             if not is_shared_location(file.location):
                 raise UnsafeLocation(f"{file.location!r} is not a file of the shared pool")
         for file in files:
-            self._files.remove_file(f"{self.job_directory}/{file.location}")
+            self._files(self.job_directory).remove_file(f"{self.job_directory}/{file.location}")
 
     def sweep(
         self, retained: Sequence[CompletedCheckpoint], unreadable_ids: Collection[int], may_remove: Callable[[], bool]
@@ -91,31 +95,36 @@ class FileCheckpointStorage:
         """Remove what nobody will ever use again, see `sweeping`. Only while no driver of the job lives."""
         if self._job_directory is None:
             return Swept()
-        return OrphanSweep(self._job_directory, self._files, retained, unreadable_ids, may_remove).run()
+        files = self._files(self._job_directory)
+        return OrphanSweep(self._job_directory, files, retained, unreadable_ids, may_remove).run()
 
     def remove_empty_directories(self) -> None:
         """The job is over: its directories go, unless a checkpoint was retained."""
         if self._job_directory is None:
             return
+        files = self._files(self._job_directory)
         for name in (SHARED, TASK_OWNED):
-            self._files.remove_empty_directory(f"{self._job_directory}/{name}")
-        self._files.remove_empty_directory(self._job_directory)
+            files.remove_empty_directory(f"{self._job_directory}/{name}")
+        files.remove_empty_directory(self._job_directory)
 
     def _initialize_savepoint(self, target_directory: str | None) -> CheckpointLocation:
         if target_directory is None:
             raise StorageError("no savepoint directory was given and none is configured")
-        target = local_path(target_directory).rstrip("/")
+        target = canonical(target_directory)
         if self._savepoint_roots is not None:
             target = self._savepoint_roots.confine(target)
-        directory = f"{target}/{savepoint_name(self._job_id, uuid.uuid4().hex)}"
-        self._files.make_directory(directory, new=True)
+        directory = f"{target.rstrip('/')}/{savepoint_name(self._job_id, uuid.uuid4().hex)}"
+        self._files(directory).make_directory(directory, new=True)
         return CheckpointLocation(directory, None)
+
+    def _files(self, location: str) -> Files:
+        return self._given_files or files_for(location)
 
 
 def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = None) -> None:
     """Remove the savepoint at `path`, which must lie under `roots` and be one: SnapshotUnusable when it is not."""
-    files = files or LocalFiles()
     directory = roots.confine(path)
+    files = files or files_for(directory)
     checkpoint = read_metadata(directory, files)
     if not checkpoint.properties.is_savepoint:
         raise UnsafeLocation(f"{path} is a checkpoint, which belongs to its job, not a savepoint")
@@ -125,7 +134,7 @@ def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = No
 
 def _discard_directory(directory: str, files: Files) -> None:
     """`_metadata` goes first, so that a half-removed snapshot never looks like a whole one."""
-    directory = local_path(directory).rstrip("/")
+    directory = canonical(directory)
     if not is_snapshot_directory(directory):
         raise UnsafeLocation(f"{directory} is not the directory of a checkpoint or savepoint")
     files.remove_file(f"{directory}/{METADATA}")

@@ -3,6 +3,11 @@
 StorageError (an OSError)
 ├── OutsideSavepointRoots      the path is not under a configured root
 ├── UnsafeLocation             asked to remove or read something that is no part of a checkpoint
+├── UnknownScheme              no file system of that name can keep snapshots
+├── DriverMissing              the Python package that speaks to it is not installed; names it
+├── AccessDenied               the storage refuses: credentials, permissions, a read-only file system
+├── StorageUnreachable         nobody answers, or the connection was lost
+├── StorageFull
 └── SnapshotUnusable           nobody can restore from this directory
     ├── MetadataMissing        no `_metadata`: never completed, or no snapshot at all
     ├── MetadataForeign        a `_metadata` that Waymark did not write
@@ -30,6 +35,28 @@ class OutsideSavepointRoots(StorageError):
 
 
 class UnsafeLocation(StorageError):
+    pass
+
+
+class UnknownScheme(StorageError):
+    pass
+
+
+class DriverMissing(StorageError):
+    def __init__(self, location: str, package: str) -> None:
+        super().__init__(f"{location}: the package {package} is missing; pip install {package}")
+        self.package = package
+
+
+class AccessDenied(StorageError):
+    pass
+
+
+class StorageUnreachable(StorageError):
+    pass
+
+
+class StorageFull(StorageError):
     pass
 
 

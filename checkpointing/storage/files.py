@@ -1,4 +1,7 @@
-"""The one door to the bytes of checkpoint storage. Today local paths; another file system is another `Files`."""
+"""The seam between checkpoint storage and the bytes: what a file system must be able to do, and this machine's own.
+
+Others: `fsspec_files`, `memory_files`. `opening.files_for` says which of them a location belongs to.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,65 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from checkpointing.storage.foreign_errors import in_words
+
 _REMOVE_ATTEMPTS = 5
+_CHUNK = 1 << 20
+_NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
+_NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Files(Protocol):
-    """Blocking. Paths are absolute, as text. OSError on failure; FileNotFoundError where something is missing."""
+    """Blocking, from any thread. Paths are locations (see `locations`), absolute, in their canonical spelling.
+
+    FileNotFoundError where something is missing, FileExistsError where something is in the way, else a StorageError or
+    another OSError.
+    """
+
+    @property
+    def transfers(self) -> int:
+        """How many operations at a time are worth while."""
+        ...
 
     def make_directory(self, path: str, *, new: bool = False) -> None:
-        """Make `path` with its parents, durably. `new`: FileExistsError when it exists already."""
+        """Make `path` with its parents, durably. `new`: FileExistsError when it exists already, or anything in it."""
         ...
 
     def write_durably(self, path: str, content: bytes) -> None:
         """The file is there as a whole or not at all, also after a power cut."""
         ...
 
-    def read(self, path: str) -> bytes: ...
+    def put(self, source: Path, path: str) -> None:
+        """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
 
-    def size(self, path: str) -> int: ...
+        On disk when this returns; its name is there after a power cut once `make_durable` was called for its directory.
+        """
+        ...
+
+    def is_same(self, path: str, source: Path, sha256: str) -> bool:
+        """`path` has the size of `source`: also its content? True where only reading it from afar could tell."""
+        ...
+
+    def make_durable(self, directories: Collection[str]) -> None: ...
+
+    def get(self, path: str, target: Path) -> str:
+        """Copy to the local file `target`, which must not exist; the SHA-256 of what was copied."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
 
     def sha256(self, path: str) -> str: ...
 
     def names(self, path: str) -> Sequence[str]:
         """What a directory holds, in no order; nothing when it is missing."""
+        ...
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        """The files directly in a directory; nothing when it is missing."""
         ...
 
     def remove_file(self, path: str) -> None:
@@ -49,21 +85,25 @@ class Files(Protocol):
 
 
 class LocalFiles:
+    @property
+    def transfers(self) -> int:
+        return min(4, os.cpu_count() or 1)
+
     def make_directory(self, path: str, *, new: bool = False) -> None:
         directory = Path(path)
         missing = [directory]
         while not missing[-1].parent.exists():
             missing.append(missing[-1].parent)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        directory.mkdir(exist_ok=not new)
-        for made in missing:
-            _sync_directory(made.parent)
+        with in_words(path):
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(exist_ok=not new)
+        self.make_durable({str(made.parent) for made in missing})
 
     def write_durably(self, path: str, content: bytes) -> None:
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        temporary = _beside(target)
         try:
-            with temporary.open("xb") as file:
+            with in_words(path), temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -71,16 +111,44 @@ class LocalFiles:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_directory(target.parent)
+        _sync(target.parent)
+
+    def put(self, source: Path, path: str) -> None:
+        """Linked where the file system allows, else copied, by the kernel where it can (a clone where it can that)."""
+        target = Path(path)
+        temporary = _beside(target)
+        try:
+            with in_words(path):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if not _linked(source, target):
+                    _link_or_copy(source, temporary)
+                    temporary.replace(target)
+                _sync(target)
+        finally:
+            temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
+
+    def is_same(self, path: str, source: Path, sha256: str) -> bool:
+        """On one file system a link is the same file; elsewhere the size has to do: reading costs what copying does."""
+        there, here = Path(path).stat(), source.stat()
+        if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) or there.st_dev != here.st_dev:
+            return True
+        return self.sha256(path) == sha256
+
+    def make_durable(self, directories: Collection[str]) -> None:
+        for directory in directories:
+            _sync(Path(directory))
+
+    def get(self, path: str, target: Path) -> str:
+        digest = hashlib.sha256()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Path(path).open("rb") as reader, target.open("xb") as writer:
+            while chunk := reader.read(_CHUNK):
+                digest.update(chunk)
+                writer.write(chunk)
+        return digest.hexdigest()
 
     def read(self, path: str) -> bytes:
         return Path(path).read_bytes()
-
-    def size(self, path: str) -> int:
-        """Of a regular file; FileNotFoundError for anything else."""
-        if not Path(path).is_file():
-            raise FileNotFoundError(path)
-        return Path(path).stat().st_size
 
     def sha256(self, path: str) -> str:
         with Path(path).open("rb") as file:
@@ -92,8 +160,16 @@ class LocalFiles:
         except FileNotFoundError:
             return ()
 
+    def sizes(self, path: str) -> Mapping[str, int]:
+        try:
+            with os.scandir(path) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
     def remove_file(self, path: str) -> None:
-        Path(path).unlink(missing_ok=True)
+        with in_words(path):
+            Path(path).unlink(missing_ok=True)
 
     def remove_empty_directory(self, path: str) -> None:
         try:
@@ -115,8 +191,53 @@ class LocalFiles:
                 return
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _beside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """False when `target` is in the way, or `source` cannot be linked there."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NOT_LINKABLE:
+            raise
+        return False
+    return True
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    if _linked(source, target):
+        return
+    with source.open("rb") as reader, target.open("xb") as writer:
+        copied = _copied_by_kernel(reader.fileno(), writer.fileno())
+        if copied == 0:
+            shutil.copyfileobj(reader, writer, _CHUNK)
+            writer.flush()
+            copied = writer.tell()
+    if copied != source.stat().st_size:
+        raise OSError(errno.EIO, f"{copied} bytes were copied, not the {source.stat().st_size} of {source}")
+
+
+def _copied_by_kernel(reader: int, writer: int) -> int:
+    """Bytes copied: all, or 0 when the kernel cannot copy between these two."""
+    copied = 0
+    while True:
+        try:
+            step = os.copy_file_range(reader, writer, 1 << 30)
+        except OSError as error:
+            if copied or error.errno not in _NO_KERNEL_COPY:
+                raise
+            return 0
+        if step == 0:
+            return copied
+        copied += step
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

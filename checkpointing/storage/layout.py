@@ -9,32 +9,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import StateFile
-from checkpointing.storage.errors import StorageError, UnsafeLocation
+from checkpointing.storage.errors import UnsafeLocation
+from checkpointing.storage.locations import name, parent
 
 METADATA = "_metadata"
 SHARED = "shared"
 TASK_OWNED = "taskowned"
 
 _SNAPSHOT_DIRECTORY = re.compile(r"chk-\d+|savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
-
-
-def local_path(path: str) -> str:
-    """The absolute local path that `path` (plain, or a `file:` URI as Flink writes it) names; not resolved."""
-    if path.startswith("file:"):
-        parts = urlsplit(path)
-        if parts.netloc not in ("", "localhost"):
-            raise StorageError(f"{path}: a file: address of another machine")
-        path = unquote(parts.path)
-    elif re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
-        raise StorageError(f"{path}: only local paths and file: addresses are supported")
-    if not path.startswith("/") or "\x00" in path:
-        raise StorageError(f"{path!r} is not an absolute path")
-    return path
 
 
 def checkpoint_directory(job_directory: str, checkpoint_id: int) -> str:
@@ -46,7 +31,7 @@ def savepoint_name(job_id: str, random_hex: str) -> str:
 
 
 def is_snapshot_directory(path: str) -> bool:
-    return _SNAPSHOT_DIRECTORY.fullmatch(PurePosixPath(path).name) is not None
+    return _SNAPSHOT_DIRECTORY.fullmatch(name(path)) is not None
 
 
 def is_shared_location(location: str) -> bool:
@@ -71,4 +56,4 @@ def state_file_path(checkpoint: CompletedCheckpoint, file: StateFile) -> str:
     own = f"chk-{checkpoint.checkpoint_id}/"
     if file.location.startswith(own):
         return f"{checkpoint.location}/{file.location.removeprefix(own)}"
-    return f"{PurePosixPath(checkpoint.location).parent}/{file.location}"
+    return f"{parent(checkpoint.location)}/{file.location}"

@@ -6,25 +6,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkpointing.storage.errors import OutsideSavepointRoots, StorageError
-from checkpointing.storage.layout import local_path
+from checkpointing.storage.locations import canonical, is_local
 
 
 class SavepointRoots:
-    """`roots` are absolute paths or `file:` URIs; with none configured every path is refused."""
+    """`roots` are locations (absolute paths, `file:` or remote addresses); with none configured all is refused."""
 
     def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = tuple(Path(local_path(root)).resolve() for root in roots)
+        self._roots = tuple(_resolved(root) for root in roots)
 
     @property
     def roots(self) -> tuple[str, ...]:
-        return tuple(str(root) for root in self._roots)
+        return self._roots
 
     def confine(self, path: str) -> str:
-        """`path` as an absolute local path without symbolic links; OutsideSavepointRoots when it leads elsewhere."""
-        try:
-            resolved = Path(local_path(path)).resolve()
-        except RuntimeError as error:
-            raise StorageError(f"{path}: its symbolic links go in circles") from error
-        if not any(resolved.is_relative_to(root) for root in self._roots):
+        """`path` in its canonical spelling, a local one without symbolic links; OutsideSavepointRoots elsewhere.
+
+        Links on a remote server cannot be seen: who may write there may lead out of a root.
+        """
+        resolved = _resolved(path)
+        if not any(resolved == root or resolved.startswith(f"{root.rstrip('/')}/") for root in self._roots):
             raise OutsideSavepointRoots(path, self.roots)
-        return str(resolved)
+        return resolved
+
+
+def _resolved(location: str) -> str:
+    location = canonical(location)
+    if not is_local(location):
+        return location
+    try:
+        return str(Path(location).resolve())
+    except RuntimeError as error:
+        raise StorageError(f"{location}: its symbolic links go in circles") from error

@@ -2,58 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import StateFile
 from checkpointing.storage.errors import MetadataMissing, SnapshotIncomplete
-from checkpointing.storage.files import Files, LocalFiles
-from checkpointing.storage.layout import METADATA, local_path, state_file_path
+from checkpointing.storage.files import Files
+from checkpointing.storage.layout import METADATA, state_file_path
+from checkpointing.storage.locations import canonical, name, parent
 from checkpointing.storage.metadata import decode_metadata
+from checkpointing.storage.opening import files_for
 
-_LOCAL = LocalFiles()
 
-
-def read_metadata(directory: str, files: Files = _LOCAL) -> CompletedCheckpoint:
-    """The checkpoint in `directory` (a path or `file:` URI, also of its `_metadata`), located where it lies now.
+def read_metadata(directory: str, files: Files | None = None) -> CompletedCheckpoint:
+    """The checkpoint in `directory` (any location, also of its `_metadata`), located where it lies now.
 
     SnapshotUnusable (see `errors`) when there is none that can be read.
     """
-    directory = _without_metadata_name(local_path(directory))
+    directory = _without_metadata_name(canonical(directory))
     try:
-        content = files.read(f"{directory}/{METADATA}")
+        content = (files or files_for(directory)).read(f"{directory}/{METADATA}")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MetadataMissing(directory) from error
     return decode_metadata(content, directory)
 
 
-def verify(directory: str, deep: bool = False, files: Files = _LOCAL) -> CompletedCheckpoint:
+def verify(directory: str, deep: bool = False, files: Files | None = None) -> CompletedCheckpoint:
     """`read_metadata`, and every file is there with its size (`deep`: and content), else SnapshotIncomplete."""
     checkpoint = read_metadata(directory, files)
-    verify_files(checkpoint, files, deep)
+    verify_files(checkpoint, files or files_for(checkpoint.location), deep)
     return checkpoint
 
 
 def verify_files(checkpoint: CompletedCheckpoint, files: Files, deep: bool = False) -> None:
     """Each distinct file once. SnapshotIncomplete names the first that is wrong."""
-    for file in _distinct(checkpoint.files):
-        _verify_file(checkpoint, file, deep, files)
+    distinct = distinct_files(checkpoint)
+    _verify_sizes(checkpoint, distinct, files)
+    if deep:
+        _verify_content(checkpoint, distinct, files)
 
 
-def _verify_file(checkpoint: CompletedCheckpoint, file: StateFile, deep: bool, files: Files) -> None:
-    path = state_file_path(checkpoint, file)
-    try:
-        size = files.size(path)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise SnapshotIncomplete(checkpoint.location, file.location, "is missing") from error
-    if size != file.size:
-        raise SnapshotIncomplete(checkpoint.location, file.location, f"has {size} bytes instead of {file.size}")
-    if deep and files.sha256(path) != file.sha256:
-        raise SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (SHA-256)")
+def distinct_files(checkpoint: CompletedCheckpoint) -> list[StateFile]:
+    return list({(file.location, file.size, file.sha256): file for file in checkpoint.files}.values())
 
 
-def _distinct(files: tuple[StateFile, ...]) -> list[StateFile]:
-    return list({(file.location, file.size, file.sha256): file for file in files}.values())
+def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
+    """One listing a directory: a question for each file would take a remote storage minutes."""
+    listings: dict[str, Mapping[str, int]] = {}
+    for file in distinct:
+        path = state_file_path(checkpoint, file)
+        directory = parent(path)
+        if directory not in listings:
+            listings[directory] = files.sizes(directory)
+        size = listings[directory].get(name(path))
+        if size is None:
+            raise SnapshotIncomplete(checkpoint.location, file.location, "is missing")
+        if size != file.size:
+            raise SnapshotIncomplete(checkpoint.location, file.location, f"has {size} bytes instead of {file.size}")
+
+
+def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
+    paths = [state_file_path(checkpoint, file) for file in distinct]
+    with ThreadPoolExecutor(files.transfers, thread_name_prefix="verify") as pool:
+        try:
+            for file, sha256 in zip(distinct, pool.map(files.sha256, paths), strict=True):
+                if sha256 != file.sha256:
+                    raise other_content(checkpoint, file)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:
+    return SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (SHA-256)")
 
 
 def _without_metadata_name(path: str) -> str:
-    stripped = path.rstrip("/") or "/"
-    return stripped.removesuffix(f"/{METADATA}") or "/"
+    return path.removesuffix(f"/{METADATA}") or "/"

@@ -1,0 +1,332 @@
+"""Any file system that fsspec knows, as `Files`. The only module that talks to fsspec.
+
+What fsspec does not promise, and what is done about it:
+
+- *Whole or not at all.* An object store's PUT is atomic, and durable when it returns. Anywhere else a file is written
+  under a temporary name and renamed. A client that dies in between leaves a hidden file, which the sweep removes.
+- *Durable.* No driver offers fsync: a file is as safe as its server makes it when it confirms.
+- *Directories.* An object store has none: making one is a check that nothing has its prefix, and it is gone with its
+  last object.
+- *Fresh answers.* Drivers remember listings and instances; both are turned off.
+- *Threads.* Asynchronous drivers are safe to share. Others get one connection an operation, kept for the next, at most
+  `TRANSFERS` of them; one that was lost while it lay idle is replaced, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.registry import get_filesystem_class, known_implementations
+
+from checkpointing.storage.errors import DriverMissing, StorageError, StorageUnreachable, UnknownScheme
+from checkpointing.storage.foreign_errors import in_words
+from checkpointing.storage.locations import name, parent
+
+T = TypeVar("T")
+
+TRANSFERS = 8
+_CHUNK = 1 << 20
+_REMOVE_ATTEMPTS = 5
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos"})
+# Known to fsspec, but gone with the process, read only, or wrappers around another file system.
+_NO_STORAGE = frozenset({
+    "memory", "data", "http", "https", "github", "gist", "git", "zip", "tar", "libarchive", "reference", "generic",
+    "blockcache", "cached", "filecache", "simplecache", "dir", "async_wrapper", "asyncwrapper", "pyscript",
+})  # fmt: skip
+# Where the package is not the module that the driver lives in.
+_PACKAGES = {
+    "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol", "hdfs": "pyarrow", "arrow_hdfs": "pyarrow",
+    "webhdfs": "requests", "dbfs": "requests", "lakefs": "lakefs-spec", "root": "fsspec-xrootd",
+}  # fmt: skip
+
+
+class FsspecFiles:
+    """`connect` makes an instance of fsspec's file system; see `fsspec_files`."""
+
+    def __init__(self, connect: Callable[[], Any], *, is_object_store: bool) -> None:
+        self._connect = connect
+        self._is_object_store = is_object_store
+        self._idle: queue.LifoQueue[Any] = queue.LifoQueue()
+        self._permits = threading.BoundedSemaphore(TRANSFERS)
+        self._shared: Any = None
+
+    @property
+    def transfers(self) -> int:
+        return TRANSFERS
+
+    def make_directory(self, path: str, *, new: bool = False) -> None:
+        if new and self._run(path, lambda fs: _exists(fs, path)):
+            raise FileExistsError(f"{path} exists already")
+        if not self._is_object_store:
+            self._run(path, lambda fs: _make_directories(fs, path))
+
+    def write_durably(self, path: str, content: bytes) -> None:
+        self._placed(path, lambda fs, name: fs.pipe_file(name, content), len(content))
+
+    def put(self, source: Path, path: str) -> None:
+        self._placed(path, lambda fs, name: fs.put_file(str(source), name), source.stat().st_size)
+
+    def is_same(self, path: str, source: Path, sha256: str) -> bool:
+        return True
+
+    def make_durable(self, directories: Collection[str]) -> None:
+        """The server has said that it keeps them."""
+
+    def get(self, path: str, target: Path) -> str:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._run(path, lambda fs: _fetch(fs, path, target))
+        with target.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def read(self, path: str) -> bytes:
+        return self._run(path, lambda fs: _read(fs, path))
+
+    def sha256(self, path: str) -> str:
+        return self._run(path, lambda fs: _sha256(fs, path))
+
+    def names(self, path: str) -> Sequence[str]:
+        return [name(entry["name"].rstrip("/")) for entry in self._listing(path)]
+
+    def sizes(self, path: str) -> Mapping[str, int]:
+        return {
+            name(entry["name"]): int(entry["size"] or 0) for entry in self._listing(path) if entry["type"] == "file"
+        }
+
+    def remove_file(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._run(path, lambda fs: _remove_file(fs, path))
+
+    def remove_empty_directory(self, path: str) -> None:
+        if not self._is_object_store and not self._listing(path):
+            with contextlib.suppress(FileNotFoundError):
+                self._run(path, lambda fs: _remove_directory(fs, path))
+
+    def remove_tree(self, path: str) -> None:
+        for attempt in range(1, _REMOVE_ATTEMPTS + 1):
+            try:
+                self._run(path, lambda fs: _remove_tree(fs, path))
+            except FileNotFoundError:
+                return
+            except StorageError:
+                if attempt == _REMOVE_ATTEMPTS:
+                    raise
+
+    def _placed(self, path: str, write: Callable[[Any, str], object], size: int) -> None:
+        """Whole or not at all, and of the right size as far as the storage says."""
+
+        def place(fs: Any) -> int:
+            target = _plain(fs, path)
+            if self._is_object_store:
+                write(fs, target)
+            else:
+                _through_temporary(fs, target, write)
+            return int(_info(fs, path)["size"])
+
+        if not self._is_object_store:
+            self._run(path, lambda fs: _make_directories(fs, parent(path)))
+        if (found := self._run(path, place)) != size:
+            raise StorageError(f"{path}: {found} bytes arrived instead of {size}")
+
+    def _listing(self, path: str) -> list[dict[str, Any]]:
+        """Without the directory itself, which some drivers list, too."""
+
+        def listed(fs: Any) -> list[dict[str, Any]]:
+            own = _plain(fs, path)
+            fs.invalidate_cache()
+            return [entry for entry in fs.ls(own, detail=True) if entry["name"].rstrip("/") not in (own, path)]
+
+        try:
+            return self._run(path, listed)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _run(self, path: str, work: Callable[[Any], T]) -> T:
+        """All operations may be repeated: a lost connection gets one more chance."""
+        try:
+            with in_words(path), self._instance() as fs:
+                return work(fs)
+        except StorageUnreachable:
+            if self._shared is not None:  # asynchronous drivers try again themselves
+                raise
+        with in_words(path), self._instance() as fs:
+            return work(fs)
+
+    @contextlib.contextmanager
+    def _instance(self) -> Iterator[Any]:
+        if self._shared is not None:
+            yield self._shared
+            return
+        with self._permits:
+            fs = self._idle_instance() or self._connect()
+            if getattr(fs, "async_impl", False):
+                self._shared = fs
+            try:
+                yield fs
+            except Exception as error:
+                if not isinstance(error, FileNotFoundError | FileExistsError):
+                    self._forget_idle()
+                    raise
+                self._idle.put(fs)
+                raise
+            else:
+                self._idle.put(fs)
+
+    def _idle_instance(self) -> Any:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _forget_idle(self) -> None:
+        """What broke one connection may have broken the others that lay idle."""
+        while self._idle_instance() is not None:
+            pass
+
+
+_opened: dict[str, FsspecFiles] = {}
+_opening = threading.Lock()
+
+
+def fsspec_files(location: str) -> FsspecFiles:
+    """The files of the server that `location` (remote, canonical) names: one object for each, for the process's life.
+
+    UnknownScheme, DriverMissing. Nothing is connected yet.
+    """
+    scheme, _, rest = location.partition("://")
+    server = f"{scheme}://{rest.partition('/')[0]}"
+    with _opening:
+        if server not in _opened:
+            _opened[server] = _open(scheme, location)
+        return _opened[server]
+
+
+def _open(scheme: str, location: str) -> FsspecFiles:
+    driver = _driver(scheme, location)
+    try:
+        options = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - how fsspec.open itself reads an address
+    except Exception as error:
+        raise StorageError(f"{location}: {error}") from error
+    fresh = {"skip_instance_cache": True, "use_listings_cache": False}
+    return FsspecFiles(lambda: fsspec.filesystem(scheme, **options, **fresh), is_object_store=scheme in OBJECT_STORES)
+
+
+def _driver(scheme: str, location: str) -> Any:
+    try:
+        if scheme not in _NO_STORAGE:
+            return get_filesystem_class(scheme)
+    except ImportError as error:
+        raise DriverMissing(location, _package(scheme)) from error
+    except ValueError:
+        pass  # fsspec knows no such protocol
+    raise UnknownScheme(f"{location}: {scheme!r} is no storage for snapshots; file:, s3, gs, abfs, hdfs, sftp, … are")
+
+
+def _package(scheme: str) -> str:
+    module = str(known_implementations[scheme]["class"]).partition(".")[0]
+    return _PACKAGES.get(scheme, module.replace("_", "-"))
+
+
+# --- single steps, on one instance -----------------------------------------------------------------------------------
+
+
+def _plain(fs: Any, path: str) -> str:
+    """`path` as the driver names it, without scheme and server."""
+    return str(fs._strip_protocol(path))  # noqa: SLF001 - there is no public way
+
+
+def _info(fs: Any, path: str) -> dict[str, Any]:
+    fs.invalidate_cache()
+    return dict(fs.info(_plain(fs, path)))
+
+
+def _exists(fs: Any, path: str) -> bool:
+    """Not fsspec's own `exists`, which says no whatever went wrong."""
+    try:
+        _info(fs, path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make_directories(fs: Any, path: str) -> None:
+    """Another thread may make one of the parents at the same time: then once more."""
+    for is_last in (False, False, False, True):
+        if _exists(fs, path):
+            return
+        try:
+            fs.makedirs(_plain(fs, path), exist_ok=True)
+        except Exception:
+            if is_last:
+                raise
+
+
+def _through_temporary(fs: Any, target: str, write: Callable[[Any, str], object]) -> None:
+    temporary = f"{parent(target)}/.{name(target)}.{uuid.uuid4().hex}.tmp"
+    try:
+        write(fs, temporary)
+        fs.mv(temporary, target)
+    except Exception:
+        with contextlib.suppress(Exception):  # the first error says more
+            fs.rm_file(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _missing_or_unreadable(fs: Any, path: str) -> Iterator[None]:
+    """Some drivers call every failure "missing", others none: the directory's listing tells."""
+    try:
+        yield
+    except Exception as error:
+        if not _exists(fs, path):
+            raise FileNotFoundError(path) from None
+        if isinstance(error, FileNotFoundError):
+            raise StorageError(f"{path}: cannot be read ({error.__cause__ or error})") from error
+        raise
+
+
+def _read(fs: Any, path: str) -> bytes:
+    with _missing_or_unreadable(fs, path):
+        return bytes(fs.cat_file(_plain(fs, path)))
+
+
+def _fetch(fs: Any, path: str, target: Path) -> None:
+    """Blocking drivers get an open file: some leave one that they opened themselves open when they fail."""
+    with _missing_or_unreadable(fs, path):
+        if getattr(fs, "async_impl", False):
+            fs.get_file(_plain(fs, path), str(target))
+            return
+        with target.open("wb") as file:
+            fs.get_file(_plain(fs, path), file)
+
+
+def _sha256(fs: Any, path: str) -> str:
+    digest = hashlib.sha256()
+    with _missing_or_unreadable(fs, path), fs.open(_plain(fs, path), "rb", block_size=8 * _CHUNK) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _remove_file(fs: Any, path: str) -> None:
+    if _exists(fs, path):
+        fs.rm_file(_plain(fs, path))
+
+
+def _remove_directory(fs: Any, path: str) -> None:
+    if _exists(fs, path):
+        fs.rmdir(_plain(fs, path))
+
+
+def _remove_tree(fs: Any, path: str) -> None:
+    """Gone when nothing is listed any more: a file that appeared meanwhile needs another round."""
+    if not _exists(fs, path):
+        raise FileNotFoundError(path)
+    fs.rm(_plain(fs, path), recursive=True)

@@ -1,0 +1,76 @@
+"""What a location says. It stays text everywhere: an absolute local path, or `scheme://authority/path` of a file system
+that fsspec knows (`s3://bucket/waymark`, `ftp://host/waymark`).
+
+A location never holds a secret: it is logged, shown and stored. Credentials belong into fsspec's own configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from checkpointing.storage.errors import StorageError
+
+# The memory of a job manager, as a place: `execution.checkpointing.storage: jobmanager`.
+JOB_MANAGER = "jobmanager"
+JOB_MANAGER_MEMORY = f"{JOB_MANAGER}://memory"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_REMOTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(/.*)?", re.DOTALL)
+_CREDENTIALS = re.compile(r"//[^/]*@")
+
+
+def scheme_of(location: str) -> str | None:
+    """None for a local path, also when it is written as a `file:` address."""
+    match = _SCHEME.match(location)
+    return None if match is None or match[1].lower() == "file" else match[1].lower()
+
+
+def is_local(location: str) -> bool:
+    return scheme_of(location) is None
+
+
+def canonical(location: str) -> str:
+    """The one spelling of `location`, without a slash at its end; StorageError for what is no location."""
+    return local_path(location).rstrip("/") or "/" if is_local(location) else _canonical_remote(location)
+
+
+def local_path(path: str) -> str:
+    """The absolute local path that `path` (plain, or a `file:` URI as Flink writes it) names; not resolved."""
+    if path.startswith("file:"):
+        parts = urlsplit(path)
+        if parts.netloc not in ("", "localhost"):
+            raise StorageError(f"{path}: a file: address of another machine")
+        path = unquote(parts.path)
+    elif not is_local(path):
+        raise StorageError(f"{_without_secrets(path)}: a local path or file: address is expected")
+    if not path.startswith("/") or "\x00" in path:
+        raise StorageError(f"{_without_secrets(path)!r} is neither an absolute path nor an address (scheme://…)")
+    return path
+
+
+def parent(location: str) -> str:
+    return location.rpartition("/")[0]
+
+
+def name(location: str) -> str:
+    return location.rpartition("/")[2]
+
+
+def _canonical_remote(location: str) -> str:
+    shown = _without_secrets(location)
+    match = _REMOTE.fullmatch(location)
+    if match is None:
+        raise StorageError(f"{shown}: write scheme://…, with two slashes")
+    authority, path = match[2], (match[3] or "").rstrip("/")
+    if ":" in authority.rpartition("@")[0]:
+        raise StorageError(f"{shown}: a password has no place in an address; put it into fsspec's configuration")
+    if any(character in location for character in "?#\x00\r\n"):
+        raise StorageError(f"{shown}: an address of storage has no '?', no '#' and no control character")
+    if path and any(part in ("", ".", "..") for part in path.split("/")[1:]):
+        raise StorageError(f"{shown}: empty, '.' and '..' are no names in a path of remote storage")
+    return f"{match[1].lower()}://{authority}{path}"
+
+
+def _without_secrets(location: str) -> str:
+    return _CREDENTIALS.sub("//…@", location.partition("?")[0])

@@ -1,0 +1,113 @@
+"""What every `Files` does alike: this machine's, the job manager's memory, and whatever fsspec opens (real servers)."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.checkpointing.storage.conftest import Place
+
+
+def local(tmp_path: Path, content: bytes, name: str = "source") -> Path:
+    (tmp_path / "here").mkdir(exist_ok=True)
+    path = tmp_path / "here" / name
+    path.unlink(missing_ok=True)  # as Spark does: never in place, where a link would reach the storage
+    path.write_bytes(content)
+    return path
+
+
+def test_what_was_written_is_read_back_whatever_was_there(place: Place) -> None:
+    path = f"{place.root}/a/b/_metadata"
+    place.files.make_directory(f"{place.root}/a/b")
+    for content in (b"first", b"second, longer", b""):
+        place.files.write_durably(path, content)
+        assert place.files.read(path) == content
+        assert place.files.sha256(path) == hashlib.sha256(content).hexdigest()
+        assert place.files.sizes(f"{place.root}/a/b") == {"_metadata": len(content)}, "nothing temporary stays"
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path, size: int) -> None:
+    content = (hashlib.sha256(b"x").digest() * (size // 32 + 1))[:size]
+    path = f"{place.root}/chk-1/words/state/0/1.zip"
+    place.files.put(local(tmp_path, content), path)
+    place.files.make_durable([path.rpartition("/")[0]])
+    assert place.files.get(path, tmp_path / "back" / "1.zip") == hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "back" / "1.zip").read_bytes() == content
+
+
+def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
+    path = f"{place.root}/shared/x"
+    place.files.put(local(tmp_path, b"old"), path)
+    place.files.put(local(tmp_path, b"newer", "other"), path)
+    assert place.files.read(path) == b"newer"
+    place.files.put(local(tmp_path, b"newer", "other"), path)
+    assert place.files.sizes(f"{place.root}/shared") == {"x": 5}
+
+
+def test_what_is_missing_is_file_not_found(place: Place, tmp_path: Path) -> None:
+    missing = f"{place.root}/no/such/file"
+    for ask in (place.files.read, place.files.sha256, lambda path: place.files.get(path, tmp_path / "x")):
+        with pytest.raises(FileNotFoundError):
+            ask(missing)
+    assert list(place.files.names(missing)) == []
+    assert place.files.sizes(missing) == {}
+    place.files.remove_file(missing)
+    place.files.remove_tree(missing)
+    place.files.remove_empty_directory(missing)
+
+
+def test_a_new_directory_must_be_new(place: Place) -> None:
+    directory = f"{place.root}/job/chk-1"
+    place.files.make_directory(directory, new=True)
+    place.files.make_directory(directory)
+    place.files.write_durably(f"{directory}/_metadata", b"x")
+    with pytest.raises(FileExistsError):
+        place.files.make_directory(directory, new=True)
+    assert place.files.read(f"{directory}/_metadata") == b"x"
+
+
+def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_path: Path) -> None:
+    for name in ("job/a", "job/chk-1/b", "job/chk-1/deep/c", "job2/d"):
+        place.files.put(local(tmp_path, name.encode()), f"{place.root}/{name}")
+    assert sorted(place.files.names(f"{place.root}/job")) == ["a", "chk-1"]
+    assert place.files.sizes(f"{place.root}/job") == {"a": 5}
+    assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
+
+
+def test_removing_takes_what_was_named_and_nothing_beside_it(place: Place, tmp_path: Path) -> None:
+    for name in ("job/chk-1/_metadata", "job/chk-1/deep/c", "job/chk-10/d", "job/shared/e"):
+        place.files.put(local(tmp_path, b"x"), f"{place.root}/{name}")
+    place.files.remove_file(f"{place.root}/job/chk-1/_metadata")
+    assert place.files.sizes(f"{place.root}/job/chk-1") == {}
+    place.files.remove_empty_directory(f"{place.root}/job/shared")
+    assert place.files.sizes(f"{place.root}/job/shared") == {"e": 1}, "not empty"
+    place.files.remove_tree(f"{place.root}/job/chk-1")
+    assert sorted(place.files.names(f"{place.root}/job")) == ["chk-10", "shared"]
+    place.files.remove_file(f"{place.root}/job/shared/e")
+    place.files.remove_empty_directory(f"{place.root}/job/shared")
+    assert list(place.files.names(f"{place.root}/job")) == ["chk-10"]
+
+
+def test_many_threads_at_a_time_in_one_directory(place: Place, tmp_path: Path) -> None:
+    sources = [local(tmp_path, f"content {number}".encode(), str(number)) for number in range(24)]
+    together = threading.Barrier(8)
+
+    def put(source: Path) -> None:
+        if int(source.name) < 8:
+            together.wait(30)
+        place.files.put(source, f"{place.root}/chk-1/state/{int(source.name) % 3}/{source.name}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, sources))
+        back = list(
+            pool.map(
+                lambda source: place.files.read(f"{place.root}/chk-1/state/{int(source.name) % 3}/{source.name}"),
+                sources,
+            )
+        )
+    assert back == [source.read_bytes() for source in sources]

@@ -6,6 +6,7 @@ thread hashes and places files, and hands each finished subtask back through a q
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import shutil
@@ -24,6 +25,7 @@ from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
 from checkpointing.spark.task_metrics import BatchFigures, Wait, subtask_metrics
+from checkpointing.storage.opening import files_for
 
 log = logging.getLogger(__name__)
 
@@ -215,15 +217,13 @@ class CheckpointAgent:
     # --- on the worker's thread ---
 
     def _write(self, take: _Take, cut: _Cut, staged: StagedBatch) -> None:
-        writer = SnapshotWriter(take.trigger, self._hashes, self._pool)
         plan = staged.files.plan
         try:
-            grouped = writer.by_subtask(staged)
-            for vertex in plan.vertices:
-                for subtask in range(vertex.parallelism):
+            writer = SnapshotWriter(take.trigger, self._hashes, self._pool)
+            with contextlib.closing(writer.write(staged)) as subtasks:
+                for durable in subtasks:
                     if take.over:
                         return
-                    durable = writer.write(staged, vertex, subtask, grouped[vertex.id, subtask])
                     async_ms = round((self._clock.monotonic() - cut.barrier_s) * 1000)
                     take.results.put(_Done(cut, durable, async_ms))
         except Exception as error:  # noqa: BLE001 - the worker's edge: whatever it is, the checkpoint is declined with it
@@ -233,8 +233,11 @@ class CheckpointAgent:
             shutil.rmtree(staged.directory, ignore_errors=True)
 
     def _clean(self, take: _Take) -> None:
-        for path in self._pool.aborted(take.trigger.checkpoint_id):
-            path.unlink(missing_ok=True)
+        for location in self._pool.aborted(take.trigger.checkpoint_id):
+            try:
+                files_for(location).remove_file(location)
+            except OSError as error:
+                log.warning("checkpoint %d leaves a file behind: %s", take.trigger.checkpoint_id, error)
         shutil.rmtree(take.staging, ignore_errors=True)
 
     # --- results ---
@@ -268,8 +271,8 @@ class CheckpointAgent:
             checkpointed_size=durable.new_bytes,
             state_size=durable.size,
         )
-        pool = Path(take.trigger.shared_directory or "")
-        self._worker.submit(self._pool.acknowledged, [pool / file.sha256 for file in durable.files if file.shared])
+        pool = take.trigger.shared_directory
+        self._worker.submit(self._pool.acknowledged, [f"{pool}/{file.sha256}" for file in durable.files if file.shared])
         self._reports.acknowledge(take.trigger.checkpoint_id, durable, metrics, cut.batch)
         take.owed -= 1
         return True

@@ -1,18 +1,15 @@
-"""Moving a snapshot's files: linked where the file system allows, else copied, and durable before they are reported."""
+"""Looking at and checking files on this machine: listings, remembered checksums, verified copies."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import shutil
-import uuid
+import threading
 from collections import OrderedDict
 from pathlib import Path
 
 _CHUNK = 1 << 20
 _HASHES_KEPT = 100_000
-_NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
 class FileHashes:
@@ -20,57 +17,27 @@ class FileHashes:
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
+        self._lock = threading.Lock()
 
     def of(self, path: Path) -> str:
+        """Any thread."""
         stat = path.stat()
         key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if key not in self._known:
-            self._known[key] = sha256_of(path)
+        with self._lock:
+            known = self._known.get(key)
+        return known or self._remember(key, sha256_of(path))
+
+    def _remember(self, key: tuple[int, int, int, int], sha256: str) -> str:
+        with self._lock:
+            self._known[key] = sha256
             if len(self._known) > _HASHES_KEPT:
                 self._known.popitem(last=False)
-        return self._known[key]
+        return sha256
 
 
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def place(source: Path, target: Path) -> None:
-    """Make `target` the same bytes as `source`, whole or not at all, on disk when this returns.
-
-    An existing `target` is left as it is: a name in the pool says what its bytes are.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        return
-    except OSError as error:
-        if error.errno not in _NOT_LINKABLE:
-            raise
-        _copy(source, target)
-        return
-    sync(target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        shutil.copyfile(source, partial)
-        sync(partial)
-        partial.rename(target)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def list_files(root: Path) -> dict[str, int]:

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import os
 import re
+import threading
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpointing.messages import StateFile, TriggerCheckpoint, Vertex
-from checkpointing.spark.file_store import FileHashes, place, sync
+from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.layout import BatchFile, IncompleteBatch
 from checkpointing.spark.staging import StagedBatch, file_name
+from checkpointing.storage.locations import parent
+from checkpointing.storage.memory_files import MAX_STATE_SIZE, MemoryFiles, StateTooLarge
+from checkpointing.storage.opening import files_for
 
 # Smaller files are kept privately: the pool's bookkeeping costs more than they do, and only here is equal content
 # likely, where a file could be dropped from the pool for one checkpoint just when another one takes it up.
 LEAST_SHARED_BYTES = 4096
+# Copying and hashing get what Spark's tasks leave of the processors.
+_NICENESS = 10
 
 
 @dataclass(frozen=True)
 class DurableSubtask:
-    """A subtask whose files are all in checkpoint storage. `new_bytes` were not there before this checkpoint."""
+    """A subtask whose files are all in checkpoint storage. `new_bytes` were not there before this checkpoint.
+
+    `contents`: the files' bytes by location, in base64, where the job manager's memory is the storage.
+    """
 
     vertex: Vertex
     subtask: int
     files: tuple[StateFile, ...]
     new_bytes: int
+    contents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -40,36 +53,72 @@ class PoolLedger:
     """
 
     def __init__(self) -> None:
-        self._brought: dict[Path, int] = {}
+        self._brought: dict[str, int] = {}
 
-    def used(self, path: Path, checkpoint_id: int, *, is_new: bool) -> None:
+    def used(self, location: str, checkpoint_id: int, *, is_new: bool) -> None:
         """A file that another checkpoint uses too belongs to the pool."""
         if is_new:
-            self._brought[path] = checkpoint_id
-        elif self._brought.get(path) != checkpoint_id:
-            self._brought.pop(path, None)
+            self._brought[location] = checkpoint_id
+        elif self._brought.get(location) != checkpoint_id:
+            self._brought.pop(location, None)
 
-    def acknowledged(self, locations: Sequence[Path]) -> None:
-        for path in locations:
-            self._brought.pop(path, None)
+    def acknowledged(self, locations: Sequence[str]) -> None:
+        for location in locations:
+            self._brought.pop(location, None)
 
-    def aborted(self, checkpoint_id: int) -> list[Path]:
+    def aborted(self, checkpoint_id: int) -> list[str]:
         """The files to remove."""
-        gone = [path for path, owner in self._brought.items() if owner == checkpoint_id]
+        gone = [location for location, owner in self._brought.items() if owner == checkpoint_id]
         self.acknowledged(gone)
         return gone
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Placed:
+    """A file at its place. `is_new`: this checkpoint brought it there."""
+
+    file: StateFile
+    location: str
+    is_new: bool
+
+
 class SnapshotWriter:
-    """Puts staged files into one checkpoint's place."""
+    """Puts staged files into one checkpoint's place, many at a time."""
 
-    trigger: TriggerCheckpoint
-    hashes: FileHashes
-    pool: PoolLedger
+    def __init__(self, trigger: TriggerCheckpoint, hashes: FileHashes, pool: PoolLedger) -> None:
+        self._trigger = trigger
+        self._hashes = hashes
+        self._ledger = pool
+        self._files = files_for(trigger.directory)
+        keeps_pool = trigger.shared_directory is not None and not trigger.full
+        self._pool = trigger.shared_directory if keeps_pool and not isinstance(self._files, MemoryFiles) else None
+        self._pool_sizes: Mapping[str, int] = {}
+        self._claims: dict[str, Future[None]] = {}
+        self._claiming = threading.Lock()
 
-    def by_subtask(self, staged: StagedBatch) -> dict[tuple[str, int], tuple[BatchFile, ...]]:
-        """The files of every subtask of the query, those without any included; IncompleteBatch on a stray file."""
+    def write(self, staged: StagedBatch) -> Generator[DurableSubtask, None, None]:
+        """Every subtask of the query, in the order of its plan; each is durable when it comes.
+
+        IncompleteBatch on a stray file, OSError when storage fails. Closed early, it stops and leaves nothing running;
+        what it has brought is in the ledger.
+        """
+        grouped = self._by_subtask(staged)
+        self._pool_sizes = self._files.sizes(self._pool) if self._pool is not None else {}
+        with ThreadPoolExecutor(self._files.transfers, "transfer", _step_back) as executor:
+            futures = {
+                key: [executor.submit(self._place, staged, file) for file in files] for key, files in grouped.items()
+            }
+            try:
+                for vertex in staged.files.plan.vertices:
+                    for subtask in range(vertex.parallelism):
+                        placed = [future.result() for future in futures[vertex.id, subtask]]
+                        yield self._durable(vertex, subtask, placed)
+            finally:
+                executor.shutdown(cancel_futures=True)
+                self._record(_successful(future for each in futures.values() for future in each))
+
+    def _by_subtask(self, staged: StagedBatch) -> dict[tuple[str, int], list[BatchFile]]:
+        """The files of every subtask of the query, those without any included."""
         plan = staged.files.plan
         grouped: dict[tuple[str, int], list[BatchFile]] = defaultdict(list)
         for file in staged.selected:
@@ -77,44 +126,89 @@ class SnapshotWriter:
             if vertex is None or file.owner.subtask >= vertex.parallelism:
                 raise IncompleteBatch(f"{file.path} belongs to no operator of query {plan.query!r} that is known")
             grouped[vertex.id, file.owner.subtask].append(file)
-        return {(v.id, i): tuple(grouped[v.id, i]) for v in plan.vertices for i in range(v.parallelism)}
+        if isinstance(self._files, MemoryFiles):
+            largest = max((sum(file.size for file in files) for files in grouped.values()), default=0)
+            if largest > MAX_STATE_SIZE:
+                raise StateTooLarge(largest)
+        return {(v.id, i): grouped[v.id, i] for v in plan.vertices for i in range(v.parallelism)}
 
-    def write(self, staged: StagedBatch, vertex: Vertex, subtask: int, files: tuple[BatchFile, ...]) -> DurableSubtask:
-        """Durable when this returns; OSError when storage fails."""
-        written: list[StateFile] = []
-        new_bytes = 0
-        for file in files:
-            state_file, is_new = self._write_one(staged, file)
-            written.append(state_file)
-            new_bytes += file.size if is_new else 0
-        for directory in {self._absolute(file.location).parent for file in written}:
-            sync(directory)
-        return DurableSubtask(vertex, subtask, tuple(written), new_bytes)
+    def _durable(self, vertex: Vertex, subtask: int, placed: Sequence[_Placed]) -> DurableSubtask:
+        self._files.make_durable(self._changed_directories(placed))
+        contents = {}
+        if isinstance(self._files, MemoryFiles):
+            contents = {each.file.location: _base64(self._files.take(each.location)) for each in placed}
+        files = tuple(each.file for each in placed)
+        return DurableSubtask(vertex, subtask, files, sum(each.file.size for each in placed if each.is_new), contents)
 
-    def _write_one(self, staged: StagedBatch, file: BatchFile) -> tuple[StateFile, bool]:
+    def _changed_directories(self, placed: Sequence[_Placed]) -> set[str]:
+        """Where names were added: the directories of new files, and those that hold a new directory."""
+        changed: set[str] = set()
+        for each in placed:
+            directory = parent(each.location)
+            while each.is_new and directory not in changed:
+                changed.add(directory)
+                if each.file.shared or directory == self._trigger.directory:
+                    break
+                directory = parent(directory)
+        return changed
+
+    def _record(self, placed: Iterable[_Placed]) -> None:
+        for each in placed:
+            if each.file.shared:
+                self._ledger.used(each.location, self._trigger.checkpoint_id, is_new=each.is_new)
+
+    # --- on a transfer's thread ---
+
+    def _place(self, staged: StagedBatch, file: BatchFile) -> _Placed:
         link = staged.link_of(file)
-        sha256 = self.hashes.of(link)
-        pool = self.trigger.shared_directory
-        shared = pool is not None and not self.trigger.full and file.immutable and file.size >= LEAST_SHARED_BYTES
+        sha256 = self._hashes.of(link)
+        if link.stat().st_size != file.size:
+            raise OSError(errno.EIO, f"has {link.stat().st_size} bytes instead of {file.size}", str(link))
+        shared = self._pool is not None and file.immutable and file.size >= LEAST_SHARED_BYTES
         if shared:
-            target = Path(str(pool)) / sha256
+            location = f"{self._pool}/{sha256}"
+            is_new = self._bring_to_pool(link, location, sha256, file.size)
         else:
-            target = Path(self.trigger.directory) / _safe(staged.files.query) / file_name(file.path)
-        existed = target.exists()
-        place(link, target)
-        if target.stat().st_size != file.size:
-            raise OSError(errno.EIO, f"has {target.stat().st_size} bytes instead of {file.size}", str(target))
-        if shared:
-            self.pool.used(target, self.trigger.checkpoint_id, is_new=not existed)
-        location = str(target.relative_to(self._base()))
-        return StateFile(file.path, location, file.size, sha256, shared), not existed
+            location = f"{self._trigger.directory}/{_safe(staged.files.query)}/{file_name(file.path)}"
+            self._files.put(link, location)
+            is_new = True
+        relative = location.removeprefix(f"{self._base()}/")
+        return _Placed(StateFile(file.path, relative, file.size, sha256, shared), location, is_new)
 
-    def _base(self) -> Path:
-        directory = Path(self.trigger.directory)
-        return directory if self.trigger.kind.is_savepoint else directory.parent
+    def _bring_to_pool(self, link: Path, location: str, sha256: str, size: int) -> bool:
+        """True when it was not there. A damaged one of this name is replaced, which mends older checkpoints, too."""
+        with self._claiming:
+            claimed = self._claims.get(location)
+            mine = self._claims.setdefault(location, Future())
+        if claimed is not None:  # the same content twice in one batch
+            claimed.result()
+            return False
+        try:
+            is_there = self._pool_sizes.get(sha256) == size and self._files.is_same(location, link, sha256)
+            if not is_there:
+                self._files.put(link, location)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        mine.set_result(None)
+        return not is_there
 
-    def _absolute(self, location: str) -> Path:
-        return self._base() / location
+    def _base(self) -> str:
+        """What a file's location is relative to."""
+        directory = self._trigger.directory
+        return directory if self._trigger.kind.is_savepoint else parent(directory)
+
+
+def _successful(futures: Iterable[Future[_Placed]]) -> Iterator[_Placed]:
+    return (future.result() for future in futures if not future.cancelled() and future.exception() is None)
+
+
+def _step_back() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _safe(query: str) -> str:

@@ -118,10 +118,10 @@ class Bench:
         assert batch is not None
         staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}", lambda: None)
         writer = SnapshotWriter(trigger, FileHashes(), PoolLedger())
-        grouped = writer.by_subtask(staged)
+        written = list(writer.write(staged))
         operators = []
         for vertex in query.planned.plan.vertices:
-            durable = [writer.write(staged, vertex, i, grouped[vertex.id, i]) for i in range(vertex.parallelism)]
+            durable = [each for each in written if each.vertex == vertex]
             subtasks = tuple(SubtaskState(d.subtask, SubtaskMetrics(), d.files, 0) for d in durable)
             operators.append(OperatorState(vertex.id, vertex.name, vertex.kind, "words", vertex.parallelism, subtasks))
         checkpoint = CompletedCheckpoint(

@@ -9,7 +9,8 @@ milliseconds, sizes bytes.
     Heartbeat                       TriggerCheckpoint
     AcknowledgeCheckpoint           NotifyComplete · NotifyAborted
     DeclineCheckpoint               StopWithSavepoint … (a TriggerCheckpoint of kind SYNC_SAVEPOINT), then Stop
-    StatusUpdate                    Cancel
+    DelayCheckpoint                 Cancel
+    StatusUpdate
 """
 
 from __future__ import annotations
@@ -82,6 +83,31 @@ class StateFile:
     shared: bool = False
 
 
+class ChannelKind(Enum):
+    """How one query's output reaches another: a directory, a topic, or in a way that only the program knows."""
+
+    FILES = "files"
+    TOPIC = "topic"
+    NAMED = "named"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Two queries of one job, of which one reads what the other writes. What lies between them is durable in itself.
+
+    `location` is the directory or topic, "" when the program only named the queries; `source` is the consumer's source
+    that reads there. In a snapshot `position` is how far that source had read, as Spark writes it; what follows up to
+    the producer's batch was on its way.
+    """
+
+    producer: str
+    consumer: str
+    kind: ChannelKind
+    location: str
+    source: int | None = None
+    position: str | None = None
+
+
 @dataclass(frozen=True)
 class SubtaskMetrics:
     """Measured figures of one subtask at one checkpoint, as in Flink's SubtaskCheckpointStatistics."""
@@ -111,6 +137,8 @@ class ExceptionInfo:
 
 @dataclass(frozen=True)
 class Register:
+    """`at_least_once`: what the queries are rules out exactly-once, whatever the job's settings say."""
+
     type: ClassVar[str] = "register"
     job_id: str
     attempt: int
@@ -119,6 +147,7 @@ class Register:
     vertices: tuple[Vertex, ...]
     last_batches: dict[str, int]
     restored_checkpoint_id: int | None = None
+    at_least_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,7 +205,9 @@ class TriggerCheckpoint:
     """Take checkpoint `checkpoint_id` at the next batch boundary.
 
     `directory` is the checkpoint's own directory (it exists and is empty); `shared_directory` is the job's shared pool,
-    None for a savepoint, which holds all its files itself. `timeout_ms` after the trigger the job manager aborts it.
+    None for a savepoint, which holds all its files itself. Both are locations of any storage; with a `directory` in the
+    job manager's memory (`jobmanager://…`) the state travels inside the acknowledgements. `timeout_ms` after the trigger
+    the job manager aborts it.
     """
 
     type: ClassVar[str] = "trigger"
@@ -193,6 +224,8 @@ class TriggerCheckpoint:
 
 @dataclass(frozen=True)
 class AcknowledgeCheckpoint:
+    """`contents`: where the job manager's memory is the storage, the bytes of `files` in base64, by location."""
+
     type: ClassVar[str] = "acknowledge"
     session_id: str
     job_id: str
@@ -203,6 +236,20 @@ class AcknowledgeCheckpoint:
     metrics: SubtaskMetrics
     files: tuple[StateFile, ...]
     batches: dict[str, int]
+    contents: dict[str, str] = dataclasses.field(default_factory=dict)
+    channels: tuple[Channel, ...] = ()
+
+
+@dataclass(frozen=True)
+class DelayCheckpoint:
+    """The checkpoint waits; `cause` says in a sentence for which query and for what, "" when for nothing any more."""
+
+    type: ClassVar[str] = "delay"
+    session_id: str
+    job_id: str
+    attempt: int
+    checkpoint_id: int
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -220,6 +267,8 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True)
 class StatusUpdate:
+    """`at_least_once`: see Register."""
+
     type: ClassVar[str] = "status"
     session_id: str
     job_id: str
@@ -227,6 +276,7 @@ class StatusUpdate:
     state: DriverState
     vertices: tuple[Vertex, ...] = ()
     exception: ExceptionInfo | None = None
+    at_least_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -261,7 +311,7 @@ class Cancel:
     session_id: str
 
 
-DriverMessage = Register | Heartbeat | AcknowledgeCheckpoint | DeclineCheckpoint | StatusUpdate
+DriverMessage = Register | Heartbeat | AcknowledgeCheckpoint | DeclineCheckpoint | DelayCheckpoint | StatusUpdate
 JobManagerMessage = Registered | Refused | TriggerCheckpoint | NotifyComplete | NotifyAborted | Stop | Cancel
 Message = DriverMessage | JobManagerMessage
 

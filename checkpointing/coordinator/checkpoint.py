@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.messages import Channel, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 
 
 class RetentionPolicy(Enum):
@@ -76,7 +76,8 @@ class OperatorState:
 @dataclass(frozen=True)
 class CompletedCheckpoint:
     """`location` is the checkpoint's own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`);
-    `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's."""
+    `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's.
+    `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer."""
 
     job_id: str
     job_name: str
@@ -97,3 +98,4 @@ class CompletedCheckpoint:
     @property
     def files(self) -> tuple[StateFile, ...]:
         return tuple(f for o in self.operators for s in o.subtasks for f in s.files)
+    channels: tuple[Channel, ...] = ()

@@ -53,6 +53,7 @@ from checkpointing.messages import (
     CheckpointKind,
     DeclineCheckpoint,
     TriggerCheckpoint,
+    DelayCheckpoint,
 )
 
 logger = logging.getLogger(__name__)
@@ -427,3 +428,10 @@ class CheckpointCoordinator:
             for request in self._decider.drain():
                 request.future.set_exception(exception)
             self._endings.abort_all(exception)
+    def receive_delay(self, message: DelayCheckpoint) -> None:
+        """A task says what its part of a checkpoint waits for; said again when the checkpoint expires."""
+        pending = self._endings.pending.get(message.checkpoint_id)
+        if pending is not None and message.job_id == self._job.job_id:
+            pending.delayed(message.cause)
+            self._stats.report_delayed(message.checkpoint_id, message.cause)
+

@@ -79,7 +79,7 @@ class CheckpointEndings:
     def expire(self, checkpoint_id: int) -> None:
         pending = self.pending.get(checkpoint_id)
         if pending is not None and pending.is_abortable:
-            self.abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED))
+            self.abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED, pending.waiting_for))
 
     def completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added | None) -> None:
         """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""

@@ -87,6 +87,13 @@ class CheckpointStatsTracker:
         self._snapshot = None
         return True
 
+    def report_delayed(self, checkpoint_id: int, cause: str) -> None:
+        """What a checkpoint in progress waits for, in words; "" when for nothing."""
+        record = self._in_progress.get(checkpoint_id)
+        if record is not None:
+            record.delay(cause)
+            self._snapshot = None
+
     def report_completed(self, checkpoint_id: int, checkpoint: CompletedCheckpoint) -> None:
         record = self._in_progress.pop(checkpoint_id)
         record.complete(checkpoint.location)

@@ -130,7 +130,7 @@ def _outcome(statistics: CheckpointStatistics) -> Json:
                 "failure_message": statistics.failure_message,
             }
         case CheckpointStatsStatus.IN_PROGRESS:
-            return {}
+            return {"waiting_for": statistics.waiting_for} if statistics.waiting_for else {}  # not a field of Flink's
 
 
 def _totals(totals: Totals, end_to_end_duration: int, num_subtasks: int) -> Json:

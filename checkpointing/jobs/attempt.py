@@ -33,6 +33,7 @@ class Attempt:
         self.vertices: tuple[Vertex, ...] = ()
         self.queries: dict[str, QueryProgress] = {}
         self.last_batches: dict[str, int] = {}
+        self.at_least_once = False
         self.executors: tuple[Executor, ...] = ()
         self.channel: DriverChannel | None = None
         self.running_since_ms: int | None = None

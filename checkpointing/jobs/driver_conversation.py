@@ -16,6 +16,7 @@ from checkpointing.messages import (
     AcknowledgeCheckpoint,
     Cancel,
     DeclineCheckpoint,
+    DelayCheckpoint,
     DriverMessage,
     DriverState,
     ExceptionInfo,
@@ -67,6 +68,7 @@ class DriverConversation:
         self._starter.adopt(attempt, message.pid)
         attempt.last_batches = dict(message.last_batches)
         self._gateway.channel = channel
+        attempt.at_least_once = message.at_least_once
         channel.send(self._registered())
         if self._interrupts.cancel_asked:
             channel.send(Cancel(self._session_id))
@@ -95,7 +97,10 @@ class DriverConversation:
             case DeclineCheckpoint():
                 self._coordinator.receive_decline(message)
             case StatusUpdate():
+            case DelayCheckpoint():
+                self._coordinator.receive_delay(message)
                 self._driver_is(attempt, message.state, message.vertices, message.exception)
+                attempt.at_least_once = message.at_least_once
 
     def disconnected(self, channel: DriverChannel) -> None:
         """The driver may come back; the heartbeat time-out and its process decide."""

@@ -83,12 +83,14 @@ def _found(job: JobMaster, checkpoint_id: int) -> CheckpointStatistics:
 def configuration_json(job: JobMaster) -> dict[str, Any]:
     config = job.record.config
     return {
-        "mode": "exactly_once" if config.exactly_once else "at_least_once",
+        "mode": "exactly_once" if exactly_once else "at_least_once",
         "interval": config.interval_ms,
         "timeout": config.timeout_ms,
         "min_pause": config.min_pause_ms,
         "max_concurrent": config.max_concurrent,
         "externalization": {
+    attempt = job.record.attempt
+    exactly_once = config.exactly_once and not (attempt is not None and attempt.at_least_once)
             "enabled": config.retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS,
             "delete_on_cancellation": config.retention is not RetentionPolicy.RETAIN_ON_CANCELLATION,
         },

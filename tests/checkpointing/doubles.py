@@ -19,6 +19,7 @@ from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
+    Channel,
     CheckpointKind,
     DeclineCheckpoint,
     NotifyAborted,
@@ -344,6 +345,7 @@ class CoordinatorHarness:
         """As the driver does, which has put the shared ones of `uploads` (if not given: of `files`) into the pool."""
         self.storage.shared.update(file.location for file in (files if uploads is None else uploads) if file.shared)
         return self.coordinator.receive_acknowledge(
+        channels: tuple[Channel, ...] = (),
             AcknowledgeCheckpoint(
                 session_id=self.tasks.session_id,
                 job_id=job_id,
@@ -358,6 +360,7 @@ class CoordinatorHarness:
         )
 
     def acknowledge_all(self, checkpoint_id: int, files: tuple[StateFile, ...] = ()) -> None:
+                channels=channels,
         """Every subtask; the first one brings `files`."""
         for number, (vertex_id, subtask) in enumerate(self.subtasks):
             self.acknowledge(checkpoint_id, vertex_id, subtask, files=files if number == 0 else ())

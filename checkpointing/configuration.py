@@ -8,10 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from checkpointing.coordinator.checkpoint import RetentionPolicy
 
 PREFIX = "execution.checkpointing."
+
+
+class CheckpointStorageKind(Enum):
+    """Flink's names for `execution.checkpointing.storage`."""
+
+    FILESYSTEM = "filesystem"
+    JOBMANAGER = "jobmanager"
+
+
 DISABLED_INTERVAL_MS = 2**63 - 1
 UNLIMITED_FAILURES = 2**31 - 1
 
@@ -66,6 +76,7 @@ class CheckpointConfiguration:
     num_retained: int = 1
     checkpoint_directory: str | None = None
     savepoint_directory: str | None = None
+    storage: CheckpointStorageKind = CheckpointStorageKind.FILESYSTEM
 
     @property
     def periodic(self) -> bool:
@@ -89,6 +100,10 @@ class CheckpointConfiguration:
         retention = settings.get(retention_key, RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS.value).upper()
         if retention not in RetentionPolicy.__members__:
             raise InvalidConfiguration(retention_key, retention, " or ".join(RetentionPolicy.__members__))
+        storage = _storage(settings.get(PREFIX + "storage", CheckpointStorageKind.FILESYSTEM.value))
+        if storage is CheckpointStorageKind.JOBMANAGER and retention != _NOT_EXTERNALIZED:
+            allowed = f"{_NOT_EXTERNALIZED} with {PREFIX}storage: jobmanager, whose checkpoints end with the job"
+            raise InvalidConfiguration(retention_key, retention, allowed)
         interval = settings.get(PREFIX + "interval")
         return cls(
             exactly_once=mode == "EXACTLY_ONCE",
@@ -107,4 +122,16 @@ class CheckpointConfiguration:
             num_retained=max(1, whole_number(PREFIX + "num-retained", text("num-retained", "1"), least=-(2**31))),
             checkpoint_directory=settings.get(PREFIX + "dir"),
             savepoint_directory=settings.get(PREFIX + "savepoint-dir"),
+            storage=storage,
         )
+
+
+_NOT_EXTERNALIZED = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS.value
+
+
+def _storage(text: str) -> CheckpointStorageKind:
+    try:
+        return CheckpointStorageKind(text.strip().lower())
+    except ValueError:
+        allowed = " or ".join(kind.value for kind in CheckpointStorageKind)
+        raise InvalidConfiguration(PREFIX + "storage", text, allowed) from None

@@ -206,8 +206,8 @@ class TriggerCheckpoint:
 
     `directory` is the checkpoint's own directory (it exists and is empty); `shared_directory` is the job's shared pool,
     None for a savepoint, which holds all its files itself. Both are locations of any storage; with a `directory` in the
-    job manager's memory (`jobmanager://…`) the state travels inside the acknowledgements. `timeout_ms` after the trigger
-    the job manager aborts it.
+    job manager's memory (`jobmanager://…`) the state travels inside the acknowledgements. `timeout_ms` after the
+    trigger the job manager aborts it.
     """
 
     type: ClassVar[str] = "trigger"

@@ -26,6 +26,8 @@ from checkpointing.coordinator.stats_summary import distribution_without_quantil
 
 Json = dict[str, Any]
 
+NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
+
 _CLASS_NAME = {
     CheckpointStatsStatus.IN_PROGRESS: "in_progress",
     CheckpointStatsStatus.COMPLETED: "completed",
@@ -70,7 +72,9 @@ def checkpoint_subtasks(statistics: CheckpointStatistics, vertex_id: str) -> Jso
 
 
 def external_path(location: str) -> str:
-    """A checkpoint's location as Flink shows it: local paths as `file:/…`, others as they are."""
+    """A checkpoint's location as Flink shows it: local paths as `file:/…`, others as they are, memory not at all."""
+    if location.startswith("jobmanager:"):
+        return NOT_ADDRESSABLE
     return f"file:{location}" if location.startswith("/") else location
 
 
@@ -121,7 +125,7 @@ def _outcome(statistics: CheckpointStatistics) -> Json:
         case CheckpointStatsStatus.COMPLETED:
             path = statistics.external_path
             return {
-                "external_path": "<checkpoint-not-externally-addressable>" if path is None else external_path(path),
+                "external_path": NOT_ADDRESSABLE if path is None else external_path(path),
                 "discarded": statistics.discarded,
             }
         case CheckpointStatsStatus.FAILED:

@@ -22,6 +22,9 @@ from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.restore import may_start_empty, restore_candidates
 from checkpointing.jobs.services import JobServices
 from checkpointing.messages import ExceptionInfo
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.local_copy import local_copy
+from checkpointing.storage.locations import JOB_MANAGER, scheme_of
 from checkpointing.storage.verification import verify
 
 logger = logging.getLogger(__name__)
@@ -118,11 +121,13 @@ class AttemptStarter:
     async def launch(self, attempt: Attempt, restore: Restore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
         try:
+            if restore is not None:
+                restore = await self._services.io.run(partial(_within_reach, attempt.record, restore))
             spec = self._spec(attempt.record, self.directory.program(), restore)
             attempt.process = await self._services.io.run(lambda: self._services.launcher.launch(spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
-        except LaunchFailed as error:
+        except (LaunchFailed, StorageError) as error:
             raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
         attempt.record = replace(attempt.record, pid=attempt.process.pid)
         await self._write(attempt.record)
@@ -202,6 +207,14 @@ class AttemptStarter:
             timestamp=self._services.clock.now_ms(),
             recoverable=recoverable,
         )
+
+
+def _within_reach(record: AttemptRecord, restore: Restore) -> Restore:
+    """A driver cannot read this process's memory: what lies there is written out for it."""
+    if scheme_of(restore.checkpoint.location) != JOB_MANAGER:
+        return restore
+    copy = local_copy(restore.checkpoint, Path(record.work_directory) / "restored")
+    return replace(restore, checkpoint=copy)
 
 
 def _restore_spec(restore: Restore | None, graph: JobGraph) -> RestoreSpec | None:

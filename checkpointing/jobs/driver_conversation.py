@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptStarter
 from checkpointing.jobs.driver_link import DriverChannel, DriverGateway
 from checkpointing.jobs.interrupts import Interrupts
+from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
@@ -44,7 +44,7 @@ class DriverConversation:
         services: JobServices,
         gateway: DriverGateway,
         starter: AttemptStarter,
-        coordinator: CheckpointCoordinator,
+        checkpoints: JobCheckpoints,
         interrupts: Interrupts,
     ) -> None:
         self._record = record
@@ -52,7 +52,8 @@ class DriverConversation:
         self._gateway = gateway
         self._session_id = gateway.session_id
         self._starter = starter
-        self._coordinator = coordinator
+        self._checkpoints = checkpoints
+        self._coordinator = checkpoints.coordinator
         self._interrupts = interrupts
 
     def register(self, channel: DriverChannel, message: Register) -> bool:
@@ -93,7 +94,7 @@ class DriverConversation:
                 attempt.queries = {**attempt.queries, **message.queries}
                 attempt.executors = message.executors
             case AcknowledgeCheckpoint():
-                self._coordinator.receive_acknowledge(message)
+                self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
                 self._coordinator.receive_decline(message)
             case StatusUpdate():

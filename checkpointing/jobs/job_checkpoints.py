@@ -20,6 +20,7 @@ from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import AcknowledgeCheckpoint
 from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from checkpointing.storage.sweeping import Swept
 
@@ -86,6 +87,10 @@ class JobCheckpoints:
             f"The retained checkpoint {left_out.name} is not used: {left_out.reason}"
             for left_out in self._store.unreadable
         ]
+
+    def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> None:
+        """State that came along is put into the storage first, where the last acknowledgement must find all of it."""
+        self.coordinator.receive_acknowledge(self._storage.keep_contents(message))
 
     async def recover(self) -> None:
         """Read what earlier job managers stored; one of RECOVERY_ERRORS."""

@@ -68,7 +68,7 @@ class JobMaster:
         self._starter = AttemptStarter(graph, services, self.checkpoints.store, self.record.record_exception)
         self._recovery = JobRecovery(self.record, services, self.checkpoints, self._starter, self._interrupts)
         self.driver = DriverConversation(
-            self.record, services, self._gateway, self._starter, coordinator, self._interrupts
+            self.record, services, self._gateway, self._starter, self.checkpoints, self._interrupts
         )
         self.requests = JobRequests(
             self.record,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.clock import Clock
-from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind
 from checkpointing.ha.services import HighAvailabilityServices
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverLauncher
@@ -15,6 +15,7 @@ from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
+from checkpointing.storage.locations import JOB_MANAGER_MEMORY
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class JobServices:
 
     def storage(self, graph: JobGraph, config: CheckpointConfiguration) -> FileCheckpointStorage:
         """Where the job's checkpoints and savepoints go."""
+        in_memory = config.storage is CheckpointStorageKind.JOBMANAGER
         return FileCheckpointStorage(
-            config.checkpoint_directory or self.settings.checkpoint_directory,
+            JOB_MANAGER_MEMORY if in_memory else config.checkpoint_directory or self.settings.checkpoint_directory,
             graph.job_id,
             savepoint_roots=self.settings.savepoint_roots,
         )

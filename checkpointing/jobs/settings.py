@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.locations import canonical, is_local
+from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
 
 T = TypeVar("T")
@@ -100,9 +103,9 @@ class JobManagerSettings:
             host=host,
             port=port,
             state_directory=state,
-            checkpoint_directory=str(read.directory("WAYMARK_CHECKPOINT_DIR", state / "checkpoints")),
-            savepoint_directory=str(read.directory("WAYMARK_SAVEPOINT_DIR", state / "savepoints")),
-            more_savepoint_roots=read.directories("WAYMARK_SAVEPOINT_ROOTS"),
+            checkpoint_directory=read.location("WAYMARK_CHECKPOINT_DIR", state / "checkpoints"),
+            savepoint_directory=read.location("WAYMARK_SAVEPOINT_DIR", state / "savepoints"),
+            more_savepoint_roots=read.locations("WAYMARK_SAVEPOINT_ROOTS"),
             high_availability=mode,
             zookeeper_hosts=hosts,
             zookeeper_root=read.text("WAYMARK_ZOOKEEPER_ROOT", DEFAULT_ROOT),
@@ -151,9 +154,23 @@ class _Reader:
     def directory(self, name: str, default: Path) -> Path:
         return Path(self.text(name, "") or default).absolute()
 
-    def directories(self, name: str) -> tuple[str, ...]:
+    def location(self, name: str, default: Path) -> str:
+        """A path, or an address of any storage that can be opened here."""
+        return self._location(name, self.text(name, "") or str(default))
+
+    def locations(self, name: str) -> tuple[str, ...]:
         """A list separated by commas."""
-        return tuple(str(Path(part.strip()).absolute()) for part in self.text(name, "").split(",") if part.strip())
+        return tuple(self._location(name, part.strip()) for part in self.text(name, "").split(",") if part.strip())
+
+    def _location(self, name: str, text: str) -> str:
+        if is_local(text) and not text.startswith("file:"):
+            return str(Path(text).absolute())
+        try:
+            files_for(canonical(text))
+            return canonical(text)
+        except StorageError as error:
+            self.problems.append(f"{name}: this location is not allowed; {error}")
+            return text
 
     def whole(self, name: str, default: int, *, least: int, most: int | None = None) -> int:
         allowed = f"a whole number, at least {least}" + (f", at most {most}" if most is not None else "")

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from checkpointing.configuration import CheckpointStorageKind
 from checkpointing.coordinator import stats_json
 from checkpointing.coordinator.checkpoint import RetentionPolicy
 from checkpointing.coordinator.stats_model import CheckpointStatistics
@@ -80,6 +81,12 @@ def _found(job: JobMaster, checkpoint_id: int) -> CheckpointStatistics:
     return found
 
 
+_STORAGE_CLASS = {
+    CheckpointStorageKind.FILESYSTEM: "FileSystemCheckpointStorage",
+    CheckpointStorageKind.JOBMANAGER: "JobManagerCheckpointStorage",
+}
+
+
 def configuration_json(job: JobMaster) -> dict[str, Any]:
     config = job.record.config
     return {
@@ -95,7 +102,7 @@ def configuration_json(job: JobMaster) -> dict[str, Any]:
             "delete_on_cancellation": config.retention is not RetentionPolicy.RETAIN_ON_CANCELLATION,
         },
         "state_backend": job.graph.configuration.get(STATE_STORE_KEY, DEFAULT_STATE_STORE).rpartition(".")[2],
-        "checkpoint_storage": "FileSystemCheckpointStorage",
+        "checkpoint_storage": _STORAGE_CLASS[config.storage],
         "unaligned_checkpoints": False,
         "tolerable_failed_checkpoints": config.tolerable_failures,
         "aligned_checkpoint_timeout": 0,

@@ -11,7 +11,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
+from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
+from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.programs import (
@@ -132,6 +133,10 @@ class JarHandlers:
     def _check_directories(self, configuration: Mapping[str, str]) -> None:
         settings = self._services.settings
         parsed = CheckpointConfiguration.parse(configuration)
+        in_memory = parsed.storage is CheckpointStorageKind.JOBMANAGER
+        if in_memory and settings.high_availability is HighAvailabilityMode.ZOOKEEPER:
+            allowed = "filesystem with ZooKeeper: the next leader cannot read this job manager's memory"
+            raise InvalidConfiguration("execution.checkpointing.storage", parsed.storage.value, allowed)
         for key, directory, roots in (
             ("dir", parsed.checkpoint_directory, settings.restore_roots),
             ("savepoint-dir", parsed.savepoint_directory, settings.savepoint_roots),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from checkpointing.spark.program import (
 from checkpointing.spark.restore import Snapshot, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
-from checkpointing.storage import read_metadata
+from checkpointing.storage import local_copy, read_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,8 @@ def prepare(
 
     ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, or whatever the program raises.
     """
-    snapshot = Snapshot(read_metadata(spec.restore.directory)) if spec.restore else None
+    brought = work.root / "restored"
+    snapshot = Snapshot(local_copy(read_metadata(spec.restore.directory), brought)) if spec.restore else None
     batches = dict(snapshot.checkpoint.batches) if snapshot else {}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, batches))
     spark.sparkContext.addPyFile(str(program.path))
@@ -73,6 +75,7 @@ def prepare(
         vertices = [vertex for query in planned for vertex in query.plan.vertices]
         check_fits(snapshot, vertices, allow_non_restored_state=spec.restore.allow_non_restored_state)
         restored = _restore(snapshot, planned)
+    shutil.rmtree(brought, ignore_errors=True)  # the queries have linked or copied what they need
     return SparkJob(tuple(RunningQuery(query) for query in planned), restored)
 
 

@@ -42,6 +42,7 @@ class JobManagerReports:
                 subtask=durable.subtask,
                 metrics=metrics,
                 files=durable.files,
+                contents=dict(durable.contents),
                 batches={durable.vertex.query: batch},
             )
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
-from checkpointing.messages import CheckpointKind, StateFile
+from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
 from checkpointing.storage.errors import StorageError, UnsafeLocation
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import (
@@ -15,11 +17,13 @@ from checkpointing.storage.layout import (
     SHARED,
     TASK_OWNED,
     checkpoint_directory,
+    is_safe_location,
     is_shared_location,
     is_snapshot_directory,
     savepoint_name,
 )
-from checkpointing.storage.locations import canonical
+from checkpointing.storage.locations import canonical, name
+from checkpointing.storage.memory_files import MemoryFiles
 from checkpointing.storage.metadata import encode_metadata
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
@@ -69,6 +73,24 @@ class FileCheckpointStorage:
         files.make_directory(directory, new=True)
         return CheckpointLocation(directory, shared)
 
+    def keep_contents(self, message: AcknowledgeCheckpoint) -> AcknowledgeCheckpoint:
+        """Where the storage is this process's memory: take the state out of `message`. MalformedMessage.
+
+        That of a checkpoint which is over is dropped: its directory has gone.
+        """
+        if not message.contents:
+            return message
+        directory = checkpoint_directory(self.job_directory, message.checkpoint_id)
+        memory = self._files(directory)
+        if not isinstance(memory, MemoryFiles):
+            raise MalformedMessage("AcknowledgeCheckpoint.contents: state belongs into the checkpoint's directory")
+        for location, content in message.contents.items():
+            if not is_safe_location(location) or not location.startswith(f"{name(directory)}/"):
+                raise MalformedMessage(f"AcknowledgeCheckpoint.contents: {location!r} is not below {name(directory)}")
+            if memory.has_directory(directory):
+                memory.write_durably(f"{self.job_directory}/{location}", _decoded(location, content))
+        return dataclasses.replace(message, contents={})
+
     def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
         """Also looks that every file is there with its size, so that no checkpoint completes without one of them."""
         files = self._files(checkpoint.location)
@@ -103,8 +125,8 @@ class FileCheckpointStorage:
         if self._job_directory is None:
             return
         files = self._files(self._job_directory)
-        for name in (SHARED, TASK_OWNED):
-            files.remove_empty_directory(f"{self._job_directory}/{name}")
+        for subdirectory in (SHARED, TASK_OWNED):
+            files.remove_empty_directory(f"{self._job_directory}/{subdirectory}")
         files.remove_empty_directory(self._job_directory)
 
     def _initialize_savepoint(self, target_directory: str | None) -> CheckpointLocation:
@@ -119,6 +141,13 @@ class FileCheckpointStorage:
 
     def _files(self, location: str) -> Files:
         return self._given_files or files_for(location)
+
+
+def _decoded(location: str, content: str) -> bytes:
+    try:
+        return base64.b64decode(content, validate=True)
+    except ValueError as error:
+        raise MalformedMessage(f"AcknowledgeCheckpoint.contents: {location!r} is not base64: {error}") from error
 
 
 def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = None) -> None:

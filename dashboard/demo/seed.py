@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import httpx2
 from django.utils import timezone
 
 from checkpointing.ids import stable_id
@@ -23,11 +22,6 @@ from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job, Rul
 # In a spell in which the register is fine: see schedule.py.
 FIRST_SAVEPOINT_AFTER_S = 90
 MAX_RESTARTS_PER_HOUR = 20
-_UPLOAD_LIMIT_S = 30.0
-
-
-class NotSubmitted(RuntimeError):
-    """The job manager did not take a program; the text says what it answered."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +40,13 @@ def submit_missing(demo: Demo, cluster: Cluster) -> list[str]:
     """Start each demo job that neither Waymark nor the job manager has ever seen; their names.
 
     How a job is looked after is written before the job is started. The engine's id is a function of the job and the
-    directory, so that a start whose answer was lost is not repeated. Raises EngineError or NotSubmitted when the job
-    manager is not ready: call it again.
+    directory, so that a start whose answer was lost is not repeated. Raises EngineError when the job manager is not
+    ready: call it again.
     """
     there = {job.name for job in asyncio.run(_jobs(cluster))} | known_jobs(cluster)
     missing = [job for job in DEMO_JOBS if job.name not in there]
     for job in missing:
-        jar_id = upload(cluster, job.program_path)
+        jar_id = asyncio.run(_upload(cluster, job.program_path.name, job.program_path.read_bytes()))
         look_after(demo, cluster, job, jar_id)
         asyncio.run(_run(cluster, job, demo, jar_id))
     return [job.name for job in missing]
@@ -61,6 +55,11 @@ def submit_missing(demo: Demo, cluster: Cluster) -> list[str]:
 async def _jobs(cluster: Cluster) -> tuple[JobOverview, ...]:
     async with client_for(cluster) as client:
         return await client.jobs_overview()
+
+
+async def _upload(cluster: Cluster, name: str, content: bytes) -> str:
+    async with client_for(cluster) as client:
+        return await client.upload_jar(name, content)
 
 
 async def _run(cluster: Cluster, job: DemoJob, demo: Demo, jar_id: str) -> None:
@@ -74,24 +73,6 @@ async def _run(cluster: Cluster, job: DemoJob, demo: Demo, jar_id: str) -> None:
             configuration=job.configuration,
             job_name=job.name,
         )
-
-
-def upload(cluster: Cluster, program: Path) -> str:
-    """The id under which the job manager keeps the program."""
-    headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else None
-    try:
-        answer = httpx2.post(
-            f"{cluster.rest_url}/jars/upload",
-            files={"jarfile": (program.name, program.read_bytes(), "application/octet-stream")},
-            headers=headers,
-            timeout=_UPLOAD_LIMIT_S,
-            trust_env=False,
-        )
-    except httpx2.RequestError as error:
-        raise NotSubmitted(f"{cluster.rest_url} cannot be reached: {error}") from error
-    if answer.status_code != 200:
-        raise NotSubmitted(f"{program.name} was not taken: {answer.text}")
-    return Path(answer.json()["filename"]).name
 
 
 def known_jobs(cluster: Cluster) -> set[str]:

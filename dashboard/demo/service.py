@@ -74,7 +74,7 @@ def seed(input_directory: Path, connections: Path, url: str, stop: threading.Eve
     """Submit what is missing, again until the job manager has taken it."""
     from django.db import OperationalError, close_old_connections
 
-    from dashboard.demo.seed import Demo, NotSubmitted, embedded_cluster, submit_missing
+    from dashboard.demo.seed import Demo, embedded_cluster, submit_missing
     from monitoring.engine.errors import EngineError
 
     demo = Demo(input_directory, connections, webhook_url=f"{url}/webhooks")
@@ -83,7 +83,7 @@ def seed(input_directory: Path, connections: Path, url: str, stop: threading.Eve
         try:
             cluster = embedded_cluster()
             submitted = submit_missing(demo, cluster)
-        except (EngineError, NotSubmitted, OperationalError) as error:
+        except (EngineError, OperationalError) as error:
             if str(error) != said:
                 said = str(error)
                 _log.info("the demo's jobs wait for the job manager", extra={"why": said})

@@ -24,7 +24,7 @@ from monitoring.engine.answers import (
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import Malformed, NotFound, NotReady, Refused, Unreachable
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 JOB, TRIGGER, VERTEX = "623162a208c756b82c3ea31768e25a9a", "0" * 29 + "fff", "f3972bd41bae29c99f67c3c4998870ba"
 
 

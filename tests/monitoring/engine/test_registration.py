@@ -14,7 +14,7 @@ from monitoring.models import AuditEntry, Cluster
 
 pytestmark = pytest.mark.django_db
 
-SAMPLES = Path(__file__).resolve().parents[1] / "samples"
+SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 
 
 def flink(httpserver: HTTPServer, token: str = "") -> str:

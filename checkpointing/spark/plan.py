@@ -17,6 +17,7 @@ from checkpointing.spark.layout import Owner
 
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
 _STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
+_EXCHANGE = re.compile(r"Exchange (?P<partitioning>\w+)")
 _TREE_DRAWING = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?")
 _LONGEST_NAME = 80
 
@@ -47,10 +48,15 @@ class Sink:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """The vertices of one query, by what they own."""
+    """The vertices of one query, by what they own.
+
+    `keyed`: the stateful operators whose state is spread by the hash of a key. That of others (a count over everything,
+    a limit) lies in one partition, however many there could be.
+    """
 
     query: str
     by_owner: Mapping[tuple[VertexKind, int], Vertex]
+    keyed: frozenset[int] = frozenset()
 
     @property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -64,14 +70,21 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
     """`partitions` overrides the parallelism by operator: a restored query keeps that of its first start."""
     sources = _source_names(physical_plan)
     operators = _stateful_operators(physical_plan)
+    spread = _partitionings(physical_plan)
+    parallelism = {
+        operator: 1 if spread.get(operator) == "SinglePartition" else partitions.get(operator, planned)
+        for operator, (_, planned) in operators.items()
+    }
     vertices = [_vertex(query, VertexKind.SOURCE, i, f"Source: {name}", 1) for i, name in enumerate(sources)]
     vertices += [
-        _vertex(query, VertexKind.STATEFUL, operator, _operator_name(name), partitions.get(operator, planned))
-        for operator, (name, planned) in sorted(operators.items())
+        _vertex(query, VertexKind.STATEFUL, operator, _operator_name(name), parallelism[operator])
+        for operator, (name, _) in sorted(operators.items())
     ]
     vertices.append(_vertex(query, VertexKind.SINK, 0, f"Sink: {_sink_name(sink)}", 1))
     indices = [*range(len(sources)), *sorted(operators), 0]
-    return QueryPlan(query, {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)})
+    by_owner = {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)}
+    return QueryPlan(query, by_owner, frozenset(i for i in operators if spread.get(i) == "hashpartitioning"))
+
 
 
 def vertex_id(query: str, kind: VertexKind, index: int) -> str:
@@ -95,6 +108,20 @@ def _stateful_operators(physical_plan: str) -> dict[int, tuple[str, int]]:
         match = _STATEFUL.match(_TREE_DRAWING.sub("", line))
         if match is not None and match["name"] not in _NOT_ITS_NAME:
             found[int(match["operator"])] = (match["name"], int(match["partitions"]))
+    return found
+
+
+def _partitionings(physical_plan: str) -> dict[int, str]:
+    """How each stateful operator's input is spread: as the nearest exchange below says; the plan begins at the top."""
+    found: dict[int, str] = {}
+    undecided: list[int] = []
+    for line in physical_plan.splitlines():
+        text = _TREE_DRAWING.sub("", line)
+        if (operator := _STATEFUL.match(text)) is not None:
+            undecided.append(int(operator["operator"]))
+        elif (exchange := _EXCHANGE.match(text)) is not None:
+            found.update(dict.fromkeys(undecided, exchange["partitioning"]))
+            undecided = []
     return found
 
 

@@ -68,12 +68,12 @@ def _files(operator: OperatorState) -> list[StateFile]:
 
 
 def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_restored_state: bool) -> None:
-    """RestoreRefused when state of the snapshot would be left behind without leave."""
-    there = {vertex.id for vertex in vertices}
+    """RestoreRefused when state would be left behind without leave, or an operator would miss its own."""
+    fitting = _fitting(snapshot, vertices)
     left_out = [
-        f"{operator.name!r} of query {operator.query!r}"
+        f"{operator.name!r} of query {operator.query!r}{_instead(operator, vertices)}"
         for operator in snapshot.checkpoint.operators
-        if operator.vertex_id not in there and _files(operator)
+        if operator.vertex_id not in fitting and _files(operator)
     ]
     if left_out and not allow_non_restored_state:
         raise RestoreRefused(
@@ -81,21 +81,57 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
             f"{', '.join(left_out)}. Restore it with the program it was taken from, "
             "or allow non-restored state to leave this state behind."
         )
+    _check_none_is_new(snapshot, vertices, fitting)
 
 
-def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], location: Path) -> int | None:
-    """Fill `location`, which must not exist, and rewind the query's file sink. The batch it continues after.
+def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: frozenset[str]) -> None:
+    """Spark starts a stateful operator without state only in a query that has never run."""
+    for vertex in vertices:
+        if vertex.kind is VertexKind.STATEFUL and vertex.query in snapshot.queries and vertex.id not in fitting:
+            raise RestoreRefused(
+                f"Checkpoint {snapshot.checkpoint.checkpoint_id} has no state for {vertex.name!r} of query "
+                f"{vertex.query!r}, and Spark cannot add a stateful operator to a query that has run. Give the query "
+                "another name: then it starts anew, and allowing non-restored state leaves the old one's behind."
+            )
 
-    None when the snapshot knows nothing of the query: it starts without state. SnapshotDamaged.
+
+def _fitting(snapshot: Snapshot, vertices: Sequence[Vertex]) -> frozenset[str]:
+    """The vertices that take up the state that the snapshot has for them.
+
+    Spark finds a stateful operator's state by its place in the query: there another kind of operator does not fit.
+    """
+    names = {vertex.id: vertex.name for vertex in vertices}
+    return frozenset(
+        operator.vertex_id
+        for operator in snapshot.checkpoint.operators
+        if operator.vertex_id in names
+        and (operator.kind is not VertexKind.STATEFUL or operator.name == names[operator.vertex_id])
+    )
+
+
+def _instead(operator: OperatorState, vertices: Sequence[Vertex]) -> str:
+    found = next((vertex.name for vertex in vertices if vertex.id == operator.vertex_id), None)
+    return f" (the program has {found!r} in its place)" if found is not None else ""
+
+
+def restore_query(
+    snapshot: Snapshot, query: str, vertices: Sequence[Vertex], location: Path, *, keep_output: bool = False
+) -> int | None:
+    """Fill `location`, which must not exist, and put the query's file sink back. The batch it continues after.
+
+    `keep_output` (at-least-once): rows that the file sink has beyond the snapshot stay visible to its readers, although
+    they will be written again. None when the snapshot knows nothing of the query: it starts without state.
+    SnapshotDamaged.
     """
     if query not in snapshot.queries:
         return None
-    files = snapshot.files(query, frozenset(vertex.id for vertex in vertices))
+    files = snapshot.files(query, _fitting(snapshot, vertices))
+    sink_files = {file.path: file for file in files if file.path.startswith(SINK_PREFIX)}
     try:
         for file in files:
-            if not file.path.startswith(SINK_PREFIX):
+            if file.path not in sink_files:
                 _bring(snapshot.path_of(file), location / file.path, file)
-        _rewind_file_sink(snapshot, {file.path: file for file in files if file.path.startswith(SINK_PREFIX)})
+        _rewind_file_sink(snapshot, sink_files, keep_output=keep_output)
     except (OSError, ValueError) as error:
         raise SnapshotDamaged(f"Query {query!r} cannot be restored: {error}") from error
     return snapshot.checkpoint.batches[query]
@@ -119,11 +155,11 @@ def _bring(source: Path, target: Path, file: StateFile) -> None:
     copy_verified(source, target, file.size, file.sha256)
 
 
-def _rewind_file_sink(snapshot: Snapshot, files: Mapping[str, StateFile]) -> None:
-    """Put `_spark_metadata` back as it was: the sink skips batches that its log already has.
+def _rewind_file_sink(snapshot: Snapshot, files: Mapping[str, StateFile], *, keep_output: bool) -> None:
+    """Put `_spark_metadata` back as it was: the sink skips batches that its log already has, so their rows are lost.
 
     The log of the abandoned future is kept under a hidden name beside it. Its data files stay: readers that follow the
-    log, as Spark does, no longer see them.
+    log, as Spark does, no longer see them, unless `keep_output`: then the log's last batch takes over what it listed.
     """
     if SINK_LOCATION not in files:
         return
@@ -133,6 +169,32 @@ def _rewind_file_sink(snapshot: Snapshot, files: Mapping[str, StateFile]) -> Non
         if path != SINK_LOCATION:
             copy_verified(snapshot.path_of(file), fresh / path.rpartition("/")[2], file.size, file.sha256)
     fresh.mkdir(parents=True, exist_ok=True)
+    if keep_output:
+        _take_over(_entries(log), fresh)
     if log.exists():
         log.rename(output / f"._spark_metadata.abandoned.{uuid.uuid4().hex}")
     fresh.rename(log)
+
+
+def _take_over(entries: Sequence[str], log: Path) -> None:
+    """Add the entries that `log` lacks to its last batch."""
+    known = set(_entries(log))
+    lacking = [entry for entry in entries if entry not in known]
+    last = max(_batches(log), default=None)
+    if lacking and last is not None:
+        path = _batches(log)[last]
+        path.write_text("\n".join([path.read_text(), *lacking]))
+
+
+def _entries(log: Path) -> list[str]:
+    """What a file sink's log lists, one line of JSON a file: its newest compacted batch and all batches after it."""
+    batches = _batches(log)
+    base = max((batch for batch, path in batches.items() if path.suffix), default=-1)
+    lines = [line for batch in sorted(batches) if batch >= base for line in batches[batch].read_text().splitlines()[1:]]
+    return list(dict.fromkeys(lines))
+
+
+def _batches(log: Path) -> dict[int, Path]:
+    """The log's files by batch; of a batch that has both, the compacted one."""
+    paths = [path for path in log.glob("*") if path.stem.isdigit() and path.suffix in ("", ".compact")]
+    return {int(path.stem): path for path in sorted(paths)}

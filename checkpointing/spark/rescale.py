@@ -1,0 +1,145 @@
+"""A restored query on another number of state partitions, before it starts: what Flink does with key group ranges.
+
+Spark rewrites the state as a batch of its own, N+1, that reads no input (`_streamingCheckpointManager`, Classic only).
+Around it is mended what Spark leaves undone: a file sink's log must not have a hole at N+1, or the query dies at the
+log's next compaction; and partitions that the state no longer has must go, or the next snapshot would look for their
+newest version in vain.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from checkpointing.messages import VertexKind
+from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.restore import RestoreRefused
+from checkpointing.spark.staging import QueryFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_SINK_LOG = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog"
+_SINK_STATUS = "org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus"
+_SINK_LOG_VERSION = 1
+# What Spark says of a state that it cannot rewrite, whatever is tried again.
+_CANNOT = re.compile(r"\[(?:STATE_REPARTITION|STATE_REWRITER|STDS)_[\w.]*\] [^\n]*")
+
+
+class RescaleRefused(RestoreRefused):
+    """The state cannot be put on another number of partitions; the text says why and what to do."""
+
+
+def asks_for_partitions(parallelism: int | None, configuration: Mapping[str, str]) -> bool:
+    """Whether a job says how many state partitions it wants. One that does not keeps what its state has."""
+    return parallelism is not None or SHUFFLE_PARTITIONS in configuration
+
+
+def target_partitions(planned: QueryPlan, restored: Mapping[int, int]) -> int | None:
+    """The partitions that the restored state must be put on; None: it has as many as the program asks for.
+
+    `planned` is the program's plan as it would start without state, so that a program which sets its shuffle partitions
+    itself is heard; `restored` has the partitions of the restored state by operator.
+    """
+    for (kind, operator), vertex in planned.by_owner.items():
+        differs = restored.get(operator, vertex.parallelism) != vertex.parallelism
+        if kind is VertexKind.STATEFUL and operator in planned.keyed and differs:
+            return vertex.parallelism
+    return None
+
+
+def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
+    """Put the state in `files.location`, which no query uses, on `partitions` partitions. The batch it ends with now.
+
+    RescaleRefused; OSError or Spark's own errors when another try may do.
+    """
+    batch = _check_possible(files, partitions)
+    _check_keyed(files.plan, partitions)
+    _repartition(spark, files, partitions)
+    _drop_other_partitions(files, partitions)
+    if files.sink_path is not None:
+        _log_batch_without_output(spark, files.sink_path, batch + 1)
+    log.info("query %s: its state lies on %d partitions as of batch %d", files.query, partitions, batch + 1)
+    return batch + 1
+
+
+def _check_possible(files: QueryFiles, partitions: int) -> int:
+    """The last batch of the restored state."""
+    batch = files.last_commit()
+    if batch is None or (files.location / "offsets" / str(batch + 1)).exists():
+        raise RescaleRefused(
+            f"The state of query {files.query!r} cannot be put on {partitions} partitions: "
+            "its last batch is not committed. Restore a completed checkpoint or savepoint."
+        )
+    provider = _recorded(files.location / "offsets" / str(batch)).get(_PROVIDER, "").rpartition(".")[2]
+    if provider and provider != "RocksDBStateStoreProvider":
+        raise RescaleRefused(
+            f"The state of query {files.query!r} cannot be put on {partitions} partitions: Spark repartitions the "
+            f"state of RocksDBStateStoreProvider only, this one is of {provider}. Leave the parallelism as it was."
+        )
+    return batch
+
+
+def _check_keyed(plan: QueryPlan, partitions: int) -> None:
+    """Spark spreads all state by its key's hash; a state without keys would land where its operator does not look."""
+    for (kind, operator), vertex in plan.by_owner.items():
+        if kind is VertexKind.STATEFUL and operator not in plan.keyed:
+            raise RescaleRefused(
+                f"The state of query {plan.query!r} cannot be put on {partitions} partitions: its operator "
+                f"{vertex.name!r} keeps all state in one, and Spark would lose it. Leave the parallelism as it was."
+            )
+
+
+def _recorded(offsets: Path) -> dict[str, str]:
+    """The settings that Spark froze with a batch."""
+    try:
+        recorded: dict[str, str] = json.loads(offsets.read_text().splitlines()[1])["conf"]
+    except (IndexError, KeyError, ValueError) as error:
+        raise RescaleRefused(f"{offsets} does not say which settings the batch ran with: {error!r}") from error
+    return recorded
+
+
+def _repartition(spark: SparkSession, files: QueryFiles, partitions: int) -> None:
+    from pyspark.errors import PySparkException
+
+    manager = spark._streamingCheckpointManager  # noqa: SLF001 - Spark's only way, not public yet
+    try:
+        manager.repartition(str(files.location), partitions, True)
+    except (PySparkException, Py4JError) as error:
+        cannot = _CANNOT.search(str(error))
+        if cannot is None:
+            raise
+        raise RescaleRefused(
+            f"The state of query {files.query!r} cannot be put on {partitions} partitions. Spark says: {cannot[0]}"
+        ) from error
+
+
+def _drop_other_partitions(files: QueryFiles, partitions: int) -> None:
+    for directory in (files.location / "state").glob("*/*"):
+        if directory.name.isdigit() and int(directory.name) >= partitions:
+            shutil.rmtree(directory)
+
+
+def _log_batch_without_output(spark: SparkSession, output: Path, batch: int) -> None:
+    """What Spark's file sink would have logged for a batch without rows: a compacted entry where one is due."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - the sink's log has no Python side
+    path, no_retention = str(output / "_spark_metadata"), jvm.scala.Option.empty()
+    sink_log = _named(jvm, _SINK_LOG)(_SINK_LOG_VERSION, spark._jsparkSession, path, no_retention)  # noqa: SLF001
+    no_files = spark.sparkContext._gateway.new_array(_named(jvm, _SINK_STATUS), 0)  # noqa: SLF001
+    sink_log.add(batch, no_files)
+
+
+def _named(jvm: Any, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), jvm)

@@ -1,0 +1,240 @@
+"""A restored state on another number of partitions, with real Spark: nothing lost, nothing twice, and it goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.messages import VertexKind
+from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.rescale import RescaleRefused, asks_for_partitions, rescale, target_partitions
+from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
+from checkpointing.spark.running_query import RunningQuery
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from tests.checkpointing.spark.test_plan import AGGREGATE
+from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    work = WorkDirectory(tmp_path_factory.mktemp("session"))
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session = start_session("rescale", {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}, work)
+    yield session
+    session.stop()
+
+
+class Rescaling(Bench):
+    """A query that is stopped, restored beside itself on other partitions, and run on."""
+
+    def on(self, partitions: int) -> None:
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+
+    def first(self, writer: Any, partitions: int, batches: int) -> RunningQuery:
+        self.on(partitions)
+        query = RunningQuery(self.planned(writer, self.root / "first"))
+        query.start()
+        for _ in range(batches):
+            self.feed()
+        self.run_all(query)
+        return query
+
+    def again(self, checkpoint: CompletedCheckpoint, writer: Any, name: str, partitions: int) -> RunningQuery:
+        """Restored and rescaled as a driver does it; started."""
+        self.on(partitions)
+        query = RunningQuery(self.planned(writer, self.root / name))
+        batch = self.restore(checkpoint, query.planned)
+        target = target_partitions(query.planned.plan, Snapshot(checkpoint).partitions("words"))
+        if target is not None:
+            assert batch is not None
+            assert rescale(self.spark, query.files, target) == batch + 1
+        query.start()
+        return query
+
+    def taken_and_stopped(self, query: RunningQuery, number: int) -> CompletedCheckpoint:
+        checkpoint = self.snapshot(query, number)
+        query.stop()
+        return checkpoint
+
+
+@pytest.fixture
+def bench(spark: Any, tmp_path: Path) -> Rescaling:
+    return Rescaling(spark, tmp_path, LAYOUTS["rocksdb format 2"])
+
+
+def parallelism(checkpoint: CompletedCheckpoint) -> list[int]:
+    return [operator.parallelism for operator in checkpoint.operators if operator.kind is VertexKind.STATEFUL]
+
+
+def has_state(checkpoint: CompletedCheckpoint) -> bool:
+    stateful = [operator for operator in checkpoint.operators if operator.kind is VertexKind.STATEFUL]
+    return all(subtask.files for operator in stateful for subtask in operator.subtasks)
+
+
+@pytest.mark.parametrize(("layout", "steps"), [("rocksdb format 2", (8, 3, 3)), ("rocksdb format 1", (3,))])
+def test_a_count_goes_from_4_to_8_to_3_partitions_and_its_snapshots_can_be_restored(
+    bench: Rescaling, layout: str, steps: tuple[int, ...]
+) -> None:
+    bench.layout = {"rocksdb.changelogCheckpointing.enabled": "true", **LAYOUTS[layout]}
+    counts: dict[str, int] = {}
+
+    def counting() -> Any:
+        def collect(frame: Any, batch: int) -> None:
+            counts.update({row["value"]: row["count"] for row in frame.collect()})
+
+        return bench.lines().groupBy("value").count().writeStream.outputMode("update").foreachBatch(collect)
+
+    checkpoint = bench.taken_and_stopped(bench.first(counting(), 4, 2), 1)
+    assert parallelism(checkpoint) == [4]
+    for number, partitions in enumerate(steps, 2):
+        before = dict(counts)
+        query = bench.again(checkpoint, counting(), f"on-{number}", partitions)
+        bench.feed()
+        bench.run_all(query)
+        assert counts == bench.expected
+        assert counts != before
+        checkpoint = bench.taken_and_stopped(query, number)
+        assert parallelism(checkpoint) == [partitions]
+        assert has_state(checkpoint)
+
+
+@pytest.mark.parametrize("batches", [1, 2], ids=["between two compactions", "right before a compaction"])
+def test_a_file_sinks_log_has_no_hole_at_the_batch_that_the_rescale_writes(bench: Rescaling, batches: int) -> None:
+    bench.spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
+    output = bench.root / "out"
+
+    def distinct() -> Any:
+        return bench.lines().dropDuplicates(["value"]).writeStream.format("json").option("path", str(output))
+
+    checkpoint = bench.taken_and_stopped(bench.first(distinct(), 2, batches), 1)
+    query = bench.again(checkpoint, distinct(), "again", 3)
+    for _ in range(5):  # two compactions further
+        bench.feed()
+    bench.run_all(query)
+    after = bench.taken_and_stopped(query, 2)
+    assert parallelism(after) == [3]
+    assert len(list((output / "_spark_metadata").glob("*.compact"))) >= 2
+    rows = bench.spark.read.json(str(output)).collect()
+    assert Counter(row["value"] for row in rows) == Counter(set(bench.expected))
+
+
+def test_a_joins_four_stores_are_rescaled_together(bench: Rescaling) -> None:
+    from pyspark.sql import functions
+
+    pairs: list[str] = []
+    for side in ("left", "right"):
+        (bench.root / side).mkdir()
+
+    def joined() -> Any:
+        def side(name: str) -> Any:
+            lines = bench.spark.readStream.format("text").load(str(bench.root / name))
+            return lines.withColumn("at", functions.lit("2026-01-01").cast("timestamp")).withWatermark("at", "1 hour")
+
+        on = functions.expr("l.value = r.value AND l.at = r.at")
+        frame = side("left").alias("l").join(side("right").alias("r"), on).select("l.value")
+        return frame.writeStream.foreachBatch(lambda f, _: pairs.extend(row["value"] for row in f.collect()))
+
+    (bench.root / "left" / "1.txt").write_text("\n".join("abcdefgh"))
+    checkpoint = bench.taken_and_stopped(bench.first(joined(), 2, 0), 1)
+    query = bench.again(checkpoint, joined(), "again", 5)
+    (bench.root / "right" / "1.txt").write_text("\n".join("abxdefgh"))
+    bench.run_all(query)
+    assert parallelism(bench.taken_and_stopped(query, 2)) == [5]
+    assert sorted(pairs) == list("abdefgh")
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def counted(bench: Rescaling) -> Any:
+    return bench.lines().groupBy("value").count().writeStream.outputMode("update").format("noop")
+
+
+def test_a_state_of_the_hdfs_backed_provider_is_refused(bench: Rescaling) -> None:
+    bench.layout = LAYOUTS["hdfs"]
+    query = bench.first(counted(bench), 2, 1)
+    query.stop()
+    with pytest.raises(RescaleRefused, match=r"RocksDBStateStoreProvider only, this one is of HDFSBacked"):
+        rescale(bench.spark, query.files, 3)
+    assert query.files.last_commit() == 0
+
+
+def test_a_batch_without_a_commit_is_refused(bench: Rescaling) -> None:
+    query = bench.first(counted(bench), 2, 2)
+    query.stop()
+    (query.planned.location / "commits" / "1").unlink()
+    with pytest.raises(RescaleRefused, match="its last batch is not committed"):
+        rescale(bench.spark, query.files, 3)
+
+
+def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -> None:
+    query = bench.first(counted(bench), 2, 1)
+    query.stop()
+    for schema in query.planned.location.glob("state/0/0/_metadata/*"):
+        schema.unlink()
+    with pytest.raises(RescaleRefused, match=r"Spark says: \[STDS_FAILED_TO_READ_STATE_SCHEMA\]"):
+        rescale(bench.spark, query.files, 3)
+
+
+def test_a_state_without_keys_is_refused_as_spark_would_lose_it(bench: Rescaling) -> None:
+    total = bench.lines().dropDuplicates(["value"]).groupBy().count()
+    query = bench.first(total.writeStream.outputMode("update").format("noop"), 2, 1)
+    assert sorted(parallelism(bench.taken_and_stopped(query, 1))) == [1, 2]
+    with pytest.raises(RescaleRefused, match=r"'aggregate \(stateStoreSave\)' keeps all state in one"):
+        rescale(bench.spark, query.files, 4)
+
+
+def test_a_state_that_no_operator_takes_up_is_refused_whatever_its_parallelism(bench: Rescaling) -> None:
+    """By kind as well as by place: Spark finds state by its place alone."""
+    checkpoint = bench.taken_and_stopped(bench.first(counted(bench), 2, 1), 1)
+    bench.on(5)
+    other = bench.planned(bench.lines().dropDuplicates(["value"]).writeStream.format("noop"), bench.root / "other")
+    with pytest.raises(RestoreRefused, match=r"the program has 'deduplicate \(streamingDeduplicate\)' in its place"):
+        check_fits(Snapshot(checkpoint), other.plan.vertices, allow_non_restored_state=False)
+    with pytest.raises(RestoreRefused, match="cannot add a stateful operator to a query that has run"):
+        check_fits(Snapshot(checkpoint), other.plan.vertices, allow_non_restored_state=True)
+
+
+def test_an_operator_that_moved_up_is_not_given_anothers_state(bench: Rescaling) -> None:
+    both = bench.lines().dropDuplicates(["value"]).groupBy("value").count()
+    checkpoint = bench.taken_and_stopped(bench.first(both.writeStream.outputMode("update").format("noop"), 2, 1), 1)
+    only = bench.planned(bench.lines().dropDuplicates(["value"]).writeStream.format("noop"), bench.root / "only")
+    with pytest.raises(RestoreRefused, match="cannot add a stateful operator to a query that has run"):
+        check_fits(Snapshot(checkpoint), only.plan.vertices, allow_non_restored_state=True)
+
+
+def test_a_whole_query_is_left_behind_with_leave_only(bench: Rescaling) -> None:
+    checkpoint = bench.taken_and_stopped(bench.first(counted(bench), 2, 1), 1)
+    others = query_plan("others", AGGREGATE, Sink("noop", None), {}).vertices
+    with pytest.raises(RestoreRefused, match=r"'aggregate \(stateStoreSave\)' of query 'words', 'Sink: noop' of"):
+        check_fits(Snapshot(checkpoint), others, allow_non_restored_state=False)
+    check_fits(Snapshot(checkpoint), others, allow_non_restored_state=True)
+    assert restore_query(Snapshot(checkpoint), "others", others, bench.root / "others") is None
+
+
+# --- who asks for what -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_asks_for_partitions_by_its_parallelism_or_sparks_own_setting() -> None:
+    assert asks_for_partitions(3, {})
+    assert asks_for_partitions(None, {"spark.sql.shuffle.partitions": "3"})
+    assert not asks_for_partitions(None, {"spark.master": "local[2]"})
+
+
+def test_only_a_keyed_operator_with_another_number_of_partitions_is_rescaled() -> None:
+    console = Sink("console", None)
+    keyed = query_plan("q", AGGREGATE, console, {})
+    assert target_partitions(keyed, {0: 7}) == 2
+    assert target_partitions(keyed, {0: 2}) is None
+    assert target_partitions(keyed, {}) is None
+    whole = query_plan("q", AGGREGATE.replace("hashpartitioning(value#0, 2)", "SinglePartition"), console, {0: 7})
+    assert [vertex.parallelism for vertex in whole.vertices] == [1, 1, 1]
+    assert target_partitions(whole, {0: 7}) is None

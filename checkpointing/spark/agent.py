@@ -1,7 +1,19 @@
 """Taking the job's checkpoints: wait for each query's batch boundary, link, make durable, acknowledge by subtask.
 
-Each query of a job is cut at its own next boundary after the trigger. The main thread calls everything here; one worker
-thread hashes and places files, and hands each finished subtask back through a queue.
+Each query of a job is cut at its own next boundary after the trigger, all at once; but where queries feed each other
+(channels.py), a producer waits its turn until its consumers are cut. Why that is one consistent cut:
+
+1. A consumer is cut at batch b when `commits/b` is seen. What it has read up to then was in the channel before.
+2. Only then is the producer asked for its newest batch n, in flight or ended. All that it had put into the channel by
+   then is of n or of earlier batches, since a batch's offsets are written before it runs; also what stood in its
+   sink's log already without its commit.
+3. The producer is cut at the end of n. So its cut holds all that the consumer had read: that is never ahead of it.
+
+What the producer put out up to n and the consumer had not read by b lies in the channel, which is durable in itself;
+the manifest names both ends. A synchronous savepoint ends the queries in the same order, for the same reason.
+
+The main thread calls everything here; one worker thread hashes and places files, and hands each finished subtask back
+through a queue.
 """
 
 from __future__ import annotations
@@ -10,7 +22,6 @@ import contextlib
 import logging
 import queue
 import shutil
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,7 +29,7 @@ from pathlib import Path
 from typing import Protocol
 
 from checkpointing.clock import Clock
-from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
+from checkpointing.messages import Channel, CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.layout import IncompleteBatch
 from checkpointing.spark.plan import QueryPlan
@@ -31,7 +42,10 @@ log = logging.getLogger(__name__)
 
 # The event log lags a batch's commit by little; after this the acknowledgement goes without the batch's figures.
 FIGURES_WAIT_S = 10.0
-_PAUSE_S = 0.05
+# Spark's maintenance may overtake a listing; files that are still not there after this are missing.
+STAGING_LIMIT_S = 2.0
+# What a checkpoint waits for is told once it has waited this long, and again whenever it changes.
+_WORTH_TELLING_S = 1.0
 DECLINED = "CHECKPOINT_DECLINED"
 ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
 NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
@@ -52,11 +66,25 @@ class Query(Protocol):
 
     def has_ended(self) -> bool: ...
 
+    def doing(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """`channels`: what the subtask reads of other queries' output, with how far."""
+
+    durable: DurableSubtask
+    metrics: SubtaskMetrics
+    batch: int
+    channels: tuple[Channel, ...] = ()
+
 
 class Reports(Protocol):
     """Where results go, and where a batch's figures come from: None while they are not known yet."""
 
-    def acknowledge(self, checkpoint_id: int, durable: DurableSubtask, metrics: SubtaskMetrics, batch: int) -> None: ...
+    def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None: ...
+
+    def delay(self, checkpoint_id: int, cause: str) -> None: ...
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None: ...
 
@@ -65,16 +93,22 @@ class Reports(Protocol):
 
 @dataclass
 class _Cut:
-    """One query at one checkpoint. `ending`: asked to end after its batch. `barrier_s` is monotonic."""
+    """One query at one checkpoint. `barrier_s` is monotonic.
+
+    `barrier`: the batch whose end it waits for; None before its turn, or when the query has begun no batch.
+    `ending`: asked to end after its batch. `batch`: what it was cut at. `failing_since_s`: staging has failed since.
+    """
 
     query: Query
-    waits: bool
-    seen: int | None
+    barrier: int | None = None
     ending: bool = False
     batch: int | None = None
     barrier_s: float = 0.0
     wait: Wait | None = None
     figures: BatchFigures | None = None
+    channels: tuple[Channel, ...] = ()
+    failing_since_s: float | None = None
+    owed: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,8 +127,9 @@ class _Take:
     started_s: float
     cuts: list[_Cut]
     staging: Path
-    owed: int
     over: bool = False
+    told: str = ""
+    next_telling_s: float = 0.0
     results: queue.SimpleQueue[_Done] = field(default_factory=queue.SimpleQueue)
     unsent: list[_Done] = field(default_factory=list)
 
@@ -136,10 +171,10 @@ class CheckpointAgent:
             cause = f"The queries have ended for savepoint {self._ended_for}."
             self._reports.decline(message.checkpoint_id, "CHECKPOINT_DECLINED_TASK_CLOSING", cause)
             return
-        cuts = [_Cut(q, waits=q.files.batch_in_flight(), seen=q.files.last_commit()) for q in self._queries]
-        owed = sum(vertex.parallelism for query in self._queries for vertex in query.files.plan.vertices)
+        cuts = [_Cut(q, owed=sum(vertex.parallelism for vertex in q.files.plan.vertices)) for q in self._queries]
         staging = self._staging / f"chk-{message.checkpoint_id}"
-        take = _Take(message, self._clock.monotonic(), cuts, staging, owed)
+        now_s = self._clock.monotonic()
+        take = _Take(message, now_s, cuts, staging, next_telling_s=now_s + _WORTH_TELLING_S)
         self._takes[message.checkpoint_id] = take
         if take.is_synchronous:
             self._ended_for = message.checkpoint_id
@@ -175,6 +210,7 @@ class CheckpointAgent:
                 if cut.batch is not None and cut.figures is None:
                     cut.figures = self._reports.figures(cut.query.name, cut.batch)
             self._acknowledge(take)
+            self._tell_what_is_awaited(take)
         if self._to_start_again:
             self._run_on()
 
@@ -184,34 +220,48 @@ class CheckpointAgent:
     # --- the barrier ---
 
     def _look_for_boundary(self, take: _Take, cut: _Cut) -> None:
-        commit = cut.query.files.last_commit()
-        if commit is None:
-            return  # nothing was ever committed: there is no state that could be taken
-        if take.is_synchronous:
-            if not cut.ending:
+        if _uncut_consumers(take, cut):
+            return
+        batch = self._ended_at(cut) if take.is_synchronous else self._boundary(cut)
+        if batch is not None:
+            self._cut(take, cut, batch)
+
+    def _boundary(self, cut: _Cut) -> int | None:
+        """The batch to cut at, once it has ended. A query that was idle when its turn came is cut at its last batch."""
+        if cut.barrier is None:
+            cut.barrier = cut.query.files.next_boundary()
+        elif cut.failing_since_s is not None:
+            cut.barrier = cut.query.files.last_commit()
+        if cut.barrier is None or not cut.query.files.has_committed(cut.barrier):
+            return None
+        return cut.barrier
+
+    def _ended_at(self, cut: _Cut) -> int | None:
+        """The query's last batch, once it has ended; one that never committed is not ended: it has nothing to save."""
+        if not cut.ending:
+            if cut.query.files.last_commit() is not None:
                 cut.query.end_after_batch()
                 cut.ending = True
-                return
-            if not cut.query.has_ended():
-                return
-            commit = cut.query.files.last_commit()
-        elif cut.waits and commit == cut.seen:
-            return
-        cut.batch = commit
-        cut.barrier_s = self._clock.monotonic()
-        if cut.waits:
-            now = self._clock.now_ms()
-            cut.wait = Wait(now - round((cut.barrier_s - take.started_s) * 1000), now)
-        self._stage(take, cut)
+            return None
+        return cut.query.files.last_commit() if cut.query.has_ended() else None
 
-    def _stage(self, take: _Take, cut: _Cut) -> None:
-        files, batch = cut.query.files, cut.batch
-        assert batch is not None  # noqa: S101 - set by the caller
+    def _cut(self, take: _Take, cut: _Cut, batch: int) -> None:
+        """Link the batch's files. When some have gone, later batches of the query are tried for a while."""
+        files, now_s = cut.query.files, self._clock.monotonic()
         try:
-            staged = stage(files, batch, take.staging / _directory_name(take, cut), lambda: time.sleep(_PAUSE_S))
+            staged = stage(files, batch, take.staging / _directory_name(take, cut))
+            channels = staged.channels()
         except (OSError, IncompleteBatch, ValueError) as error:
-            self._fail(take, f"Batch {batch} of query {files.query!r} cannot be taken: {error}")
+            cut.failing_since_s = now_s if cut.failing_since_s is None else cut.failing_since_s
+            may_pass = isinstance(error, FileNotFoundError | IncompleteBatch)
+            if not may_pass or now_s - cut.failing_since_s >= STAGING_LIMIT_S:
+                self._fail(take, f"Batch {batch} of query {files.query!r} cannot be taken: {error}")
             return
+        cut.batch, cut.barrier_s, cut.channels = batch, now_s, channels
+        waited_ms = round((now_s - take.started_s) * 1000)
+        if waited_ms > 0:
+            now = self._clock.now_ms()
+            cut.wait = Wait(now - waited_ms, now)
         self._worker.submit(self._write, take, cut, staged)
 
     # --- on the worker's thread ---
@@ -250,7 +300,7 @@ class CheckpointAgent:
                 return
             take.unsent.append(done)
         take.unsent = [done for done in take.unsent if not self._sent(take, done)]
-        if take.owed == 0:
+        if all(cut.owed == 0 for cut in take.cuts):
             take.over = True
 
     def _sent(self, take: _Take, done: _Done) -> bool:
@@ -273,9 +323,20 @@ class CheckpointAgent:
         )
         pool = take.trigger.shared_directory
         self._worker.submit(self._pool.acknowledged, [f"{pool}/{file.sha256}" for file in durable.files if file.shared])
-        self._reports.acknowledge(take.trigger.checkpoint_id, durable, metrics, cut.batch)
-        take.owed -= 1
+        channels = tuple(c for c in cut.channels if _is_read_by(c, kind, index))
+        self._reports.acknowledge(take.trigger.checkpoint_id, Acknowledged(durable, metrics, cut.batch, channels))
+        cut.owed -= 1
         return True
+
+    def _tell_what_is_awaited(self, take: _Take) -> None:
+        now_s = self._clock.monotonic()
+        if take.over or now_s < take.next_telling_s:
+            return
+        take.next_telling_s = now_s + _WORTH_TELLING_S
+        awaited = " ".join(_what_is_awaited(take, cut) for cut in take.cuts if cut.owed)
+        if awaited != take.told:
+            take.told = awaited
+            self._reports.delay(take.trigger.checkpoint_id, awaited)
 
     def _fail(self, take: _Take, cause: str) -> None:
         checkpoint_id = take.trigger.checkpoint_id
@@ -294,6 +355,35 @@ class CheckpointAgent:
         self._to_start_again = waiting
         if not waiting:
             self._ended_for = None
+
+
+def _uncut_consumers(take: _Take, cut: _Cut) -> list[str]:
+    name = cut.query.name
+    return [
+        other.query.name
+        for other in take.cuts
+        if other.batch is None and any(channel.producer == name for channel in other.query.files.inputs)
+    ]
+
+
+def _what_is_awaited(take: _Take, cut: _Cut) -> str:
+    """A sentence for people: which query, and what it has yet to do."""
+    query = f"Query {cut.query.name!r}"
+    if cut.batch is not None:
+        return f"{query} is cut at batch {cut.batch}; {cut.owed} of its subtasks have yet to be saved."
+    if consumers := _uncut_consumers(take, cut):
+        return f"{query} waits its turn behind {' and '.join(map(repr, consumers))}, which read its output."
+    if cut.failing_since_s is not None:
+        return f"{query} lacks files of batch {cut.barrier}."
+    if cut.barrier is None and not cut.ending:
+        return f"{query} has never ended a batch; Spark says: {cut.query.doing()}."
+    batch = "its batch" if cut.barrier is None else f"batch {cut.barrier}"
+    return f"{query} has not come to the end of {batch}; Spark says: {cut.query.doing()}."
+
+
+def _is_read_by(channel: Channel, kind: VertexKind, index: int) -> bool:
+    """A channel belongs to the source that reads it, one that only the program knows of to the query's first."""
+    return (kind, index) == (VertexKind.SOURCE, channel.source or 0)
 
 
 def _directory_name(take: _Take, cut: _Cut) -> str:

@@ -49,6 +49,7 @@ from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.task_metrics import EventLog
+from checkpointing.spark.running_query import RunningQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,6 +189,7 @@ class Driver:
         session.kill_jvm()
         os._exit(EXIT_NOT_WANTED)
 
+            at_least_once=running is not None and running.is_at_least_once,
     # --- life ---
 
     def _live(self) -> NoReturn:
@@ -243,6 +245,9 @@ class Driver:
         ended = [query for query in running.queries if not query.is_active]
         for query in ended:
             info = query.failure(self._clock.now_ms())
+            if query.files.is_continuous:
+                self._read_epoch(query)
+                continue
             if info is not None:
                 raise _Over(DriverState.FAILED, info)
         if self._stopping:
@@ -250,6 +255,12 @@ class Driver:
                 raise _Over(DriverState.FINISHED)
         elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
             raise _Over(DriverState.FINISHED)
+    def _read_epoch(self, query: RunningQuery) -> None:
+        """Of a continuous query Spark reports nothing but its epochs' commits: no rows, no duration."""
+        epoch = query.files.last_commit()
+        if epoch is not None:
+            self._progress = {**self._progress, query.name: QueryProgress(epoch, 0, 0)}
+
 
     # --- what the job manager says ---
 

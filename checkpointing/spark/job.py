@@ -6,14 +6,23 @@ import logging
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkpointing.configuration import PREFIX
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
-from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
+from checkpointing.spark.channels import QueryEnds, find_channels
+from checkpointing.spark.plan import (
+    explain,
+    has_continuous_trigger,
+    query_plan,
+    sink_of,
+    sources_of,
+    writer_options,
+)
 from checkpointing.spark.program import (
     Program,
     ProgramError,
@@ -39,6 +48,11 @@ class SparkJob:
 
     queries: tuple[RunningQuery, ...]
     restored: Mapping[str, int]
+
+    @property
+    def is_at_least_once(self) -> bool:
+        """Whether a query's trigger rules out more, whatever its sink can do."""
+        return any(query.planned.is_continuous for query in self.queries)
 
     @property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -69,7 +83,7 @@ def prepare(
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, batches))
     spark.sparkContext.addPyFile(str(program.path))
     writers = as_writers(call_program(program, spark, arguments), program.entry_class)
-    planned = _plan(writers, work, snapshot)
+    planned = plan_queries(writers, work, snapshot, spec.configuration)
     restored: dict[str, int] = {}
     if snapshot is not None and spec.restore is not None:
         vertices = [vertex for query in planned for vertex in query.plan.vertices]
@@ -89,8 +103,12 @@ def _restore(snapshot: Snapshot, planned: Sequence[PlannedQuery]) -> dict[str, i
     return restored
 
 
-def _plan(writers: Sequence[Any], work: WorkDirectory, snapshot: Snapshot | None) -> list[PlannedQuery]:
+def plan_queries(
+    writers: Sequence[Any], work: WorkDirectory, snapshot: Snapshot | None, configuration: Mapping[str, str]
+) -> list[PlannedQuery]:
+    """Name and place each query, and find what feeds what; ProgramError. `configuration` is the job's."""
     planned: list[PlannedQuery] = []
+    ends: list[QueryEnds] = []
     for number, writer in enumerate(writers):
         options = writer_options(writer)
         name = options.get("queryname") or f"query-{number}"
@@ -100,6 +118,24 @@ def _plan(writers: Sequence[Any], work: WorkDirectory, snapshot: Snapshot | None
         sink = sink_of(writer, options)
         partitions = snapshot.partitions(name) if snapshot else {}
         plan = query_plan(name, explain(writer), sink, partitions)
+        is_continuous = has_continuous_trigger(writer)
+        if is_continuous:
+            refuse_exactly_once(name, configuration)
+        ends.append(QueryEnds(name, sources_of(writer), sink.format, options))
         named = writer.queryName(name).option("checkpointLocation", str(location))
-        planned.append(PlannedQuery(named, plan, location, sink))
-    return planned
+        planned.append(PlannedQuery(named, plan, location, sink, is_continuous=is_continuous))
+    channels = find_channels(ends)
+    return [replace(query, inputs=tuple(c for c in channels if c.consumer == query.name)) for query in planned]
+
+
+_MODE = f"{PREFIX}mode"
+
+
+def refuse_exactly_once(query: str, configuration: Mapping[str, str]) -> None:
+    """Of a continuous query, when the job asks for it in so many words; a job that says nothing runs at least once."""
+    asked = configuration.get(_MODE, "")
+    if asked.upper().replace("-", "_") == "EXACTLY_ONCE":
+        raise ProgramError(
+            f"{_MODE}: {asked!r} is not possible with the continuous trigger of query {query!r}, whose output is not "
+            "undone by a restart; AT_LEAST_ONCE, or another trigger"
+        )

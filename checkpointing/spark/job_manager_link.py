@@ -19,6 +19,7 @@ from checkpointing.clock import Clock
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
+    DelayCheckpoint,
     Heartbeat,
     JobManagerMessage,
     MalformedMessage,
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 _RETRY_S = 0.5
 _LONGEST_WAIT_S = 0.5
 _LONGEST_MESSAGE = 16 * 1024 * 1024
-Report = AcknowledgeCheckpoint | DeclineCheckpoint | StatusUpdate
+Report = AcknowledgeCheckpoint | DeclineCheckpoint | DelayCheckpoint | StatusUpdate
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,17 @@ Pure: works on a listing and a way to read a small file. Layouts as PySpark 4.3 
     metadata                                the query's id
     offsets/N                               the input of batch N, written before it runs
     commits/N                               batch N is done; state version N+1 is complete from here on
+    timelines                               ours: the lineage of the output (timelines.py)
     sources/<i>/…                           a source's own log
     state/<operator>/_metadata/…            operator-level metadata, also _stateSchema/…
     state/<operator>/<partition>/[<store>/] one store's files; a join has four named stores per partition
         HDFS         V.delta, V.snapshot
         RocksDB      V.zip (+ SSTs/, logs/), V.changelog; format 2 writes V_<unique id>.changelog and so on
+    operators/<name>/N                      ours: operator state of a foreachBatch function after batch N
     sink:_spark_metadata/…                  a file sink's log, read from its output path
 
 A version is rebuilt from the newest base (snapshot or zip) at or below it and every delta or changelog after that base.
+A listing maps each path to its size, which is only asked for once a file is chosen: there may be tens of thousands.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import json
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from checkpointing.messages import VertexKind
@@ -52,12 +55,16 @@ class Owner:
 
 @dataclass(frozen=True)
 class BatchFile:
-    """`immutable`: Spark never writes this name again, so it may be shared between snapshots and linked on restore."""
+    """`immutable`: Spark never writes this name again, so it may be shared between snapshots and linked on restore.
+
+    `content` is to be saved under the name instead of what the file holds.
+    """
 
     path: str
     size: int
     owner: Owner
     immutable: bool = False
+    content: bytes | None = None
 
 
 SINK = Owner(VertexKind.SINK, 0)
@@ -69,12 +76,18 @@ def committed_batches(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def select_batch(listing: Listing, batch: int, read: ReadFile) -> tuple[BatchFile, ...]:
-    """Exactly the files that a restart after batch `batch` needs; IncompleteBatch when one is missing."""
+def select_batch(
+    listing: Listing, batch: int, read: ReadFile, channel_sources: Collection[int] = ()
+) -> tuple[BatchFile, ...]:
+    """Exactly the files that a restart after batch `batch` needs; IncompleteBatch when one is missing.
+
+    `channel_sources`: the sources that read what another query of the job writes.
+    """
     files = [
         *_logs(listing, batch),
-        *_sources(listing),
+        *_sources(listing, batch, read, channel_sources),
         *_state(listing, batch, read),
+        *_operator_state(listing, batch),
         *_sink_log(listing, batch),
     ]
     return tuple(sorted(files, key=lambda file: file.path))
@@ -84,6 +97,8 @@ def _logs(listing: Listing, batch: int) -> Iterator[BatchFile]:
     wanted = [("metadata", SINK), (f"offsets/{batch}", _FIRST_SOURCE), (f"commits/{batch}", SINK)]
     if batch > 0:
         wanted.append((f"offsets/{batch - 1}", _FIRST_SOURCE))
+    if "timelines" in listing:
+        wanted.append(("timelines", SINK))
     for path, owner in wanted:
         yield BatchFile(path, _size(listing, path), owner)
 
@@ -94,12 +109,83 @@ def _size(listing: Listing, path: str) -> int:
     return listing[path]
 
 
-def _sources(listing: Listing) -> Iterator[BatchFile]:
-    """A source's log may run ahead of the batch: Spark reads it only up to the offset of the batch (measured)."""
-    for path, size in listing.items():
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def source_positions(offsets: bytes) -> dict[int, str]:
+    """How far each source had been read, by its number, out of the content of an `offsets/N`; none where it says none.
+
+    IncompleteBatch when the content is not understood.
+    """
+    lines = offsets.decode().splitlines()
+    if lines[:1] != ["v1"] or len(lines) < 2:
+        raise IncompleteBatch(f"the offsets are not in the format v1 but {lines[:1]}")
+    return {index: line for index, line in enumerate(lines[2:]) if line != "-"}
+
+
+def _sources(listing: Listing, batch: int, read: ReadFile, channel_sources: Collection[int]) -> Iterator[BatchFile]:
+    """A source's log may run ahead of the batch. What is in it beyond the batch's offset is the next batch's input.
+
+    That is as it should be, unless another query of the job writes that input: restored to its own cut, it writes anew
+    what came after, and the files of its abandoned future must not be read. There the log ends with the batch's offset.
+    """
+    logs: dict[int, set[str]] = defaultdict(set)
+    for path in listing:
         parts = path.split("/")
         if parts[0] == "sources" and len(parts) > 2 and parts[1].isdigit() and not _hidden(parts[-1]):
-            yield BatchFile(path, size, Owner(VertexKind.SOURCE, int(parts[1])))
+            logs[int(parts[1])].add(path)
+    for index, paths in logs.items():
+        owner = Owner(VertexKind.SOURCE, index)
+        last = _last_log_entry(read, batch, index) if index in channel_sources else None
+        if last is None:
+            yield from (BatchFile(path, listing[path], owner) for path in paths)
+        else:
+            yield from _log_up_to(listing, f"sources/{index}/", last, read, owner)
+
+
+def _last_log_entry(read: ReadFile, batch: int, index: int) -> int | None:
+    """The file source's log entry that the batch ends with, −1 when it has read nothing; None for another source."""
+    try:
+        position = json.loads(source_positions(read(f"offsets/{batch}")).get(index, '{"logOffset": -1}'))
+    except FileNotFoundError as error:
+        raise IncompleteBatch(f"offsets/{batch} is missing") from error
+    last = position.get("logOffset") if isinstance(position, dict) else None
+    return last if isinstance(last, int) else None
+
+
+def _log_up_to(listing: Listing, prefix: str, last: int, read: ReadFile, owner: Owner) -> Iterator[BatchFile]:
+    """A file source's log without what follows entry `last`.
+
+    A compacted file beyond `last` may be the only holder of what is before it; then its later entries are left out.
+    """
+    names = {path.removeprefix(prefix) for path in listing if path.startswith(prefix)}
+    chosen = _entries_up_to(names, last)
+    if chosen is not None:
+        yield from (BatchFile(prefix + name, listing[prefix + name], owner) for name in chosen)
+        return
+    later = min((number for number in _compacted(names) if number > last), default=None)
+    if later is None:
+        raise IncompleteBatch(f"{prefix}{last} is missing")
+    content = _without_later_entries(read(f"{prefix}{later}.compact"), last)
+    yield BatchFile(f"{prefix}{later}.compact", len(content), owner, content=content)
+
+
+def _entries_up_to(names: Collection[str], last: int) -> list[str] | None:
+    """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
+    base = max((number for number in _compacted(names) if number <= last), default=-1)
+    chosen = [f"{base}.compact"] if base >= 0 else []
+    chosen += [str(number) for number in range(base + 1, last + 1)]
+    return chosen if all(name in names for name in chosen) else None
+
+
+def _compacted(names: Iterable[str]) -> list[int]:
+    return [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+\.compact", name)]
+
+
+def _without_later_entries(content: bytes, last: int) -> bytes:
+    version, *entries = content.decode().splitlines()
+    kept = [entry for entry in entries if json.loads(entry)["batchId"] <= last]
+    return "\n".join([version, *kept]).encode()
 
 
 def _hidden(name: str) -> bool:
@@ -119,22 +205,22 @@ class _Store:
 
 
 def _state(listing: Listing, batch: int, read: ReadFile) -> Iterator[BatchFile]:
-    stores: dict[_Store, dict[str, int]] = defaultdict(dict)
-    for path, size in listing.items():
+    stores: dict[_Store, set[str]] = defaultdict(set)
+    for path in listing:
         parts = path.split("/")
         if parts[0] != "state" or len(parts) < 4 or not parts[1].isdigit() or _hidden(parts[-1]):
             continue
         if not parts[2].isdigit():
             if _is_of(batch, parts[-1]):
-                yield BatchFile(path, size, Owner(VertexKind.STATEFUL, int(parts[1])))
+                yield BatchFile(path, listing[path], Owner(VertexKind.STATEFUL, int(parts[1])))
         elif "_metadata" in parts[3:-1]:
-            yield BatchFile(path, size, Owner(VertexKind.STATEFUL, int(parts[1]), int(parts[2])))
+            yield BatchFile(path, listing[path], Owner(VertexKind.STATEFUL, int(parts[1]), int(parts[2])))
         else:
             store, name = _store_of(parts)
-            stores[store][name] = size
+            stores[store].add(name)
     committed = _CommittedIds(listing, read)
     for store in sorted(stores, key=lambda each: each.directory):
-        yield from _store_files(store, stores[store], batch, committed, read)
+        yield from _store_files(listing, store, stores[store], batch, committed, read)
 
 
 def _is_of(batch: int, name: str) -> bool:
@@ -184,7 +270,7 @@ class _CommittedIds:
 
 
 def _store_files(
-    store: _Store, names: dict[str, int], batch: int, committed: _CommittedIds, read: ReadFile
+    listing: Listing, store: _Store, names: set[str], batch: int, committed: _CommittedIds, read: ReadFile
 ) -> Iterator[BatchFile]:
     target = batch + 1
     versions = _versions(names, target, store, committed)
@@ -196,7 +282,7 @@ def _store_files(
             raise IncompleteBatch(f"{store.directory}: nothing leads to version {number} of the state")
         chosen.extend(steps)
     for name in chosen:
-        yield from _with_companions(store, name, names, read)
+        yield from _with_companions(listing, store, name, names, read)
 
 
 @dataclass
@@ -207,7 +293,7 @@ class _Version:
     steps: list[str]
 
 
-def _versions(names: dict[str, int], target: int, store: _Store, committed: _CommittedIds) -> dict[int, _Version]:
+def _versions(names: set[str], target: int, store: _Store, committed: _CommittedIds) -> dict[int, _Version]:
     """Versions up to `target`. Where the commit names the unique ids, files of attempts that failed are left out.
 
     Where it does not (the commit was cleaned away), all steps are kept, as Spark follows the ids and ignores the rest;
@@ -229,17 +315,20 @@ def _versions(names: dict[str, int], target: int, store: _Store, committed: _Com
     return versions
 
 
-def _with_companions(store: _Store, name: str, names: dict[str, int], read: ReadFile) -> Iterator[BatchFile]:
+def _with_companions(
+    listing: Listing, store: _Store, name: str, names: set[str], read: ReadFile
+) -> Iterator[BatchFile]:
     owner = Owner(VertexKind.STATEFUL, store.operator, store.partition)
     wanted = [name]
     if name.endswith(".zip"):
         wanted += _zip_contents(read(f"{store.directory}/{name}"))
     for each in wanted:
+        path = f"{store.directory}/{each}"
         if each not in names:
-            raise IncompleteBatch(f"{store.directory}/{each} is missing")
-        yield BatchFile(f"{store.directory}/{each}", names[each], owner, immutable=True)
+            raise IncompleteBatch(f"{path} is missing")
+        yield BatchFile(path, listing[path], owner, immutable=True)
         if each + _CHECKSUM in names:
-            yield BatchFile(f"{store.directory}/{each}{_CHECKSUM}", names[each + _CHECKSUM], owner)
+            yield BatchFile(path + _CHECKSUM, listing[path + _CHECKSUM], owner)
 
 
 def _zip_contents(content: bytes) -> list[str]:
@@ -256,24 +345,40 @@ def _zip_contents(content: bytes) -> list[str]:
     ]
 
 
+# --- operator state of foreachBatch functions ------------------------------------------------------------------------
+
+
+def _operator_state(listing: Listing, batch: int) -> Iterator[BatchFile]:
+    """Of each function the newest version at or below the batch: a batch that changed nothing has no version.
+
+    The version of a batch is on disk before its commit is (state/batch_function.py).
+    """
+    newest: dict[str, int] = {}
+    for path in listing:
+        parts = path.split("/")
+        if parts[0] == "operators" and len(parts) == 3 and parts[2].isdigit() and int(parts[2]) <= batch:
+            newest[parts[1]] = max(int(parts[2]), newest.get(parts[1], 0))
+    for name, version in newest.items():
+        path = f"operators/{name}/{version}"
+        yield BatchFile(path, _size(listing, path), SINK)
+
+
 # --- file sink -------------------------------------------------------------------------------------------------------
 
 
 def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
-    """The sink's log as of the batch: the newest compacted file at or below it, and what follows.
+    """The sink's log as of the batch: the newest compacted file at or below it, and what follows, without a gap.
 
-    A compacted file above the batch holds later entries; entries at or below the batch stay readable on their own for
-    Spark's clean-up delay (10 minutes), far longer than a snapshot takes to link them.
+    A compacted file above the batch takes over all entries before it, and those older than Spark's clean-up delay go
+    at once. It does not say which batch its entries are of: then the log as of this batch is gone, and only that of a
+    later one can be had.
     """
     prefix = f"{SINK_PREFIX}_spark_metadata/"
-    names = {path.removeprefix(prefix): size for path, size in listing.items() if path.startswith(prefix)}
+    names = {path.removeprefix(prefix) for path in listing if path.startswith(prefix)}
     if not names:
         return
-    compacts = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+\.compact", name)]
-    base = max((number for number in compacts if number <= batch), default=None)
-    chosen = [f"{base}.compact"] if base is not None else []
-    chosen += [n for n in names if n.isdigit() and (base is None or int(n) > base) and int(n) <= batch]
-    if str(batch) not in chosen and base != batch:
-        raise IncompleteBatch(f"the sink's log has no entry for batch {batch}")
-    for name in sorted(chosen):
-        yield BatchFile(prefix + name, names[name], SINK)
+    chosen = _entries_up_to(names, batch)
+    if chosen is None:
+        raise IncompleteBatch(f"the sink's log does not have every entry up to batch {batch} any more")
+    for name in chosen:
+        yield BatchFile(prefix + name, listing[prefix + name], SINK)

@@ -18,6 +18,7 @@ from checkpointing.spark.layout import Owner
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
 _STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
 _EXCHANGE = re.compile(r"Exchange (?P<partitioning>\w+)")
+_EXCHANGE = re.compile(r"Exchange (?P<partitioning>\w+)")
 _TREE_DRAWING = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?")
 _LONGEST_NAME = 80
 
@@ -36,6 +37,14 @@ _READABLE = {
 }
 # The other half of an aggregation: same operator, no name of its own.
 _NOT_ITS_NAME = ("StateStoreRestore", "SessionWindowStateStoreRestore")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source as the program asked for it; keys of `options` in lower case."""
+
+    format: str
+    options: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,6 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
     indices = [*range(len(sources)), *sorted(operators), 0]
     by_owner = {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)}
     return QueryPlan(query, by_owner, frozenset(i for i in operators if spread.get(i) == "hashpartitioning"))
-
 
 
 def vertex_id(query: str, kind: VertexKind, index: int) -> str:
@@ -148,19 +156,48 @@ def _short(name: str) -> str:
 
 def explain(writer: Any) -> str:
     """The physical plan of the DataFrame behind a DataStreamWriter; AnalysisException when it cannot be planned."""
-    frame = writer._df  # noqa: SLF001 - the writer has no public way to its DataFrame
+    frame = _frame(writer)
     jvm = frame.sparkSession._jvm  # noqa: SLF001
     return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))  # noqa: SLF001
 
 
 def writer_options(writer: Any) -> dict[str, str]:
     """The options set so far, keys in lower case; read by reflection, as the writer keeps them to itself."""
-    options = _private_field(writer, "extraOptions").toMap().iterator()
+    return _scala_map(_private_field(writer, "extraOptions").toMap())
+
+
+def _scala_map(scala_map: Any) -> dict[str, str]:
+    """Keys in lower case: Spark's options do not care."""
+    pairs = scala_map.iterator()
     found = {}
-    while options.hasNext():
-        pair = options.next()
+    while pairs.hasNext():
+        pair = pairs.next()
         found[str(pair._1()).lower()] = str(pair._2())  # noqa: SLF001 - Scala's tuple accessors
     return found
+
+
+def sources_of(writer: Any) -> tuple[Source, ...]:
+    """The sources with their options, in the order of `_source_names`: that of the logical plan's leaves."""
+    leaves = _frame(writer)._jdf.queryExecution().analyzed().collectLeaves().iterator()  # noqa: SLF001
+    found = []
+    while leaves.hasNext():
+        leaf = leaves.next()
+        match leaf.getClass().getSimpleName():
+            case "StreamingRelation":  # the file source, and others of Spark's first source API
+                relation = leaf.dataSource()
+                found.append(Source(str(relation.className()), _scala_map(relation.options())))
+            case "StreamingRelationV2":
+                options = leaf.extraOptions().asCaseSensitiveMap()
+                found.append(Source(str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}))
+    return tuple(found)
+
+
+def has_continuous_trigger(writer: Any) -> bool:
+    return bool(_private_field(writer, "trigger").getClass().getSimpleName() == "ContinuousTrigger")
+
+
+def _frame(writer: Any) -> Any:
+    return writer._df  # noqa: SLF001 - the writer has no public way to its DataFrame
 
 
 _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")

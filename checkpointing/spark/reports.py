@@ -6,14 +6,14 @@ from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
+    DelayCheckpoint,
     DriverState,
     ExceptionInfo,
     StatusUpdate,
-    SubtaskMetrics,
 )
+from checkpointing.spark.agent import Acknowledged
 from checkpointing.spark.job import SparkJob
 from checkpointing.spark.job_manager_link import JobManagerLink
-from checkpointing.spark.snapshot import DurableSubtask
 from checkpointing.spark.task_metrics import BatchFigures, EventLog
 
 
@@ -28,10 +28,12 @@ class JobManagerReports:
 
     def status(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
         vertices = self.job.vertices if self.job is not None else ()
+        at_least_once = self.job is not None and self.job.is_at_least_once
         job_id, attempt = self._spec.job_id, self._spec.attempt
-        self._link.send(StatusUpdate(self._link.session_id, job_id, attempt, state, vertices, exception))
+        self._link.send(StatusUpdate(self._link.session_id, job_id, attempt, state, vertices, exception, at_least_once))
 
-    def acknowledge(self, checkpoint_id: int, durable: DurableSubtask, metrics: SubtaskMetrics, batch: int) -> None:
+    def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None:
+        durable = acknowledged.durable
         self._link.send(
             AcknowledgeCheckpoint(
                 session_id=self._link.session_id,
@@ -40,22 +42,30 @@ class JobManagerReports:
                 checkpoint_id=checkpoint_id,
                 vertex_id=durable.vertex.id,
                 subtask=durable.subtask,
-                metrics=metrics,
+                metrics=acknowledged.metrics,
                 files=durable.files,
                 contents=dict(durable.contents),
-                batches={durable.vertex.query: batch},
+                batches={durable.vertex.query: acknowledged.batch},
+                channels=acknowledged.channels,
             )
         )
+
+    def delay(self, checkpoint_id: int, cause: str) -> None:
+        job_id, attempt = self._spec.job_id, self._spec.attempt
+        self._link.send(DelayCheckpoint(self._link.session_id, job_id, attempt, checkpoint_id, cause))
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None:
         job_id, attempt = self._spec.job_id, self._spec.attempt
         self._link.send(DeclineCheckpoint(self._link.session_id, job_id, attempt, checkpoint_id, reason, cause))
 
     def figures(self, query: str, batch: int) -> BatchFigures | None:
-        """Of the barrier's batch. All 0 when it ran before the restore: this attempt did nothing for it."""
+        """Of the barrier's batch. All 0 when it ran before the restore: this attempt did nothing for it.
+
+        And for a continuous query, whose tasks run on from epoch to epoch: Spark reports nothing of any of them.
+        """
         if self.job is None:
             return None
-        if self.job.restored.get(query) == batch:
+        running = next(each for each in self.job.queries if each.name == query)
+        if self.job.restored.get(query) == batch or running.files.is_continuous:
             return BatchFigures(batch)
-        spark_id = next(each.spark_id for each in self.job.queries if each.name == query)
-        return self._events.batch(spark_id, batch)
+        return self._events.batch(running.spark_id, batch)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpointing.messages import ExceptionInfo
+from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
 from checkpointing.spark.plan import QueryPlan, Sink
 from checkpointing.spark.staging import QueryFiles
@@ -16,12 +16,14 @@ _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query ready to start: its writer has name and checkpointLocation set."""
+    """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads."""
 
     writer: Any
     plan: QueryPlan
     location: Path
     sink: Sink
+    inputs: tuple[Channel, ...] = ()
+    is_continuous: bool = False
 
     @property
     def name(self) -> str:
@@ -29,7 +31,9 @@ class PlannedQuery:
 
     @property
     def files(self) -> QueryFiles:
-        return QueryFiles(self.plan, self.location, _local_path(self.sink.path))
+        return QueryFiles(
+            self.plan, self.location, _local_path(self.sink.path), self.inputs, is_continuous=self.is_continuous
+        )
 
 
 def _local_path(path: str | None) -> Path | None:
@@ -49,6 +53,7 @@ class RunningQuery:
         self.planned = planned
         self.files = planned.files
         self._query: Any = None
+        self._last_epoch: int | None = None
 
     @property
     def name(self) -> str:
@@ -61,6 +66,7 @@ class RunningQuery:
 
     def start(self) -> None:
         """Returns once Spark has accepted the query; the first batch may take as long as it likes."""
+        self._last_epoch = None
         self._query = self.planned.writer.start()
 
     @property
@@ -72,22 +78,35 @@ class RunningQuery:
         found = self._query._jsq.exception()  # noqa: SLF001 - the Python side keeps the text only, not the causes
         return failure.of_query(self.name, found.get(), timestamp) if found.isDefined() else None
 
+    def doing(self) -> str:
+        """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""
+        return str(self._query.status["message"])
+
     def end_after_batch(self) -> None:
         """Let the batch in flight finish and commit, and start no other. See `has_ended`.
 
         Spark's own stop() interrupts the batch, whose output may then be in the sink without being committed. The
-        stream's loop looks at its state between batches: this sets only that.
+        stream's loop looks at its state between batches: this sets only that. A continuous query has no such place: it
+        is stopped right after an epoch's commit.
         """
+        if self.files.is_continuous:
+            self._last_epoch = self.files.next_boundary()
+            return
         stream = self._query._jsq.streamingQuery()  # noqa: SLF001
         stream.state().set(_scala_object(self.planned.writer, _TERMINATED))
 
     def has_ended(self) -> bool:
         """After `end_after_batch`: True when no batch runs and none will. Wakes a loop that waits for its trigger."""
-        stream = self._query._jsq.streamingQuery()  # noqa: SLF001
-        if stream.queryExecutionThread().isAlive() and self._query.status["isTriggerActive"]:
+        if self._is_in_batch():
             return False
         self._query.stop()
         return True
+
+    def _is_in_batch(self) -> bool:
+        if self.files.is_continuous and self._last_epoch is not None:
+            return self.is_active and not self.files.has_committed(self._last_epoch)
+        stream = self._query._jsq.streamingQuery()  # noqa: SLF001
+        return bool(stream.queryExecutionThread().isAlive() and self._query.status["isTriggerActive"])
 
     def stop(self) -> None:
         """Interrupt whatever runs."""

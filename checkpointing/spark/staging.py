@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checkpointing.spark.file_store import list_files
+from checkpointing.messages import Channel
 from checkpointing.spark.layout import (
     SINK,
     SINK_PREFIX,
@@ -21,20 +21,26 @@ from checkpointing.spark.layout import (
     IncompleteBatch,
     committed_batches,
     select_batch,
+    source_positions,
 )
 from checkpointing.spark.plan import QueryPlan
 
 SINK_LOCATION = f"{SINK_PREFIX}location"
-_STAGING_TRIES = 5
+_SINK_LOG = "_spark_metadata"
 
 
 @dataclass(frozen=True)
 class QueryFiles:
-    """Where a running query keeps its files. `sink_path` is a file sink's local output directory, else None."""
+    """Where a running query keeps its files. `sink_path` is a file sink's local output directory, else None.
+
+    `inputs`: the channels that it reads. `is_continuous`: its batches are the epochs of a continuous trigger.
+    """
 
     plan: QueryPlan
     location: Path
     sink_path: Path | None
+    inputs: tuple[Channel, ...] = ()
+    is_continuous: bool = False
 
     @property
     def query(self) -> str:
@@ -45,22 +51,32 @@ class QueryFiles:
             return Path(str(self.sink_path)) / name.removeprefix(SINK_PREFIX)
         return self.location / name
 
-    def listing(self) -> dict[str, int]:
-        files = list_files(self.location)
-        if self.sink_path is not None:
-            log = list_files(self.sink_path / "_spark_metadata")
-            files.update({f"{SINK_PREFIX}_spark_metadata/{name}": size for name, size in log.items()})
-        return files
+    def read(self, name: str) -> bytes:
+        return self.path_of(name).read_bytes()
 
     def last_commit(self) -> int | None:
         """The newest batch of which everything is on disk."""
         return max(_numbers(self.location / "commits"), default=None)
 
-    def batch_in_flight(self) -> bool:
-        """Offsets are read first: a commit that lands in between makes the answer False, which is then true."""
-        newest_offset = max(_numbers(self.location / "offsets"), default=-1)
-        newest_commit = self.last_commit()
-        return newest_offset > (-1 if newest_commit is None else newest_commit)
+    def next_boundary(self) -> int | None:
+        """The batch whose end is the next boundary, or was the last one when none is in flight; None: none began yet.
+
+        Whatever the query has put out so far is of this batch or of earlier ones: a batch's offsets are written before
+        it runs. In a continuous query there is always an epoch in flight, and no word of it before it ends.
+        """
+        if self.is_continuous:
+            last = self.last_commit()
+            return 0 if last is None else last + 1
+        return max(_numbers(self.location / "offsets"), default=None)
+
+    def has_committed(self, batch: int) -> bool:
+        """One look, however many batches are retained; a listing only where Spark may have removed the batch since."""
+        if (self.location / "commits" / str(batch)).exists():
+            return True
+        if (self.location / "offsets" / str(batch)).exists():
+            return False
+        last = self.last_commit()
+        return last is not None and last >= batch
 
 
 def _numbers(directory: Path) -> list[int]:
@@ -82,40 +98,93 @@ class StagedBatch:
     def link_of(self, file: BatchFile) -> Path:
         return self.directory / file_name(file.path)
 
+    def channels(self) -> tuple[Channel, ...]:
+        """The query's inputs, with how far it had read them at the end of the batch."""
+        if not self.files.inputs:
+            return ()
+        positions = source_positions((self.directory / "offsets" / str(self.batch)).read_bytes())
+        return tuple(
+            replace(channel, position=positions.get(channel.source) if channel.source is not None else None)
+            for channel in self.files.inputs
+        )
+
 
 def file_name(path: str) -> Path:
     """A sink's files go beside the query's own."""
     return Path("sink", path.removeprefix(SINK_PREFIX)) if path.startswith(SINK_PREFIX) else Path(path)
 
 
-def stage(files: QueryFiles, batch: int, directory: Path, pause: Callable[[], None]) -> StagedBatch:
-    """Link the files of `batch` into `directory`, which must not exist. IncompleteBatch or OSError when that fails.
+def stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
+    """Link the files of `batch` into `directory`, which must not exist, and does not after a failure.
 
-    `pause` is called before each new try: a listing can be overtaken by Spark's maintenance.
+    IncompleteBatch or FileNotFoundError when Spark's maintenance overtook the listing, or has removed what only this
+    batch needs: another try, or another batch, may do. Another OSError when linking fails.
     """
-    for _ in range(_STAGING_TRIES - 1):
-        try:
-            return _stage_once(files, batch, directory)
-        except (FileNotFoundError, IncompleteBatch):
-            shutil.rmtree(directory, ignore_errors=True)
-            pause()
-    return _stage_once(files, batch, directory)
+    try:
+        return _stage(files, batch, directory)
+    except (OSError, IncompleteBatch, ValueError):
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
-def _stage_once(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
-    selected = list(select_batch(files.listing(), batch, lambda path: files.path_of(path).read_bytes()))
+def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
+    channel_sources = {channel.source for channel in files.inputs if channel.source is not None}
+    selected = list(select_batch(_Listing(files), batch, files.read, channel_sources))
+    if files.sink_path is not None:
+        location = str(files.sink_path).encode()
+        selected.append(BatchFile(SINK_LOCATION, len(location), SINK, content=location))
     for file in selected:
         target = directory / file_name(file.path)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if file.content is not None:
+            target.write_bytes(file.content)
+            continue
         _link_or_copy(files.path_of(file.path), target)
         if target.stat().st_size != file.size:
             raise IncompleteBatch(f"{file.path} has {target.stat().st_size} bytes, {file.size} were listed")
-    if files.sink_path is not None:
-        note = directory / file_name(SINK_LOCATION)
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(str(files.sink_path))
-        selected.append(BatchFile(SINK_LOCATION, note.stat().st_size, SINK))
     return StagedBatch(files, batch, tuple(selected), directory)
+
+
+class _Listing(Mapping[str, int]):
+    """A query's files as of now. A size is looked up when asked for; FileNotFoundError when the file has gone since."""
+
+    def __init__(self, files: QueryFiles) -> None:
+        self._files = files
+        self._names = set(_names_below(files.location))
+        if files.sink_path is not None:
+            log = _names_below(files.sink_path / _SINK_LOG)
+            self._names.update(f"{SINK_PREFIX}{_SINK_LOG}/{name}" for name in log)
+
+    def __getitem__(self, name: str) -> int:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._files.path_of(name).stat().st_size
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _names_below(root: Path) -> Iterator[str]:
+    """Relative paths of the files below `root`. A directory that goes away meanwhile is left out."""
+    pending = [""]
+    while pending:
+        directory = pending.pop()
+        try:
+            entries = list(os.scandir(os.path.join(root, directory)))  # noqa: PTH118 - tens of thousands of them
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            path = f"{directory}/{entry.name}" if directory else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(path)
+            else:
+                yield path
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -30,13 +30,21 @@ from checkpointing.messages import SubtaskMetrics, VertexKind
 _COMMIT_TIME = "time to commit changes"
 _OPERATOR = re.compile(r"\bopId = (\d+),")
 _BATCHES_KEPT = 8
+_RAW_BATCHES_KEPT = 32
+_RAW_BYTES_KEPT = 32 * 2**20
+_PLANS_KEPT = 64
 _STAGES_KEPT = 2000
-_INTERESTING = (
-    b'{"Event":"SparkListenerTaskEnd"',
-    b'{"Event":"SparkListenerJobStart"',
-    b'{"Event":"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"',
-    b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"',
-)
+_TASK_END = b'{"Event":"SparkListenerTaskEnd"'
+_JOB_START = b'{"Event":"SparkListenerJobStart"'
+_EXECUTION_START = b'{"Event":"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"'
+_PROGRESS = b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"'
+_TASKS_STAGE = re.compile(re.escape(_TASK_END) + rb',"Stage ID":(\d+)')
+_EXECUTION_ID = re.compile(re.escape(_EXECUTION_START) + rb',"executionId":(\d+)')
+_STAGE_ID = re.compile(rb'"Stage ID":(\d+)')
+_BATCH_ID = re.compile(rb'"streaming\.sql\.batchId":"(\d+)"')
+_QUERY_ID = re.compile(rb'"sql\.streaming\.queryId":"([^"]+)"')
+# The execution that the job is of, and the one around it: what a foreachBatch function runs is nested in the batch.
+_EXECUTIONS = re.compile(rb'"spark\.sql\.execution\.(?:root\.)?id":"(\d+)"')
 
 
 @dataclass
@@ -71,15 +79,6 @@ class BatchFigures:
     commit_written_ms: int = 0
     watermark: str | None = None
     tasks: dict[tuple[int, int], TaskFigures] = field(default_factory=dict)
-
-
-@dataclass
-class _Stage:
-    query_id: str
-    batch_id: int
-    parents: tuple[int, ...]
-    finished: list[int] = field(default_factory=list)
-    stateful: dict[tuple[int, int], TaskFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,48 +131,76 @@ def _measured(kind: VertexKind, index: int, subtask: int, batch: BatchFigures, w
     assert_never(kind)
 
 
+@dataclass
+class _RawBatch:
+    """The events of a batch as they were read: parsed when its figures are asked for, which few batches' ever are."""
+
+    plans: set[int] = field(default_factory=set)
+    jobs: list[bytes] = field(default_factory=list)
+    tasks: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+_Key = tuple[str, int]
+
+
 class EventLog:
-    """Reads the one application's log under `directory`. Not thread-safe: one thread polls and asks."""
+    """Reads the one application's log under `directory`. Not thread-safe: one thread polls and asks.
+
+    A line costs a look at its first bytes; what is kept is bounded, whatever the number of batches that went before.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file: Path | None = None
         self._position = 0
-        self._stages: OrderedDict[int, _Stage] = OrderedDict()
-        self._operator_of_accumulator: OrderedDict[int, int] = OrderedDict()
-        self._batches: OrderedDict[tuple[str, int], BatchFigures] = OrderedDict()
+        self._batch_of_stage: OrderedDict[int, _Key] = OrderedDict()
+        self._plans: OrderedDict[int, bytes] = OrderedDict()
+        self._raw: OrderedDict[_Key, _RawBatch] = OrderedDict()
+        self._raw_size = 0
+        self._batches: OrderedDict[_Key, BatchFigures] = OrderedDict()
 
     def poll(self) -> None:
         """Take in what was written since the last call, and delete rolled files that are done with."""
         for line in self._new_lines():
-            if line.startswith(_INTERESTING):
-                self._take(json.loads(line))
+            self._take(line)
 
     def batch(self, query_id: str, batch_id: int) -> BatchFigures | None:
         """The figures of a batch of the query that Spark knows as `query_id`; None while its last event is not read."""
-        return self._batches.get((query_id, batch_id))
+        key = (query_id, batch_id)
+        figures = self._batches.get(key)
+        raw = self._raw.pop(key, None) if figures is not None else None
+        if figures is not None and raw is not None:
+            self._raw_size -= raw.size
+            figures.tasks = _tasks(raw, [self._plans[plan] for plan in raw.plans if plan in self._plans])
+        return figures
 
     def latest(self, query_id: str) -> BatchFigures | None:
+        """Of the newest batch, without its tasks."""
         return next((figures for (query, _), figures in reversed(self._batches.items()) if query == query_id), None)
 
     # --- the files ---
 
     def _new_lines(self) -> Iterator[bytes]:
         while True:
-            rolls = self._rolls()
             if self._file is None:
-                self._file = rolls[0] if rolls else None
+                self._file = min(self._rolls(), key=_number, default=None)
             if self._file is None:
                 return
-            newer = [roll for roll in rolls if _number(roll) > _number(self._file)]
+            newer = self._next_roll(self._file)
             yield from self._rest_of(self._file)
-            if not newer:
+            if newer is None:
                 return
             self._file.unlink(missing_ok=True)
-            self._file, self._position = newer[0], 0
+            self._file, self._position = newer, 0
 
     def _rolls(self) -> list[Path]:
-        return sorted(self._directory.glob("eventlog_v2_*/events_*"), key=_number)
+        return list(self._directory.glob("eventlog_v2_*/events_*"))
+
+    def _next_roll(self, file: Path) -> Path | None:
+        """Rolls are numbered without a gap: one look at a name, where a listing would cost more than the reading."""
+        following = file.with_name(re.sub(r"\d+", str(_number(file) + 1), file.name, count=1))
+        return following if following.exists() else None
 
     def _rest_of(self, path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
@@ -186,64 +213,58 @@ class EventLog:
 
     # --- the events ---
 
-    def _take(self, event: dict[str, Any]) -> None:
-        match event["Event"].rpartition(".")[2]:
-            case "SparkListenerSQLExecutionStart":
-                self._take_plan(event["sparkPlanInfo"])
-            case "SparkListenerJobStart":
-                self._take_job(event)
-            case "SparkListenerTaskEnd":
-                self._take_task(event)
-            case "StreamingQueryListener$QueryProgressEvent":
-                self._take_progress(event["progress"])
+    def _take(self, line: bytes) -> None:
+        if line.startswith(_TASK_END):
+            self._take_task(line)
+        elif line.startswith(_JOB_START):
+            self._take_job(line)
+        elif line.startswith(_EXECUTION_START):
+            self._take_plan(line)
+        elif line.startswith(_PROGRESS):
+            self._take_progress(json.loads(line)["progress"])
 
-    def _take_plan(self, node: dict[str, Any]) -> None:
-        operator = _OPERATOR.search(node["simpleString"])
-        for metric in node["metrics"]:
-            if operator is not None and metric["name"] == _COMMIT_TIME:
-                self._operator_of_accumulator[metric["accumulatorId"]] = int(operator[1])
-        while len(self._operator_of_accumulator) > _STAGES_KEPT:
-            self._operator_of_accumulator.popitem(last=False)
-        for child in node["children"]:
-            self._take_plan(child)
+    def _take_plan(self, line: bytes) -> None:
+        execution = _EXECUTION_ID.match(line)
+        if execution is not None and _COMMIT_TIME.encode() in line:
+            self._plans[int(execution[1])] = line
+            if len(self._plans) > _PLANS_KEPT:
+                self._plans.popitem(last=False)
 
-    def _take_job(self, event: dict[str, Any]) -> None:
-        properties = event.get("Properties") or {}
-        batch = properties.get("streaming.sql.batchId")
-        if batch is None:
+    def _take_job(self, line: bytes) -> None:
+        batch, query = _BATCH_ID.search(line), _QUERY_ID.search(line)
+        if batch is None or query is None:
             return
-        query_id = properties.get("sql.streaming.queryId", "")
-        for info in event["Stage Infos"]:  # a later job of the batch lists again the stages whose output it reuses
-            self._stages.setdefault(info["Stage ID"], _Stage(query_id, int(batch), tuple(info["Parent IDs"])))
-        while len(self._stages) > _STAGES_KEPT:
-            self._stages.popitem(last=False)
+        key = (query[1].decode(), int(batch[1]))
+        raw = self._raw.setdefault(key, _RawBatch())
+        raw.plans.update(int(execution) for execution in _EXECUTIONS.findall(line))
+        raw.jobs.append(line)
+        self._grow(raw, len(line))
+        for stage in _STAGE_ID.findall(line):  # a later job of the batch lists again the stages whose output it reuses
+            self._batch_of_stage[int(stage)] = key
+        while len(self._batch_of_stage) > _STAGES_KEPT:
+            self._batch_of_stage.popitem(last=False)
 
-    def _take_task(self, event: dict[str, Any]) -> None:
-        stage = self._stages.get(event["Stage ID"])
-        if stage is None or event["Task End Reason"]["Reason"] != "Success":
-            return
-        info = event["Task Info"]
-        stage.finished.append(info["Finish Time"])
-        commits: dict[int, int] = {}
-        for each in info["Accumulables"]:
-            operator = self._operator_of_accumulator.get(each["ID"])
-            if operator is not None:
-                commits[operator] = commits.get(operator, 0) + int(each["Update"])
-        if commits:
-            shuffle = (event.get("Task Metrics") or {}).get("Shuffle Read Metrics") or {}
-            for operator, commit_ms in commits.items():
-                stage.stateful[operator, info["Partition ID"]] = TaskFigures(
-                    commit_ms=commit_ms,
-                    fetch_wait_ms=shuffle.get("Fetch Wait Time", 0),
-                    rows=shuffle.get("Total Records Read", 0),
-                    bytes_read=shuffle.get("Remote Bytes Read", 0) + shuffle.get("Local Bytes Read", 0),
-                    finished_at=info["Finish Time"],
-                )
+    def _take_task(self, line: bytes) -> None:
+        stage = _TASKS_STAGE.match(line)
+        raw = self._raw.get(self._batch_of_stage.get(int(stage[1]), ("", -1))) if stage is not None else None
+        if raw is not None:
+            raw.tasks.append(line)
+            self._grow(raw, len(line))
+
+    def _grow(self, raw: _RawBatch, size: int) -> None:
+        """Room is made by the oldest: the figures of the last batches are the ones that a checkpoint asks for."""
+        raw.size += size
+        self._raw_size += size
+        while len(self._raw) > 1 and (self._raw_size > _RAW_BYTES_KEPT or len(self._raw) > _RAW_BATCHES_KEPT):
+            self._raw_size -= self._raw.popitem(last=False)[1].size
 
     def _take_progress(self, progress: dict[str, Any]) -> None:
         durations = progress.get("durationMs") or {}
         sources = progress.get("sources") or []
-        figures = BatchFigures(
+        key = (progress["id"], progress["batchId"])
+        if "addBatch" not in durations and key in self._batches:
+            return  # an idle trigger reports the batch before it again, without figures
+        self._batches[key] = BatchFigures(
             batch_id=progress["batchId"],
             started_at=_epoch_ms(progress["timestamp"]),
             duration_ms=progress.get("batchDuration") or 0,
@@ -254,24 +275,65 @@ class EventLog:
             commit_written_ms=durations.get("commitOffsets", 0),
             watermark=(progress.get("eventTime") or {}).get("watermark"),
         )
-        query_id = progress["id"]
-        if "addBatch" not in durations and (query_id, figures.batch_id) in self._batches:
-            return  # an idle trigger reports the batch before it again, without figures
-        figures.tasks = self._tasks_of(query_id, figures.batch_id)
-        self._batches[query_id, figures.batch_id] = figures
         while len(self._batches) > _BATCHES_KEPT * max(1, len({query for query, _ in self._batches})):
             self._batches.popitem(last=False)
 
-    def _tasks_of(self, query_id: str, batch_id: int) -> dict[tuple[int, int], TaskFigures]:
-        """The stateful tasks of the batch; a task that ran twice counts with its last run."""
-        stages = [s for s in self._stages.values() if (s.query_id, s.batch_id) == (query_id, batch_id)]
-        tasks: dict[tuple[int, int], TaskFigures] = {}
-        for stage in stages:
-            outputs = [at for parent in stage.parents if parent in self._stages for at in self._stages[parent].finished]
-            first, last = (min(outputs), max(outputs)) if outputs else (0, 0)
-            for key, figures in stage.stateful.items():
-                tasks[key] = replace(figures, first_output_at=first, last_output_at=last)
-        return tasks
+
+# --- one batch's tasks ------------------------------------------------------------------------------------------------
+
+
+def _tasks(raw: _RawBatch, plans: list[bytes]) -> dict[tuple[int, int], TaskFigures]:
+    """The stateful tasks of the batch; a task that ran twice counts with its last run."""
+    operators: dict[int, int] = {}
+    for line in plans:
+        _find_commit_metrics(json.loads(line)["sparkPlanInfo"], operators)
+    parents = {info["Stage ID"]: info["Parent IDs"] for line in raw.jobs for info in json.loads(line)["Stage Infos"]}
+    finished: dict[int, list[int]] = defaultdict(list)
+    stateful: dict[tuple[int, int], tuple[int, TaskFigures]] = {}
+    for line in raw.tasks:
+        event = json.loads(line)
+        if event["Task End Reason"]["Reason"] != "Success":
+            continue
+        stage, info = event["Stage ID"], event["Task Info"]
+        finished[stage].append(info["Finish Time"])
+        for operator, commit_ms in _commit_times(info["Accumulables"], operators).items():
+            stateful[operator, info["Partition ID"]] = stage, _task_figures(event, commit_ms)
+    tasks = {}
+    for key, (stage, figures) in stateful.items():
+        outputs = [at for parent in parents[stage] for at in finished[parent]]
+        first, last = (min(outputs), max(outputs)) if outputs else (0, 0)
+        tasks[key] = replace(figures, first_output_at=first, last_output_at=last)
+    return tasks
+
+
+def _find_commit_metrics(node: dict[str, Any], operators: dict[int, int]) -> None:
+    """Into `operators`: the stateful operator of each accumulator that takes a commit's time."""
+    operator = _OPERATOR.search(node["simpleString"])
+    for metric in node["metrics"]:
+        if operator is not None and metric["name"] == _COMMIT_TIME:
+            operators[metric["accumulatorId"]] = int(operator[1])
+    for child in node["children"]:
+        _find_commit_metrics(child, operators)
+
+
+def _commit_times(accumulables: list[dict[str, Any]], operators: dict[int, int]) -> dict[int, int]:
+    commits: dict[int, int] = {}
+    for each in accumulables:
+        operator = operators.get(each["ID"])
+        if operator is not None:
+            commits[operator] = commits.get(operator, 0) + int(each["Update"])
+    return commits
+
+
+def _task_figures(event: dict[str, Any], commit_ms: int) -> TaskFigures:
+    shuffle = (event.get("Task Metrics") or {}).get("Shuffle Read Metrics") or {}
+    return TaskFigures(
+        commit_ms=commit_ms,
+        fetch_wait_ms=shuffle.get("Fetch Wait Time", 0),
+        rows=shuffle.get("Total Records Read", 0),
+        bytes_read=shuffle.get("Remote Bytes Read", 0) + shuffle.get("Local Bytes Read", 0),
+        finished_at=event["Task Info"]["Finish Time"],
+    )
 
 
 def _epoch_ms(timestamp: str) -> int:

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from checkpointing.clock import ManualClock
-from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
-from checkpointing.spark.agent import FIGURES_WAIT_S, CheckpointAgent
+from checkpointing.messages import (
+    Channel,
+    ChannelKind,
+    CheckpointKind,
+    SubtaskMetrics,
+    TriggerCheckpoint,
+    VertexKind,
+)
+from checkpointing.spark.agent import FIGURES_WAIT_S, STAGING_LIMIT_S, Acknowledged, CheckpointAgent
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.snapshot import DurableSubtask
 from checkpointing.spark.staging import QueryFiles
@@ -34,6 +41,7 @@ class Query:
     ending: bool = False
     active: bool = True
     starts: int = 0
+    inputs: tuple[Channel, ...] = ()
 
     @property
     def plan(self) -> QueryPlan:
@@ -41,10 +49,10 @@ class Query:
 
     @property
     def files(self) -> QueryFiles:
-        return QueryFiles(self.plan, self.location, None)
+        return QueryFiles(self.plan, self.location, None, self.inputs)
 
     def begin(self, batch: int) -> None:
-        self._write(f"offsets/{batch}")
+        self._write(f"offsets/{batch}", f'v1\n{{}}\n{{"logOffset":{batch}}}')
         self._write(f"sources/0/{batch}")
 
     def commit(self, batch: int, size: int = 10) -> None:
@@ -65,6 +73,9 @@ class Query:
         self.active, self.ending = True, False
         self.starts += 1
 
+    def doing(self) -> str:
+        return "Processing new data"
+
     def end_after_batch(self) -> None:
         self.ending = True
 
@@ -78,11 +89,17 @@ class Query:
 class Reports:
     acknowledged: list[tuple[int, DurableSubtask, SubtaskMetrics, int]] = field(default_factory=list)
     declined: list[tuple[int, str, str]] = field(default_factory=list)
+    delays: list[tuple[int, str]] = field(default_factory=list)
+    channels: list[Channel] = field(default_factory=list)
     known: dict[tuple[str, int], BatchFigures] = field(default_factory=dict)
     default: BatchFigures | None = field(default_factory=lambda: BatchFigures(0))
 
-    def acknowledge(self, checkpoint_id: int, durable: DurableSubtask, metrics: SubtaskMetrics, batch: int) -> None:
-        self.acknowledged.append((checkpoint_id, durable, metrics, batch))
+    def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None:
+        self.acknowledged.append((checkpoint_id, acknowledged.durable, acknowledged.metrics, acknowledged.batch))
+        self.channels += acknowledged.channels
+
+    def delay(self, checkpoint_id: int, cause: str) -> None:
+        self.delays.append((checkpoint_id, cause))
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None:
         self.declined.append((checkpoint_id, reason, cause))
@@ -249,6 +266,9 @@ def test_a_state_file_that_is_missing_declines_the_checkpoint_with_its_name(benc
     bench.query.run(0, 1, 2)
     (bench.query.location / "state/0/1/2.delta").unlink()
     bench.trigger(1)
+    assert bench.reports.declined == [], "Spark's maintenance may have overtaken the listing"
+    bench.clock.advance(STAGING_LIMIT_S)
+    bench.agent.tick()
     [(checkpoint_id, reason, cause)] = bench.reports.declined
     assert (checkpoint_id, reason) == (1, "CHECKPOINT_ASYNC_EXCEPTION")
     assert "Batch 2 of query 'words' cannot be taken: state/0/1: nothing leads to version 2" in cause
@@ -346,3 +366,131 @@ def test_each_query_of_a_job_is_cut_at_its_own_boundary(tmp_path: Path, eventual
     batches = {durable.vertex.query: batch for _, durable, _, batch in bench.reports.acknowledged}
     assert batches == {"slow": 1, "fast": 3}
     bench.agent.close()
+
+
+def chain(tmp_path: Path) -> tuple[Bench, Query, Query]:
+    """`clean` writes files that `count` reads."""
+    bench = Bench(tmp_path, ("clean", "count"))
+    clean, count = bench.queries
+    count.inputs = (Channel("clean", "count", ChannelKind.FILES, "/clean", 0),)
+    return bench, clean, count
+
+
+def cuts(bench: Bench) -> dict[str, int]:
+    return {durable.vertex.query: batch for _, durable, _, batch in bench.reports.acknowledged}
+
+
+def test_a_producer_is_cut_at_the_end_of_what_it_had_begun_when_its_consumer_was_cut(
+    tmp_path: Path, eventually: Any
+) -> None:
+    bench, clean, count = chain(tmp_path)
+    clean.run(0, 1)
+    count.run(0)
+    count.begin(1)
+    clean.begin(2)
+    bench.trigger(1)
+    clean.commit(2)
+    clean.begin(3)  # its files may be in the sink's log already, and count's batch 1 may have read them
+    bench.agent.tick()
+    assert cuts(bench) == {}
+    count.commit(1)
+    bench.until(eventually, lambda: cuts(bench) == {"count": 1})
+    clean.commit(3)
+    clean.run(4)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 8)
+    assert cuts(bench) == {"count": 1, "clean": 3}
+    assert bench.reports.channels == [Channel("clean", "count", ChannelKind.FILES, "/clean", 0, '{"logOffset":1}')]
+    bench.agent.close()
+
+
+def test_a_synchronous_savepoint_ends_the_consumer_before_its_producer(tmp_path: Path, eventually: Any) -> None:
+    bench, clean, count = chain(tmp_path)
+    clean.run(0)
+    count.run(0)
+    clean.in_batch = count.in_batch = True
+    clean.begin(1)
+    count.begin(1)
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    bench.agent.tick()
+    assert (count.ending, clean.ending) == (True, False)
+    count.commit(1)
+    count.in_batch = False
+    bench.until(eventually, lambda: clean.ending)
+    assert not count.active
+    clean.commit(1)
+    clean.in_batch = False
+    bench.until(eventually, lambda: cuts(bench) == {"count": 1, "clean": 1})
+    bench.agent.aborted(1)
+    assert (clean.starts, count.starts) == (1, 1)
+    bench.agent.close()
+
+
+def test_an_abort_before_the_producers_turn_leaves_it_running(tmp_path: Path) -> None:
+    bench, clean, count = chain(tmp_path)
+    clean.run(0)
+    count.run(0)
+    count.in_batch = True
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    bench.agent.aborted(1)
+    count.in_batch = False
+    bench.agent.tick()
+    assert (clean.starts, count.starts) == (0, 1)
+    assert clean.active
+    bench.agent.close()
+
+
+def test_what_a_checkpoint_waits_for_is_told_in_words_and_again_when_it_changes(
+    tmp_path: Path, eventually: Any
+) -> None:
+    bench, clean, count = chain(tmp_path)
+    clean.run(0)
+    clean.begin(1)
+    bench.trigger(1)
+    assert bench.reports.delays == [], "too early to be worth telling"
+    bench.clock.advance(1)
+    bench.agent.tick()
+    behind = "Query 'clean' waits its turn behind 'count', which read its output."
+    never = "Query 'count' has never ended a batch; Spark says: Processing new data."
+    assert bench.reports.delays == [(1, f"{behind} {never}")]
+    count.begin(0)
+    bench.clock.advance(1)
+    bench.agent.tick()
+    stuck = "Query 'count' has not come to the end of batch 0; Spark says: Processing new data."
+    assert bench.reports.delays[1:] == [(1, f"{behind} {stuck}")]
+    bench.clock.advance(1)
+    bench.agent.tick()
+    assert len(bench.reports.delays) == 2
+    count.commit(0)
+    bench.reports.default = None  # holds the acknowledgements back
+    bench.agent.tick()
+    bench.clock.advance(1)
+    bench.agent.tick()
+    ends = "Query 'clean' has not come to the end of batch 1; Spark says: Processing new data."
+    saves = "Query 'count' is cut at batch 0; 4 of its subtasks have yet to be saved."
+    assert bench.reports.delays[2:] == [(1, f"{ends} {saves}")]
+    bench.agent.close()
+
+
+def test_files_that_are_gone_are_looked_for_in_a_later_batch(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0, 1, 2)
+    lost = bench.query.location / "state/0/1/3.delta"
+    content = lost.read_text()
+    lost.unlink()
+    bench.trigger(1)
+    bench.agent.tick()
+    assert bench.reports.declined == []
+    bench.query.run(3)
+    lost.write_text(content)
+    bench.until(eventually, lambda: bench.reports.batches(1) == {3})
+
+
+def test_a_batch_that_spark_has_cleaned_away_since_counts_as_ended(bench: Bench, eventually: Any) -> None:
+    bench.query.run(0)
+    bench.query.begin(1)
+    bench.trigger(1)
+    bench.query.commit(1)
+    bench.query.run(2)
+    (bench.query.location / "offsets/1").rename(bench.query.location / "offsets/gone")
+    (bench.query.location / "commits/1").unlink()
+    assert bench.query.files.has_committed(1)
+    assert not bench.query.files.has_committed(3)

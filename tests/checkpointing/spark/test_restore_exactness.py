@@ -116,7 +116,7 @@ class Bench:
         )
         batch = query.files.last_commit()
         assert batch is not None
-        staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}", lambda: None)
+        staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}")
         writer = SnapshotWriter(trigger, FileHashes(), PoolLedger())
         written = list(writer.write(staged))
         operators = []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from checkpointing.messages import SubtaskMetrics, VertexKind
+from checkpointing.spark import task_metrics
 from checkpointing.spark.task_metrics import BatchFigures, EventLog, TaskFigures, Wait, subtask_metrics
 
 QUERY = "5d35b4f1-f21b-4851-814a-6a833e52a359"
@@ -42,7 +43,7 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path)
 
 
-def plan(operator: int = 0, accumulator: int = COMMIT_METRIC) -> dict[str, Any]:
+def plan(operator: int = 0, accumulator: int = COMMIT_METRIC, execution: int = 5) -> dict[str, Any]:
     save = {
         "nodeName": "StateStoreSave",
         "simpleString": f"StateStoreSave [value#2], state info [ checkpoint = c, opId = {operator}, ver = 3], Update",
@@ -50,14 +51,20 @@ def plan(operator: int = 0, accumulator: int = COMMIT_METRIC) -> dict[str, Any]:
         "children": [],
     }
     root = {"nodeName": "Write", "simpleString": "Write", "metrics": [], "children": [save]}
-    return {"Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart", "sparkPlanInfo": root}
+    event = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
+    return {"Event": event, "executionId": execution, "rootExecutionId": execution, "sparkPlanInfo": root}
 
 
-def job(batch: int, stages: dict[int, list[int]]) -> dict[str, Any]:
+def job(batch: int, stages: dict[int, list[int]], execution: int = 5, root: int = 5) -> dict[str, Any]:
     return {
         "Event": "SparkListenerJobStart",
         "Stage Infos": [{"Stage ID": stage, "Parent IDs": parents} for stage, parents in stages.items()],
-        "Properties": {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": str(batch)},
+        "Properties": {
+            "spark.sql.execution.id": str(execution),
+            "spark.sql.execution.root.id": str(root),
+            "sql.streaming.queryId": QUERY,
+            "streaming.sql.batchId": str(batch),
+        },
     }
 
 
@@ -158,20 +165,50 @@ def test_a_rolled_file_is_read_to_its_end_and_deleted(log: Log) -> None:
     assert log.batch(0) is not None
     log.write(progress(1, addBatch=1))
     rolled = log.file
-    log.roll = 2
-    log.write(progress(2, addBatch=1))
-    log.roll = 10
-    log.write(progress(3, addBatch=1))
-    assert all(log.batch(n) is not None for n in (1, 2, 3))
+    for log.roll in range(2, 11):
+        log.write(progress(log.roll, addBatch=1))
+    assert all(log.batch(n) is not None for n in range(3, 11))
     assert not rolled.exists()
     assert [path.name for path in log.directory.iterdir()] == ["events_10_local-1"]
 
 
+def test_what_a_function_of_the_program_runs_is_part_of_its_batch(log: Log) -> None:
+    """foreachBatch: the jobs are of executions of their own, within the batch's, whose plan has the operators."""
+    log.write(plan(execution=5), job(0, {0: [], 1: [0]}, execution=6, root=5))
+    log.write(task(0, 0, 100), task(1, 0, 200, commit_ms=3), progress(0, addBatch=1))
+    figures = log.batch(0)
+    assert figures is not None
+    assert figures.tasks[0, 0].commit_ms == 3
+
+
+def test_figures_stay_once_they_were_asked_for(log: Log) -> None:
+    log.write(plan(), job(0, {0: []}), task(0, 0, 20, commit_ms=5), progress(0, addBatch=1))
+    first = log.batch(0)
+    assert first is not None
+    assert first.tasks
+    assert log.batch(0) == first
+
+
 def test_memory_is_bounded(log: Log) -> None:
     for batch in range(200):
-        log.write(plan(accumulator=batch), job(batch, {batch: []}), progress(batch, addBatch=1))
+        log.write(plan(accumulator=batch, execution=batch), job(batch, {batch: []}, batch, batch))
+        log.write(task(batch, 0, 20, commit_ms=5), progress(batch, addBatch=1))
     assert log.batch(199) is not None
-    assert len(log.log._batches) < 20
+    kept = log.log
+    assert (len(kept._batches), len(kept._raw), len(kept._plans)) == (8, 31, 64)
+    assert kept._raw_size == sum(raw.size for raw in kept._raw.values())
+
+
+def test_a_batch_of_very_many_tasks_is_kept_and_those_before_it_make_room(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_metrics, "_RAW_BYTES_KEPT", 4000)
+    log.write(plan(), job(0, {0: []}), task(0, 0, 20, commit_ms=5), progress(0, addBatch=1))
+    log.write(job(1, {1: []}), *(task(1, n, 20, commit_ms=5) for n in range(30)), progress(1, addBatch=1))
+    [small, large] = log.batch(0), log.batch(1)
+    assert small is not None
+    assert large is not None
+    assert (len(small.tasks), len(large.tasks)) == (0, 30)
 
 
 def test_other_jobs_are_left_out(log: Log) -> None:

@@ -1,0 +1,208 @@
+"""Two queries of which one reads what the other writes, with real Spark: a restore counts each word once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.messages import ChannelKind, CheckpointKind
+from checkpointing.spark.job import plan_queries
+from checkpointing.spark.program import ProgramError
+from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from tests.checkpointing.spark import taking
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+SNAPSHOTS = int(os.environ.get("WAYMARK_CUT_SNAPSHOTS", "4"))
+FILES_BETWEEN = (0, 20)
+WORDS = [f"word-{number}" for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    work = WorkDirectory(tmp_path_factory.mktemp("session"))
+    # Logs are compacted, and what they took over removed, as often as in a query that is months old.
+    hard = {
+        "spark.sql.streaming.fileSource.log.compactInterval": "3",
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "1ms",
+        "spark.sql.streaming.fileSink.log.compactInterval": "5",
+        "spark.eventLog.enabled": "false",
+    }
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session = start_session("cut", {**session_settings(work, 2, {}), **hard}, work)
+    yield session
+    session.stop()
+
+
+class Feeder:
+    """Writes files of numbered words, some lines twice, until it is stopped; `expected` counts each line once.
+
+    It goes on while a checkpoint is taken, but not for long beyond `written` + 40: a slow machine is to restore no more
+    than a fast one.
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        directory.mkdir()
+        self.expected: Counter[str] = Counter()
+        self.limit = 40
+        self._directory = directory
+        self._chance = random.Random(seed)
+        self.written = 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._chance.uniform(0.02, 0.12)):
+            if self.written < self.limit:
+                self.write(self._chance.choices(WORDS, k=20))
+
+    def write(self, words: Sequence[str]) -> None:
+        number = self.written + 1
+        lines = [f"{number}-{place} {word}" for place, word in enumerate(words)]
+        self.expected.update(words)
+        partial = self._directory / f".{number}"
+        partial.write_text("\n".join(lines + lines[:3]))
+        partial.rename(self._directory / f"{number:05}.txt")
+        self.written = number
+
+    def write_on(self, files: int, eventually: Callable[..., object]) -> None:
+        """Returns when `files` more have been written."""
+        goal = self.written + files
+        self.limit = goal + 40
+        eventually(f"{files} more files", lambda: self.written >= goal)
+
+
+@dataclass
+class Chain:
+    """`clean` drops what came twice and writes files; `count` reads them and counts. `counts` is what it last said."""
+
+    spark: Any
+    root: Path
+    files_per_batch: int = 3
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def planned(self, name: str) -> list[PlannedQuery]:
+        work = WorkDirectory(self.root / name)
+        return plan_queries([self._count(), self._clean()], work, None, {})
+
+    def start(self, name: str, checkpoint: CompletedCheckpoint | None = None) -> list[RunningQuery]:
+        planned = self.planned(name)
+        if checkpoint is not None:
+            assert taking.restore(checkpoint, planned) == checkpoint.batches
+        queries = [RunningQuery(query) for query in planned]
+        for query in queries:
+            query.start()
+        return queries
+
+    def _clean(self) -> Any:
+        from pyspark.sql.functions import split
+
+        lines = self.spark.readStream.format("text").option("maxFilesPerTrigger", self.files_per_batch)
+        parts = split("value", " ")
+        frame = lines.load(str(self.root / "in")).select(parts[0].alias("id"), parts[1].alias("word"))
+        once = frame.dropDuplicates(["id"])
+        return once.writeStream.format("parquet").option("path", str(self.root / "mid")).queryName("clean")
+
+    def _count(self) -> Any:
+        def keep(frame: Any, batch: int) -> None:
+            self.counts.update({row["word"]: row["count"] for row in frame.collect()})
+
+        (self.root / "mid").mkdir(exist_ok=True)
+        words = self.spark.readStream.format("parquet").schema("id string, word string").load(str(self.root / "mid"))
+        counts = words.groupBy("word").count()
+        return counts.writeStream.outputMode("update").queryName("count").foreachBatch(keep)
+
+
+def finish(chain: Chain, queries: list[RunningQuery]) -> dict[str, int]:
+    """Let both read all there is, and end them."""
+    count, clean = queries
+    for query in (clean, count):
+        query._query.processAllAvailable()
+    for query in queries:
+        query.stop()
+    return chain.counts
+
+
+def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    chain = Chain(spark, tmp_path)
+    snapshots = []
+    with Feeder(tmp_path / "in", seed) as feeder:
+        queries = chain.start("first")
+        agent = taking.Taking(queries, tmp_path)
+        # The first is triggered before anything is committed: count's first batch then takes in several of clean's.
+        for number in range(1, SNAPSHOTS + 1):
+            agent.trigger(number)
+            snapshots.append(agent.complete(number, eventually))
+            feeder.write_on(chance.randint(*FILES_BETWEEN), eventually)
+    for query in queries:
+        query.stop()
+    agent.agent.close()
+    feeder.write(WORDS)  # so that every word is counted, and said, once more after each restore
+    for snapshot in snapshots:
+        again = Chain(spark, tmp_path, files_per_batch=chance.choice([20, 200]))
+        counts = finish(again, again.start(f"again-{snapshot.checkpoint_id}", snapshot))
+        assert counts == feeder.expected, f"snapshot {snapshot.checkpoint_id} of {snapshot.batches}"
+
+
+def test_a_snapshot_names_what_feeds_what(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
+    chain = Chain(spark, tmp_path)
+    with Feeder(tmp_path / "in", 1):
+        queries = chain.start("first")
+        agent = taking.Taking(queries, tmp_path)
+        agent.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+        snapshot = agent.complete(1, eventually)
+    [channel] = snapshot.channels
+    assert (channel.producer, channel.consumer) == ("clean", "count")
+    assert (channel.kind, channel.location, channel.source) == (ChannelKind.FILES, str(tmp_path / "mid"), 0)
+    assert channel.position is not None
+    assert channel.position.startswith('{"logOffset":')
+    assert not any(query.is_active for query in queries)
+    agent.agent.close()
+
+
+def test_a_stop_with_savepoint_under_load_restores_exactly(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    chain = Chain(spark, tmp_path)
+    with Feeder(tmp_path / "in", 2) as feeder:
+        queries = chain.start("first")
+        eventually("both have committed", lambda: all(query.files.last_commit() is not None for query in queries))
+        agent = taking.Taking(queries, tmp_path)
+        agent.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+        savepoint = agent.complete(1, eventually)
+    agent.agent.close()
+    feeder.write(WORDS)
+    again = Chain(spark, tmp_path, files_per_batch=20)
+    assert finish(again, again.start("again", savepoint)) == feeder.expected
+
+
+def test_queries_in_a_circle_are_refused_before_anything_runs(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "mid").mkdir()
+    words = spark.readStream.format("text").load(str(tmp_path / "mid"))
+    writer = words.writeStream.format("text").option("path", str(tmp_path / "mid")).queryName("echo")
+    with pytest.raises(ProgramError, match="in a circle: echo → echo"):
+        plan_queries([writer], WorkDirectory(tmp_path / "work"), None, {})

@@ -49,16 +49,21 @@ class Restore:
 
 
 class AttemptStarter:
-    """`on_bad_candidate` is told of each snapshot that could not be used; none is skipped in silence."""
+    """`on_bad_candidate` is told of each snapshot that could not be used; none is skipped in silence.
+
+    Attempts are recorded and launched in the term of `session_id` only: LeadershipLost afterwards.
+    """
 
     def __init__(
         self,
         graph: JobGraph,
+        session_id: str,
         services: JobServices,
         store: CompletedCheckpointStore,
         on_bad_candidate: Callable[[ExceptionInfo], None],
     ) -> None:
         self._graph = graph
+        self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
         self._store = store
         self._on_bad_candidate = on_bad_candidate
@@ -124,13 +129,17 @@ class AttemptStarter:
             if restore is not None:
                 restore = await self._services.io.run(partial(_within_reach, attempt.record, restore))
             spec = self._spec(attempt.record, self.directory.program(), restore)
-            attempt.process = await self._services.io.run(lambda: self._services.launcher.launch(spec))
+            attempt.process = await self._services.io.run(partial(self._launch, spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
         except (LaunchFailed, StorageError) as error:
             raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
         attempt.record = replace(attempt.record, pid=attempt.process.pid)
         await self._write(attempt.record)
+
+    def _launch(self, spec: DriverSpec) -> DriverProcess:
+        self._confirm_term()
+        return self._services.launcher.launch(spec)
 
     def adopt(self, attempt: Attempt, pid: int) -> None:
         """A driver that nobody here started registered with `pid`: watch that process, if it is one of ours."""
@@ -150,8 +159,8 @@ class AttemptStarter:
         await self.wait_until_free()
         attempt.record = replace(attempt.record, ended=True)
         try:
-            await self._services.io.run(lambda: self.directory.write_record(attempt.record))
-        except OSError as error:
+            await self._services.io.run(lambda: self.directory.write_record(attempt.record, self._confirm_term))
+        except (OSError, HighAvailabilityError) as error:
             # The next job manager would look for this driver once more, and find it gone.
             logger.warning(
                 "job %s: the end of attempt %d was not recorded: %s", self._graph.job_id, attempt.number, error
@@ -174,7 +183,7 @@ class AttemptStarter:
 
     async def _write(self, record: AttemptRecord) -> None:
         try:
-            await self._services.io.run(lambda: self.directory.write_record(record))
+            await self._services.io.run(lambda: self.directory.write_record(record, self._confirm_term))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error

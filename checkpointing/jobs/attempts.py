@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,13 +76,15 @@ class JobDirectory:
         except (OSError, ValueError, TypeError, MalformedMessage) as error:
             raise AttemptRecordUnreadable(f"{path}: {error}") from error
 
-    def write_record(self, record: AttemptRecord) -> None:
+    def write_record(self, record: AttemptRecord, confirm_term: Callable[[], None] = lambda: None) -> None:
+        """What `confirm_term` raises, called right before the record counts, leaves the old one."""
         self.path.mkdir(parents=True, exist_ok=True)
         partial = self.path / (RECORD_NAME + ".part")
         with partial.open("w") as file:
             json.dump(to_plain(record), file)
             file.flush()
             os.fsync(file.fileno())
+        confirm_term()
         partial.rename(self.path / RECORD_NAME)
         descriptor = os.open(self.path, os.O_RDONLY)
         try:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from checkpointing.configuration import InvalidConfiguration
+from checkpointing.coordinator.ports import PossibleInconsistentState
+from checkpointing.ha.errors import HighAvailabilityError, LeadershipLost
 from checkpointing.ha.job_results import JobResult
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.driver_link import DriverChannel
@@ -25,6 +27,8 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.messages import DriverMessage, Refused, Register
 
 logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
 
 
 class NotLeading(Exception):
@@ -59,21 +63,39 @@ class Dispatcher:
 
     @property
     def leading(self) -> bool:
-        return self._ready
+        return self._ready and self.session_id is not None and self.services.leads(self.session_id)
 
     # --- leadership -------------------------------------------------------------------------------------------------
 
     async def take_leadership(self, session_id: str) -> None:
-        """Recover every stored job. A job that cannot be recovered is logged and left in the store; the others run."""
+        """Recover every stored job. A job that cannot be recovered is logged and left in the store; the others run.
+
+        The election tells of a loss only afterwards: once it has come about, the next leader is left everything.
+        """
         self.session_id = session_id
         await self._ended_jobs.finish_clean_up()
-        graphs = self.services.high_availability.job_graphs
-        for job_id in await self.services.io.run(graphs.job_ids):
+        for job_id in await self._stored_jobs(session_id):
+            if not self._is_term(session_id):
+                logger.warning("leadership was lost during the recovery, which ends here: the next leader's turn")
+                return
             try:
                 await self._recover(job_id, session_id)
             except (*STORE_ERRORS, InvalidConfiguration) as error:
                 logger.error("job %s cannot be recovered and is left as it is: %s", job_id, error)
-        self._ready = self.session_id == session_id
+        self._ready = self._is_term(session_id)
+
+    async def _stored_jobs(self, session_id: str) -> Sequence[str]:
+        """Asked again for as long as the term lasts: a leader without its jobs would deny those that run."""
+        while self._is_term(session_id):
+            try:
+                return await self.services.io.run(self.services.high_availability.job_graphs.job_ids)
+            except HighAvailabilityError as error:
+                logger.warning("the stored jobs cannot be listed now: %s", error)
+                await asyncio.sleep(_RETRY_S)
+        return ()
+
+    def _is_term(self, session_id: str) -> bool:
+        return self.session_id == session_id and self.services.leads(session_id)
 
     async def give_up_leadership(self, *, end_drivers: bool = False) -> None:
         """Suspend all jobs: nothing is removed from the stores, the next leader recovers them."""
@@ -83,8 +105,6 @@ class Dispatcher:
         for job in self._jobs.values():
             job.requests.suspend(end_driver=end_drivers)
         await asyncio.gather(*self._runs.values())
-        # A suspended job is another job manager's now: to show it here as if it had ended would be wrong.
-        self._ended = {job_id: job for job_id, job in self._ended.items() if job.status.globally_terminal}
 
     async def _recover(self, job_id: str, session_id: str) -> None:
         ha = self.services.high_availability
@@ -92,7 +112,7 @@ class Dispatcher:
             logger.warning("job %s has ended and is not recovered; its clean-up is not finished", job_id)
             return
         graph = await self.services.io.run(lambda: ha.job_graphs.recover(job_id))
-        if graph is not None and self.session_id == session_id and job_id not in self._jobs:
+        if graph is not None and self._is_term(session_id) and job_id not in self._jobs:
             self._start(JobMaster(graph, session_id, self.services, self._record_result, recovered=True))
 
     # --- jobs -------------------------------------------------------------------------------------------------------
@@ -112,7 +132,7 @@ class Dispatcher:
 
     def require_leading(self) -> str:
         """The session id of this leader; NotLeading when it is none."""
-        if not self._ready or self.session_id is None:
+        if not self.leading or self.session_id is None:
             raise NotLeading
         return self.session_id
 
@@ -124,17 +144,18 @@ class Dispatcher:
         self._submitting.add(graph.job_id)
         try:
             job = JobMaster(graph, session_id, self.services, self._record_result, recovered=False)
-            await self._store(graph, program)
-            if self.session_id != session_id:
+            await self._store(graph, program, session_id)
+            if not self._is_term(session_id):
                 raise NotLeading
             self._start(job)
         finally:
             self._submitting.discard(graph.job_id)
 
-    async def _store(self, graph: JobGraph, program: Program) -> None:
+    async def _store(self, graph: JobGraph, program: Program, session_id: str) -> None:
         services = self.services
 
         def store() -> None:
+            services.high_availability.leader_election.confirm_term(session_id)
             if services.high_availability.job_results.has_result(graph.job_id):
                 raise JobExists(f"Job {graph.job_id} has already been executed and has ended; use another id.")
             JobDirectory(services.jobs_directory, graph.job_id).store_program(program.path, program.name)
@@ -142,7 +163,9 @@ class Dispatcher:
 
         try:
             await services.io.run(store)
-        except STORE_ERRORS as error:
+        except LeadershipLost as error:
+            raise NotLeading from error
+        except (*STORE_ERRORS, PossibleInconsistentState) as error:
             raise SubmissionFailed(f"The job could not be stored: {error}") from error
 
     def _start(self, job: JobMaster) -> None:
@@ -160,8 +183,9 @@ class Dispatcher:
             await self._release(job_id)
         self._jobs.pop(job_id, None)
         self._runs.pop(job_id, None)
-        self._ended[job_id] = job
-        await self._forget_oldest()
+        if status.globally_terminal:  # a suspended job is another job manager's now, with all that it has
+            self._ended[job_id] = job
+            await self._forget_oldest()
 
     async def _record_result(self, job: JobMaster) -> bool:
         record = job.record
@@ -173,7 +197,8 @@ class Dispatcher:
                 started_ms=record.state.started_ms,
                 ended_ms=record.state.last_modified_ms,
                 failure_cause=sentence(record.failure.message) if record.failure else None,
-            )
+            ),
+            job.session_id,
         )
 
     async def _release(self, job_id: str) -> None:
@@ -216,11 +241,13 @@ class Dispatcher:
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
         """A driver's message. NotLeading: it has to look for the leader. NotReady: it has to come again.
 
-        A job that is being suspended still hears its driver: it may be waiting for its last word.
+        A job that is being suspended still hears its driver while its term lasts: it may be waiting for its last word.
         """
         job = self._jobs.get(message.job_id)
         if job is None or isinstance(message, Register):
             self.require_leading()
+        elif not self.services.leads(job.session_id):
+            raise NotLeading
         if job is None:
             channel.send(Refused(f"job {message.job_id} does not run here"))
         elif isinstance(message, Register):

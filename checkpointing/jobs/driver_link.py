@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from checkpointing.messages import JobManagerMessage, NotifyAborted, NotifyComplete, TriggerCheckpoint
 
@@ -39,10 +39,14 @@ class DriverChannel:
 
 
 class DriverGateway:
-    """The coordinator's way to whichever driver the job has now; messages for a driver that is away are dropped."""
+    """The coordinator's way to whichever driver the job has now.
 
-    def __init__(self, session_id: str) -> None:
+    Messages for a driver that is away are dropped, and so are all once this job manager no longer `leads`.
+    """
+
+    def __init__(self, session_id: str, leads: Callable[[], bool]) -> None:
         self._session_id = session_id
+        self._leads = leads
         self.channel: DriverChannel | None = None
 
     @property
@@ -50,7 +54,7 @@ class DriverGateway:
         return self._session_id
 
     def send(self, message: JobManagerMessage) -> None:
-        if self.channel is not None:
+        if self.channel is not None and self._leads():
             self.channel.send(message)
 
     def trigger_checkpoint(self, message: TriggerCheckpoint) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError, JobGraphUnreadable
@@ -30,12 +31,16 @@ class EndedJobs:
         self._services = services
         self._ha = services.high_availability
 
-    async def record(self, result: JobResult) -> bool:
-        """False: it is not durable, so nothing of the job may be removed; the next leader will recover the job."""
+    async def record(self, result: JobResult, session_id: str) -> bool:
+        """False: it is not durable, so nothing of the job may be removed; the next leader will recover the job.
+
+        Only in the term of `session_id`: a result of one who no longer leads would end a job that another one runs.
+        """
+        confirm_term = partial(self._ha.leader_election.confirm_term, session_id)
 
         def create() -> None:
             try:
-                self._ha.job_results.create_dirty_result(result)
+                self._ha.job_results.create_dirty_result(result, confirm_term)
             except JobResultExists:
                 logger.info("job %s: its end was recorded before", result.job_id)
 
@@ -53,8 +58,12 @@ class EndedJobs:
         await self._tried(job_id, "its data could not all be cleaned up", remove)
 
     async def forget(self, job_id: str) -> None:
-        """It is no longer shown: its logs go."""
-        remove = JobDirectory(self._services.jobs_directory, job_id).remove
+        """It is no longer shown: its logs go. Of one whose end was not recorded everything stays: it will run again."""
+
+        def remove() -> None:
+            if self._ha.job_results.has_result(job_id):
+                JobDirectory(self._services.jobs_directory, job_id).remove()
+
         await self._tried(job_id, "its directory could not be removed", remove)
 
     async def finish_clean_up(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -27,10 +27,15 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """The requests made of one job. A suspension also interrupts a cancellation, never the other way round."""
+    """The requests made of one job. A suspension also interrupts a cancellation, never the other way round.
 
-    def __init__(self) -> None:
+    `leads`: whether the term in which the job runs here still lasts. When it does not, every wait gives way as to a
+    suspension, though nobody has asked yet: a process that was stopped for a while learns of its end too late.
+    """
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
+        self._leads = leads
         self._cancel: asyncio.Future[Request] = loop.create_future()
         self._suspend: asyncio.Future[Request] = loop.create_future()
 
@@ -45,7 +50,14 @@ class Interrupts:
         return self._cancel.done()
 
     async def wait_for(self, awaitable: Awaitable[T], *, cancelling: bool = False) -> T:
-        """The result of `awaitable`; Interrupted when a request comes first. `cancelling`: only a suspension counts."""
+        """The result of `awaitable`; Interrupted when a request comes first. `cancelling`: only a suspension counts.
+
+        Nothing of `awaitable` runs once the term is over.
+        """
+        if not self._leads():
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()
+            raise Interrupted(Request.SUSPEND)
         work: asyncio.Future[T] = asyncio.ensure_future(awaitable)
         requests = [self._suspend] if cancelling else [self._suspend, self._cancel]
         waited: list[asyncio.Future[Any]] = [work, *requests]
@@ -54,6 +66,9 @@ class Interrupts:
         except asyncio.CancelledError:
             _abandon(work)
             raise
+        if not self._leads():
+            _abandon(work)
+            raise Interrupted(Request.SUSPEND)
         if work.done():
             return work.result()
         _abandon(work)

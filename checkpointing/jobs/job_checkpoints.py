@@ -46,7 +46,7 @@ class JobCheckpoints:
     ) -> None:
         recovery = services.high_availability.recovery_factory.create(graph.job_id, config.num_retained)
         self._store = recovery.store
-        self._storage = services.storage(graph, config)
+        self._storage = services.storage(graph, config, recovery.term_lasts)
         self._services = services
         self.config = config
         self._job_id = graph.job_id
@@ -74,7 +74,8 @@ class JobCheckpoints:
         """For cleaning up what an ended job left: no driver, no trigger. InvalidConfiguration."""
         no_tasks = CheckpointPlan((), ready=False, reason="The job has ended.")
         config = CheckpointConfiguration.parse(graph.configuration)
-        return cls(graph, config, services, DriverGateway(""), lambda: no_tasks, lambda message, error: None)
+        no_driver = DriverGateway("", lambda: False)
+        return cls(graph, config, services, no_driver, lambda: no_tasks, lambda message, error: None)
 
     @property
     def store(self) -> CompletedCheckpointStore:

@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from checkpointing.coordinator.ports import CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.ha.errors import ConnectionUnavailable, LeadershipLost
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
 from checkpointing.jobs.driver_conversation import DriverConversation
@@ -59,13 +61,16 @@ class JobMaster:
         self._services = services
         self._record_result = record_result
         self._recovered = recovered
-        self._interrupts = Interrupts()
-        self._gateway = DriverGateway(session_id)
+        self._leads = partial(services.leads, session_id)
+        self._interrupts = Interrupts(self._leads)
+        self._gateway = DriverGateway(session_id, self._leads)
         self.checkpoints = JobCheckpoints(
             graph, self.record.config, services, self._gateway, self._plan, self._checkpoints_failed
         )
         coordinator = self.checkpoints.coordinator
-        self._starter = AttemptStarter(graph, services, self.checkpoints.store, self.record.record_exception)
+        self._starter = AttemptStarter(
+            graph, session_id, services, self.checkpoints.store, self.record.record_exception
+        )
         self._recovery = JobRecovery(self.record, services, self.checkpoints, self._starter, self._interrupts)
         self.driver = DriverConversation(
             self.record, services, self._gateway, self._starter, self.checkpoints, self._interrupts
@@ -88,6 +93,11 @@ class JobMaster:
         return self.record.graph
 
     @property
+    def session_id(self) -> str:
+        """Of the term in which the job runs here."""
+        return self._gateway.session_id
+
+    @property
     def status(self) -> JobStatus:
         return self.record.status
 
@@ -101,10 +111,12 @@ class JobMaster:
             status, cause = await self._live()
         except Interrupted as interrupted:
             status, cause = await self._wind_down(interrupted.request)
+        except (LeadershipLost, ConnectionUnavailable):
+            status, cause = await self._wind_down(Request.SUSPEND)
         except Exception as error:
             # A mistake of ours must not leave a job that nobody minds: it fails, and nothing of it is removed.
             logger.exception("job %s: its master failed", self.graph.job_id)
-            status, cause = await self._broken(error)
+            status, cause = await (self._broken(error) if self._leads() else self._wind_down(Request.SUSPEND))
         await self._conclude(status, cause)
         return status
 
@@ -217,7 +229,7 @@ class JobMaster:
         except Interrupted as interrupted:
             request = interrupted.request
         self._halt_checkpoints(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
-        if request is Request.SHUTDOWN:
+        if request is Request.SHUTDOWN and self._leads():
             # Bounded: whether the driver gave up its claim cannot always be asked while everything shuts down.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._end_driver(), self._services.settings.cancel_timeout_s + 3 * END_GRACE_S)

@@ -34,13 +34,20 @@ class JobServices:
     token_file: Path | None
     host_name: str
 
-    def storage(self, graph: JobGraph, config: CheckpointConfiguration) -> FileCheckpointStorage:
-        """Where the job's checkpoints and savepoints go."""
+    def leads(self, session_id: str) -> bool:
+        """Whether the term of `session_id` lasts: nobody else can lead now. Cheap, for any thread."""
+        return self.high_availability.leader_election.has_leadership(session_id)
+
+    def storage(
+        self, graph: JobGraph, config: CheckpointConfiguration, owns_pool: Callable[[], bool]
+    ) -> FileCheckpointStorage:
+        """Where the job's checkpoints and savepoints go; its shared files may go while `owns_pool`."""
         in_memory = config.storage is CheckpointStorageKind.JOBMANAGER
         return FileCheckpointStorage(
             JOB_MANAGER_MEMORY if in_memory else config.checkpoint_directory or self.settings.checkpoint_directory,
             graph.job_id,
             savepoint_roots=self.settings.savepoint_roots,
+            owns_pool=owns_pool,
         )
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
-from checkpointing.storage.errors import StorageError, UnsafeLocation
+from checkpointing.storage.errors import NotOurPool, StorageError, UnsafeLocation
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import (
     METADATA,
@@ -36,7 +36,8 @@ class FileCheckpointStorage:
 
     `directory` is `execution.checkpointing.dir`; with None only savepoints can be taken. With `savepoint_roots`, a
     savepoint's target must lie under one of them. Directories are locations of any storage; `files` stands in for what
-    they would open.
+    they would open. `owns_pool`: false once another job manager may
+    lead, whose checkpoints may refer to any shared file by its content.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class FileCheckpointStorage:
         *,
         savepoint_roots: SavepointRoots | None = None,
         files: Files | None = None,
+        owns_pool: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._owns_pool = owns_pool
         self._job_directory = None if directory is None else f"{canonical(directory).rstrip('/')}/{job_id}"
         self._job_id = job_id
         self._savepoint_roots = savepoint_roots
@@ -104,11 +107,16 @@ class FileCheckpointStorage:
         _discard_directory(location.directory, self._files(location.directory))
 
     def discard_shared(self, files: Sequence[StateFile]) -> None:
-        """Remove files of this job's pool; missing ones are fine. UnsafeLocation, and none removed, for others."""
+        """Remove files of this job's pool; missing ones are fine. UnsafeLocation, and none removed, for others.
+
+        NotOurPool before the first file that another leader's checkpoints may need.
+        """
         for file in files:
             if not is_shared_location(file.location):
                 raise UnsafeLocation(f"{file.location!r} is not a file of the shared pool")
         for file in files:
+            if not self._owns_pool():
+                raise NotOurPool(f"{self.job_directory}/{SHARED} is another leader's now")
             self._files(self.job_directory).remove_file(f"{self.job_directory}/{file.location}")
 
     def sweep(

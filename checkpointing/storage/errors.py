@@ -3,6 +3,7 @@
 StorageError (an OSError)
 ├── OutsideSavepointRoots      the path is not under a configured root
 ├── UnsafeLocation             asked to remove or read something that is no part of a checkpoint
+├── NotOurPool                 asked to remove shared files of a job that another job manager may lead by now
 ├── UnknownScheme              no file system of that name can keep snapshots
 ├── DriverMissing              the Python package that speaks to it is not installed; names it
 ├── AccessDenied               the storage refuses: credentials, permissions, a read-only file system
@@ -35,6 +36,10 @@ class OutsideSavepointRoots(StorageError):
 
 
 class UnsafeLocation(StorageError):
+    pass
+
+
+class NotOurPool(StorageError):
     pass
 
 

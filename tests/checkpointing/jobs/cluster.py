@@ -25,7 +25,7 @@ class Cluster:
 
     def job_manager(self, **environ: str):  # type: ignore[no-untyped-def]
         names = {"ZOOKEEPER_HOSTS": self._hosts, "WAYMARK_ZOOKEEPER_ROOT": self._root}
-        return running_job_manager(self._directory, self.launcher, **names, **environ)
+        return running_job_manager(self._directory, self.launcher, **{**names, **environ})
 
     def stores(self) -> HighAvailabilityServices:
         """What the job managers share, seen by one that has no part in the election. Close it."""

@@ -60,12 +60,16 @@ def as_storage_error(location: str, error: BaseException) -> StorageError:
 
 def _hidden_cause(error: FileNotFoundError) -> BaseException | None:
     """The error, other than "missing", that the driver turned into this one; None when it really is missing."""
-    cause = error.__cause__ or error.__context__
+    cause = _cause_of(error)
     while cause is not None:
         if _kind(cause) in ("unreachable", "denied") and not _is_ftp_missing(cause):
             return cause
-        cause = cause.__cause__ or cause.__context__
+        cause = _cause_of(cause)
     return None
+
+
+def _cause_of(error: BaseException) -> BaseException | None:
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _is_ftp_missing(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import pytest
 
 from checkpointing.storage.files import Files, LocalFiles
 from checkpointing.storage.fsspec_files import FsspecFiles
-from checkpointing.storage.memory_files import MemoryFiles
-from checkpointing.storage.opening import files_for
-from tests.storage_servers import StorageServer, ftp_server, s3_server
+from checkpointing.storage.locations import JOB_MANAGER_MEMORY
+from checkpointing.storage.opening import PROCESS_MEMORY, files_for
+from tests.storage_servers import StorageServer
 
 
 @dataclass(frozen=True)
@@ -23,33 +23,6 @@ class Place:
 
     files: Files
     root: str
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageServer]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageServer]:
-    with ftp_server(tmp_path_factory.mktemp("ftp")) as server:
-        yield server
-
-
-@pytest.fixture
-def admitted(monkeypatch: pytest.MonkeyPatch) -> Callable[[StorageServer], None]:
-    """This process gets what it needs to be let in, in the ways that fsspec and its drivers read it."""
-
-    def admit(server: StorageServer) -> None:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        conf: dict[str, dict[str, str]] = {}
-        fsspec.config.set_conf_env(conf)
-        for protocol, options in conf.items():
-            monkeypatch.setitem(fsspec.config.conf, protocol, options)
-
-    return admit
 
 
 KINDS = ("local", "memory", "fsspec local", "fsspec memory", "s3", "ftp")
@@ -61,7 +34,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, admitted: Callable[[St
         case "local":
             return Place(LocalFiles(), str(tmp_path))
         case "memory":
-            return Place(MemoryFiles(), "jobmanager://memory")
+            return Place(PROCESS_MEMORY, f"{JOB_MANAGER_MEMORY}/{uuid.uuid4().hex}")
         case "fsspec local":
             files = FsspecFiles(lambda: fsspec.filesystem("file", use_listings_cache=False), is_object_store=False)
             return Place(files, str(tmp_path))

@@ -54,3 +54,14 @@ def test_links_in_circles_are_refused(root: Path) -> None:
     (root / "b").symlink_to(root / "a")
     with pytest.raises(StorageError):
         SavepointRoots([str(root)]).confine(f"{root}/a/x")
+
+
+@pytest.mark.parametrize(
+    "outside", ["s3://bucket/waymark2", "s3://bucket", "s3://other/waymark", "ftp://bucket/waymark"]
+)
+def test_remote_roots_confine_too(outside: str) -> None:
+    roots = SavepointRoots(["s3://bucket/waymark/", "/local"])
+    assert roots.confine("s3://bucket/waymark/team/sp-1/") == "s3://bucket/waymark/team/sp-1"
+    assert roots.confine("s3://bucket/waymark") == "s3://bucket/waymark"
+    with pytest.raises(OutsideSavepointRoots, match="allowed: s3://bucket/waymark, /local"):
+        roots.confine(outside)

@@ -1,0 +1,275 @@
+"""Staged files on their way into storage: what is new, what is shared, what is found damaged, and where it may end."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import CheckpointKind, StateFile, TriggerCheckpoint, VertexKind
+from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner
+from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
+from checkpointing.spark.staging import QueryFiles, StagedBatch
+from checkpointing.storage import StorageError, StorageFull, files_for
+from checkpointing.storage.locations import JOB_MANAGER_MEMORY, parent
+from checkpointing.storage.memory_files import MAX_STATE_SIZE, StateTooLarge
+from tests.storage_servers import StorageServer
+
+PLAN = """
+StateStoreSave [value#0], state info [ checkpoint = <unknown>, runId = x, opId = 0, ver = 0, numPartitions = 2], Update
++- StreamingRelation FileSource[/in], [value#0]
+"""
+
+
+def content(seed: str, size: int = 10_000) -> bytes:
+    return (hashlib.sha256(seed.encode()).digest() * (size // 32 + 1))[:size]
+
+
+@dataclass
+class Bench:
+    """One driver's view: a live directory, from which batches are staged, and storage below `root`."""
+
+    live: Path
+    root: str
+    hashes: FileHashes = field(default_factory=FileHashes)
+    ledger: PoolLedger = field(default_factory=PoolLedger)
+
+    def write(self, name: str, data: bytes) -> None:
+        """As Spark does: under another name, then renamed."""
+        path = self.live / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.tmp")
+        partial.write_bytes(data)
+        partial.rename(path)
+
+    def stage(self, *names: str) -> StagedBatch:
+        staging = self.live.parent / f"staging-{uuid.uuid4().hex}"
+        selected = []
+        for name in names:
+            (staging / name).parent.mkdir(parents=True, exist_ok=True)
+            os.link(self.live / name, staging / name)
+            owner = Owner(VertexKind.STATEFUL, 0, int(name.split("/")[2])) if name.startswith("state") else SOURCE
+            selected.append(BatchFile(name, (staging / name).stat().st_size, owner, immutable=name.endswith(".sst")))
+        plan = query_plan("words", PLAN, Sink("noop", None), {})
+        return StagedBatch(QueryFiles(plan, self.live, None), 3, tuple(selected), staging)
+
+    def trigger(
+        self, checkpoint_id: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT, **more: Any
+    ) -> TriggerCheckpoint:
+        directory = f"{self.root}/chk-{checkpoint_id}"
+        shared = None if kind.is_savepoint else f"{self.root}/shared"
+        files_for(directory).make_directory(directory, new=True)
+        return TriggerCheckpoint("s", checkpoint_id, kind, 0, 1000, directory, shared, **more)
+
+    def take(self, trigger: TriggerCheckpoint, *names: str) -> list[DurableSubtask]:
+        return list(SnapshotWriter(trigger, self.hashes, self.ledger).write(self.stage(*names)))
+
+    def stored(self, trigger: TriggerCheckpoint, file: StateFile) -> bytes:
+        base = trigger.directory if trigger.kind.is_savepoint else parent(trigger.directory)
+        return files_for(base).read(f"{base}/{file.location}")
+
+
+SOURCE = Owner(VertexKind.SOURCE, 0)
+A, B = "state/0/0/SSTs/a.sst", "state/0/1/SSTs/b.sst"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "live", str(tmp_path / "storage"))
+
+
+@pytest.fixture(params=["local", "another file system", "s3", "ftp"])
+def any_bench(
+    request: pytest.FixtureRequest, tmp_path: Path, admitted: Callable[[StorageServer], None]
+) -> Iterator[Bench]:
+    match request.param:
+        case "local":
+            yield Bench(tmp_path / "live", str(tmp_path / "storage"))
+        case "another file system":
+            if not _is_another_file_system(Path("/dev/shm"), tmp_path):
+                pytest.skip("/dev/shm is no file system of its own here")
+            root = Path("/dev/shm") / f"waymark-test-{uuid.uuid4().hex}"
+            yield Bench(tmp_path / "live", str(root))
+            shutil.rmtree(root, ignore_errors=True)
+        case kind:
+            server: StorageServer = request.getfixturevalue(kind)
+            admitted(server)
+            yield Bench(tmp_path / "live", f"{server.root}/{uuid.uuid4().hex}")
+
+
+def _is_another_file_system(place: Path, tmp_path: Path) -> bool:
+    return place.is_dir() and os.access(place, os.W_OK) and place.stat().st_dev != tmp_path.stat().st_dev
+
+
+def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_bench: Bench) -> None:
+    bench = any_bench
+    for name, seed in ((A, "a"), (B, "b"), ("sources/0/3", "offsets")):
+        bench.write(name, content(seed))
+    first = bench.trigger(1)
+    taken = bench.take(first, A, B, "sources/0/3")
+    assert [(each.vertex.kind, each.subtask) for each in taken] == [
+        (VertexKind.SOURCE, 0), (VertexKind.STATEFUL, 0), (VertexKind.STATEFUL, 1), (VertexKind.SINK, 0)
+    ]  # fmt: skip
+    assert [each.new_bytes for each in taken] == [10_000, 10_000, 10_000, 0]
+    for subtask in taken:
+        for file in subtask.files:
+            stored = bench.stored(first, file)
+            assert (len(stored), hashlib.sha256(stored).hexdigest()) == (file.size, file.sha256)
+
+    bench.write(A, content("a, compacted"))
+    second = bench.trigger(2)
+    again = bench.take(second, A, B, "sources/0/3")
+    assert [each.new_bytes for each in again] == [10_000, 10_000, 0, 0], (
+        "b.sst was there, what is private is written anew"
+    )
+    assert bench.stored(second, again[1].files[0]) == content("a, compacted")
+    assert again[2].files == taken[2].files
+    assert len(files_for(bench.root).names(f"{bench.root}/shared")) == 3
+
+
+def test_a_driver_that_remembers_nothing_moves_no_more(any_bench: Bench) -> None:
+    """After a restart: what is in the pool is known by its content."""
+    any_bench.write(A, content("a"))
+    any_bench.take(any_bench.trigger(1), A)
+    fresh = Bench(any_bench.live, any_bench.root)
+    fresh.write("copy", content("a"))
+    (any_bench.live / "copy").rename(any_bench.live / A)  # the same bytes in another file
+    assert [each.new_bytes for each in fresh.take(fresh.trigger(2), A)] == [0, 0, 0, 0]
+
+
+def test_a_full_checkpoint_and_a_savepoint_hold_all_themselves(any_bench: Bench) -> None:
+    any_bench.write(A, content("a"))
+    any_bench.take(any_bench.trigger(1), A)
+    savepoint = any_bench.trigger(2, CheckpointKind.SAVEPOINT)
+    for trigger, location in ((savepoint, f"words/{A}"), (any_bench.trigger(3, full=True), f"chk-3/words/{A}")):
+        subtask = any_bench.take(trigger, A)[1]
+        assert (subtask.new_bytes, subtask.files[0].location, subtask.files[0].shared) == (10_000, location, False)
+        assert any_bench.stored(trigger, subtask.files[0]) == content("a")
+
+
+def test_the_same_content_twice_in_one_batch_is_moved_once(any_bench: Bench) -> None:
+    any_bench.write(A, content("same"))
+    any_bench.write(B, content("same"))
+    taken = any_bench.take(any_bench.trigger(1), A, B)
+    assert sum(each.new_bytes for each in taken) == 10_000
+    assert taken[1].files[0].location == taken[2].files[0].location
+
+
+@pytest.mark.parametrize("damage", [content("a")[:-1], content("another")], ids=["cut off", "same size"])
+def test_a_damaged_file_of_the_pool_is_replaced_which_mends_older_checkpoints(bench: Bench, damage: bytes) -> None:
+    bench.write(A, content("a"))
+    first = bench.trigger(1)
+    file = bench.take(first, A)[1].files[0]
+    damaged = Path(bench.root) / file.location
+    damaged.unlink()
+    damaged.write_bytes(damage)
+    assert bench.take(bench.trigger(2), A)[1].new_bytes == 10_000
+    assert bench.stored(first, file) == content("a")
+
+
+def test_a_file_of_no_known_operator_is_an_incomplete_batch(bench: Bench) -> None:
+    bench.write("state/0/7/SSTs/x.sst", b"x")
+    with pytest.raises(IncompleteBatch, match=r"state/0/7/SSTs/x\.sst belongs to no operator"):
+        bench.take(bench.trigger(1), "state/0/7/SSTs/x.sst")
+
+
+def test_given_up_in_the_middle_it_leaves_nothing_running_and_knows_what_it_brought(any_bench: Bench) -> None:
+    names = [f"state/0/0/SSTs/{number}.sst" for number in range(20)]
+    for name in names:
+        any_bench.write(name, content(name))
+    writer = SnapshotWriter(any_bench.trigger(1), any_bench.hashes, any_bench.ledger)
+    subtasks = writer.write(any_bench.stage(*names))
+    next(subtasks)
+    subtasks.close()
+    pool = f"{any_bench.root}/shared"
+    brought = any_bench.ledger.aborted(1)
+    assert sorted(brought) == sorted(f"{pool}/{name}" for name in files_for(pool).names(pool))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    made = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if not made or made.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_full_is_named_and_older_snapshots_stay_as_they_are(bench: Bench, small_disk: Path) -> None:
+    bench.root = str(small_disk)
+    bench.write(A, content("a", 300_000))
+    first = bench.trigger(1)
+    file = bench.take(first, A)[1].files[0]
+    bench.write(B, content("b", 2_000_000))
+    second = bench.trigger(2)
+    with pytest.raises(StorageFull, match="the storage is full"):
+        bench.take(second, A, B)
+    for location in bench.ledger.aborted(2):
+        files_for(location).remove_file(location)
+    files_for(second.directory).remove_tree(second.directory)
+    assert bench.stored(first, file) == content("a", 300_000)
+    assert [path.name for path in (small_disk / "shared").iterdir()] == [Path(file.location).name], (
+        "nothing half is left"
+    )
+    bench.write(B, content("smaller"))
+    assert len(bench.take(bench.trigger(3), A, B)) == 4, "and the next one goes through"
+
+
+def test_a_disk_that_is_read_only_is_named(bench: Bench, small_disk: Path) -> None:
+    bench.root = str(small_disk)
+    bench.write(A, content("a"))
+    trigger = bench.trigger(1)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StorageError, match=r"refuses access.*Read-only"):
+        bench.take(trigger, A)
+
+
+# --- the job manager's memory ---
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "live", f"{JOB_MANAGER_MEMORY}/{uuid.uuid4().hex}")
+    yield bench
+    with contextlib.suppress(FileNotFoundError):
+        files_for(bench.root).remove_tree(bench.root)
+
+
+def test_state_for_the_job_managers_memory_comes_with_the_subtask_and_stays_nowhere_else(memory: Bench) -> None:
+    memory.write(A, content("a"))
+    trigger = memory.trigger(1)
+    subtask = memory.take(trigger, A)[1]
+    (file,) = subtask.files
+    assert file.location == f"chk-1/words/{A}"
+    assert {k: base64.b64decode(v) for k, v in subtask.contents.items()} == {file.location: content("a")}
+    with pytest.raises(FileNotFoundError):
+        memory.stored(trigger, file)
+
+
+def test_state_that_is_too_large_for_an_acknowledgement_is_refused_in_flinks_words(memory: Bench) -> None:
+    memory.write(A, content("a", MAX_STATE_SIZE))
+    memory.take(memory.trigger(1), A)
+    memory.write("state/0/0/1.changelog", b"x")
+    with pytest.raises(StateTooLarge) as caught:
+        memory.take(memory.trigger(2), A, "state/0/0/1.changelog")
+    assert str(caught.value) == (
+        "Size of the state is larger than the maximum permitted memory-backed state. Size=5242881, maxSize=5242880. "
+        "Consider using a different checkpoint storage, like the FileSystemCheckpointStorage."
+    )

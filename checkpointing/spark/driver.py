@@ -177,6 +177,7 @@ class Driver:
             vertices=running.vertices if running is not None and self._agent is not None else (),
             last_batches=self._last_batches() if running is not None else {},
             restored_checkpoint_id=self._spec.restore.checkpoint_id if self._spec.restore else None,
+            at_least_once=running is not None and running.is_at_least_once,
         )
 
     def _last_batches(self) -> dict[str, int]:
@@ -189,7 +190,6 @@ class Driver:
         session.kill_jvm()
         os._exit(EXIT_NOT_WANTED)
 
-            at_least_once=running is not None and running.is_at_least_once,
     # --- life ---
 
     def _live(self) -> NoReturn:

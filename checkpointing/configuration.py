@@ -40,6 +40,8 @@ class InvalidConfiguration(ValueError):
     def __init__(self, key: str, value: str, allowed: str) -> None:
         super().__init__(f"{key}: {value!r} is not allowed; {allowed}")
         self.key = key
+        self.value = value
+        self.allowed = allowed
 
 
 def duration_ms(key: str, text: str, *, least: int = 0) -> int:

@@ -105,6 +105,7 @@ class Dispatcher:
         for job in self._jobs.values():
             job.requests.suspend(end_driver=end_drivers)
         await asyncio.gather(*self._runs.values())
+        await self.services.io.run(self.services.launcher.end_spares)
 
     async def _recover(self, job_id: str, session_id: str) -> None:
         ha = self.services.high_availability
@@ -141,6 +142,7 @@ class Dispatcher:
         session_id = self.require_leading()
         if graph.job_id in self._jobs or graph.job_id in self._submitting:
             raise JobExists(f"Job {graph.job_id} already exists and has not ended.")
+        self.services.launcher.check(graph)
         self._submitting.add(graph.job_id)
         try:
             job = JobMaster(graph, session_id, self.services, self._record_result, recovered=False)

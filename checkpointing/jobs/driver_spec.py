@@ -56,3 +56,20 @@ class DriverSpec:
     @classmethod
     def from_json(cls, data: dict[str, object]) -> DriverSpec:
         return from_plain(cls, data)
+
+
+@dataclass(frozen=True)
+class SpareSpec:
+    """What a driver knows that waits for work: all that must be said before a JVM starts. `directory` is its own."""
+
+    directory: str
+    host: str
+    parallelism: int | None
+    configuration: dict[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        return dict(to_plain(self))
+
+    @classmethod
+    def from_json(cls, data: dict[str, object]) -> SpareSpec:
+        return from_plain(cls, data)

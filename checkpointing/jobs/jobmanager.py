@@ -19,7 +19,9 @@ from checkpointing.clock import SystemClock
 from checkpointing.ha.services import HighAvailabilityServices, HighAvailabilitySettings, make_services
 from checkpointing.java import JavaNotFound, find_java
 from checkpointing.jobs.dispatcher import Dispatcher
-from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed, LocalDriverLauncher
+from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
+from checkpointing.jobs.launching.deployment import Site
+from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.leadership import DispatcherContender
 from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
@@ -54,7 +56,9 @@ async def run(
         address = settings.advertised_address or _address(listener)
         io = LoopIoExecutor(asyncio.get_running_loop(), executor)
         ha = await io.run(lambda: _high_availability(settings))
-        services = _services(settings, address, io, ha, launcher or _local_launcher(settings, environ or os.environ))
+        services = _services(
+            settings, address, io, ha, launcher or _local_launcher(settings, environ or os.environ, address)
+        )
         dispatcher = Dispatcher(services)
         contender = DispatcherContender(dispatcher, ha.leader_election, address, asyncio.get_running_loop())
         try:
@@ -105,14 +109,21 @@ def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices
     )
 
 
-def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str]) -> LocalDriverLauncher:
+def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], address: str) -> LocalDriverLauncher:
     def java_home() -> Path:
         try:
             return find_java(environ, settings.state_directory / "java").home
         except JavaNotFound as error:
             raise LaunchFailed(str(error)) from error
 
-    return LocalDriverLauncher(environ, java_home)
+    return LocalDriverLauncher(
+        environ,
+        java_home,
+        settings.state_directory,
+        site=Site(settings.storage_is_shared, address, settings.zookeeper_hosts),
+        default_master=settings.spark_master,
+        spares=settings.spare_drivers,
+    )
 
 
 def _token_file(settings: JobManagerSettings) -> Path | None:

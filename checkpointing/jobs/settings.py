@@ -11,7 +11,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
+from checkpointing.jobs.launching.deployment import MASTER, deployment_of
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, is_local
 from checkpointing.storage.opening import files_for
@@ -63,6 +65,9 @@ class JobManagerSettings:
     completed_jobs: int
     drivers_on_shutdown: DriversOnShutdown
     max_upload_bytes: int
+    spark_master: str
+    storage_is_shared: bool
+    spare_drivers: int
 
     @property
     def savepoint_roots(self) -> SavepointRoots:
@@ -125,6 +130,9 @@ class JobManagerSettings:
             completed_jobs=read.whole("WAYMARK_COMPLETED_JOBS", 50, least=1),
             drivers_on_shutdown=read.choice("WAYMARK_DRIVERS_ON_SHUTDOWN", DriversOnShutdown, DriversOnShutdown.STOP),
             max_upload_bytes=read.whole("WAYMARK_MAX_UPLOAD_BYTES", 104_857_600, least=1),
+            spark_master=read.spark_master("SPARK_MASTER_URL"),
+            storage_is_shared=read.boolean("WAYMARK_SHARED_STORAGE"),
+            spare_drivers=read.whole("WAYMARK_SPARE_DRIVERS", 0, least=0),
         )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))
@@ -189,6 +197,19 @@ class _Reader:
     def choice(self, name: str, kind: type[E], default: E) -> E:
         return self._parsed(name, default, lambda text: _member(kind, text), " or ".join(item.value for item in kind))
 
+    def boolean(self, name: str) -> bool:
+        """False when it is not set."""
+        return self._parsed(name, False, _boolean, "true or false")
+
+    def spark_master(self, name: str) -> str:
+        """ "" when it is not set."""
+        master = self.text(name, "")
+        try:
+            return deployment_of({MASTER: master}).master if master else ""
+        except InvalidConfiguration as error:
+            self.problems.append(f"{name}: {error.value!r} is not allowed; {error.allowed}")
+            return ""
+
     def _parsed(self, name: str, default: T, parse: Callable[[str], T], allowed: str) -> T:
         text = self.text(name, "")
         if not text:
@@ -198,6 +219,12 @@ class _Reader:
         except ValueError:
             self.problems.append(f"{name}: {text!r} is not allowed; {allowed}")
             return default
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
 
 
 def _member(kind: type[E], text: str) -> E:

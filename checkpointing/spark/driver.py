@@ -15,6 +15,7 @@ import os
 import queue
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 from py4j.protocol import Py4JError
 
 from checkpointing.clock import Clock, SystemClock
+from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
 from checkpointing.ha.errors import AttemptTaken, HighAvailabilityError
@@ -41,7 +43,7 @@ from checkpointing.messages import (
     Stop,
     TriggerCheckpoint,
 )
-from checkpointing.spark import failure, job, session
+from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings
 from checkpointing.spark.program import ProgramError
@@ -62,7 +64,7 @@ _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
 # Trying again changes nothing about these.
-_PERMANENT = (ProgramError, RestoreRefused)
+_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration)
 
 
 class _Over(Exception):
@@ -83,12 +85,22 @@ class _Terminated(BaseException):
 
 
 class Driver:
-    """One attempt. `run` is called once, on the process's main thread."""
+    """One attempt. `run` is called once, on the process's main thread.
 
-    def __init__(self, spec: DriverSpec, clock: Clock) -> None:
+    `open_session` gives the session of `work`, which a spare driver has started before it knew the attempt.
+    """
+
+    def __init__(
+        self,
+        spec: DriverSpec,
+        clock: Clock,
+        work: WorkDirectory | None = None,
+        open_session: Callable[[DriverSpec, WorkDirectory], SparkSession] = job.open_session,
+    ) -> None:
         self._spec = spec
         self._clock = clock
-        self._work = WorkDirectory(Path(spec.work_directory))
+        self._work = work or WorkDirectory(Path(spec.work_directory))
+        self._open_session = open_session
         self._services: DriverServices | None = None
         self._held: HeldAttempt | None = None
         self._spark: SparkSession | None = None
@@ -187,7 +199,7 @@ class Driver:
     def _die(self, why: str) -> NoReturn:
         """Any thread. Another attempt may start at any moment: no order, no last batch, only speed."""
         log.error("attempt %d ends at once: %s", self._spec.attempt, why)
-        session.kill_jvm()
+        jvm.kill()
         os._exit(EXIT_NOT_WANTED)
 
     # --- life ---
@@ -195,7 +207,7 @@ class Driver:
     def _live(self) -> NoReturn:
         self._await_registration()
         program, arguments = job.load(self._spec, self._work)
-        self._spark = job.open_session(self._spec, self._work)
+        self._spark = self._open_session(self._spec, self._work)
         self._handle_waiting()
         prepared = job.prepare(self._spec, self._work, self._spark, program, arguments)
         self._handle_waiting()
@@ -293,10 +305,10 @@ class Driver:
     def _explain(self, error: Exception) -> ExceptionInfo:
         now = self._clock.now_ms()
         # A JVM that hangs up is still on its way out; meanwhile a SIGTERM that it got first arrives here too.
-        jvm_exit = session.jvm_exit_code(_JVM_EXIT_S if isinstance(error, Py4JError | OSError) else 0)
+        jvm_exit = jvm.exit_code(_JVM_EXIT_S if isinstance(error, Py4JError | OSError) else 0)
         if jvm_exit is not None:
-            how = f"through signal {-jvm_exit}" if jvm_exit < 0 else f"with exit code {jvm_exit}"
-            return failure.of_exception(session.JvmLost(f"The driver's JVM ended {how}."), now)
+            memory = self._spec.configuration.get("spark.driver.memory", session.DRIVER_MEMORY)
+            return failure.of_exception(jvm.lost(jvm_exit, memory), now)
         return failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
 
     def _report(self, over: _Over) -> int:
@@ -310,7 +322,7 @@ class Driver:
     def _end_spark(self) -> None:
         if self._agent is not None:
             self._agent.close()
-        session.kill_jvm()
+        jvm.kill()
 
     def _leave(self) -> None:
         """Also after SIGTERM. The claim goes last, when nothing of the attempt runs any more."""
@@ -337,9 +349,13 @@ def _instruct(agent: CheckpointAgent, message: JobManagerMessage) -> None:
             agent.only_pending(message.pending_checkpoints)
 
 
-def main(arguments: list[str]) -> int:
+def log_to_stderr() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def main(arguments: list[str]) -> int:
+    log_to_stderr()
     try:
         [path] = arguments
         spec = DriverSpec.from_json(json.loads(Path(path).read_text()))
@@ -347,6 +363,10 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError, MalformedMessage) as error:
         log.error("the driver's only argument is the path of its specification: %s", error)
         return EXIT_BAD_SPECIFICATION
+    return run_until_ended(driver)
+
+
+def run_until_ended(driver: Driver) -> int:
     signal.signal(signal.SIGTERM, driver.terminate)
     try:
         return driver.run()
@@ -355,8 +375,11 @@ def main(arguments: list[str]) -> int:
         return 128 + signal.SIGTERM
 
 
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
+def exit_process(code: int) -> NoReturn:
+    """Not sys.exit: threads of py4j and of a user's program must not keep an attempt alive that has ended."""
     logging.shutdown()
-    # Not sys.exit: threads of py4j and of a user's program must not keep an attempt alive that has ended.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    exit_process(main(sys.argv[1:]))

@@ -1,31 +1,39 @@
-"""The driver's SparkSession: quiet, on loopback, everything it writes inside the attempt's work directory.
+"""The driver's SparkSession: quiet, everything it writes inside the attempt's work directory.
 
-A `spark.*` key of the job's configuration always wins over what is set here.
+On loopback while all of it is on this machine. A `spark.*` key of the job's configuration always wins over what is set
+here, but for what its snapshots and figures rest on.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
+from checkpointing.spark import jvm
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_PARALLELISM = 2
+DRIVER_MEMORY = "768m"
 _STATE = "spark.sql.streaming.stateStore."
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True)
 class WorkDirectory:
-    """The attempt's own directory, and who keeps what where in it."""
+    """The attempt's own directory, and who keeps what where in it.
+
+    `session` is where a session that was started before its attempt was known keeps what is its own.
+    """
 
     root: Path
+    session: Path | None = None
 
     @property
     def queries(self) -> Path:
@@ -39,7 +47,7 @@ class WorkDirectory:
 
     @property
     def event_log(self) -> Path:
-        return self.root / "events"
+        return (self.session or self.root) / "events"
 
     @property
     def program(self) -> Path:
@@ -48,15 +56,19 @@ class WorkDirectory:
     @property
     def spark(self) -> Path:
         """Spark's own scratch space: shuffle files, RocksDB's working copies, warehouse."""
-        return self.root / "spark"
+        return (self.session or self.root) / "spark"
 
 
 def session_settings(work: WorkDirectory, parallelism: int | None, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Every `spark.*` setting of the session; those that its snapshots and figures rest on cannot be overridden."""
+    """Every `spark.*` setting of the session; those that its snapshots and figures rest on cannot be overridden.
+
+    `parallelism` is the number of state partitions, and the number of cores: those of a local master, or at most so
+    many of a standalone cluster's. InvalidConfiguration when there is no such master.
+    """
     cores = parallelism or DEFAULT_PARALLELISM
+    deployment = deployment_of(configuration, parallelism=parallelism)
     defaults = {
-        "spark.master": f"local[{cores}]",
-        "spark.driver.memory": "768m",
+        "spark.driver.memory": DRIVER_MEMORY,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),
@@ -68,15 +80,12 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         "spark.python.authenticate.socketTimeout": "180s",  # the default is too short for a loaded machine
         # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
         "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
-        "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()} "
-            f"-Dderby.system.home={work.spark / 'derby'} -XX:+UseSerialGC"
-        ),
     }
+    if deployment.manager is ClusterManager.STANDALONE:
+        defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
     fixed = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(work.spark),
+        MASTER: deployment.master,
+        _JVM_OPTIONS: f"{_jvm_options(work)} {configuration.get(_JVM_OPTIONS, '')}".strip(),
         "spark.sql.warehouse.dir": (work.spark / "warehouse").as_uri(),
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # The source of the per-subtask figures (task_metrics.py); rolled, read and deleted as it grows.
@@ -86,9 +95,22 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         "spark.eventLog.rolling.enabled": "true",
         "spark.eventLog.rolling.maxFileSize": "10m",
     }
+    if deployment.is_on_this_machine:
+        fixed |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(work.spark),
+        }
     settings = {**defaults, **{k: v for k, v in configuration.items() if k.startswith("spark.")}, **fixed}
     settings["spark.sql.streaming.minBatchesToRetain"] = str(_batches_to_retain(configuration))
     return settings
+
+
+def _jvm_options(work: WorkDirectory) -> str:
+    """A JVM without memory ends and says so: one that limps on would keep the job from being restarted."""
+    log = (Path(__file__).parent / "log4j2.properties").as_uri()
+    derby = work.spark / "derby"
+    return f"-Dlog4j2.configurationFile={log} -Dderby.system.home={derby} -XX:+UseSerialGC {jvm.OUT_OF_MEMORY_OPTION}"
 
 
 def resolves(name: str) -> bool:
@@ -112,9 +134,8 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
     for directory in (work.queries, work.staging, work.event_log, work.spark):
         directory.mkdir(parents=True, exist_ok=True)
     work.event_log.chmod(0o700)  # the events repeat the configuration
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _prepare_environment(settings)
+    jvm.launch(name, settings, work.event_log.parent)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
@@ -123,29 +144,12 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
     return builder.getOrCreate()
 
 
-class JvmLost(Exception):
-    """The JVM beside this process ended by itself."""
-
-
-def jvm_exit_code(wait_s: float) -> int | None:
-    """None when the JVM still runs after `wait_s`, and when none was started; negative for a signal."""
-    process = _jvm_process()
-    try:
-        return None if process is None else process.wait(wait_s)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def kill_jvm() -> None:
-    """End whatever Spark does, now. Returns when the JVM is gone; may be called again."""
-    process = _jvm_process()
-    if process is not None:
-        process.kill()
-        process.wait()
-
-
-def _jvm_process() -> subprocess.Popen[bytes] | None:
-    context = sys.modules.get("pyspark.core.context")
-    gateway = context.SparkContext._gateway if context is not None else None  # noqa: SLF001 - no public way to it
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    return process
+def _prepare_environment(settings: Mapping[str, str]) -> None:
+    """The executors run the driver's own Python unless the job names theirs."""
+    python = settings.get("spark.pyspark.python")
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if deployment_of(settings).is_on_this_machine:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

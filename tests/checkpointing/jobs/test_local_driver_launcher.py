@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.launcher import DriverProcess, LaunchFailed, LocalDriverLauncher
+from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 STAND_IN = """
@@ -32,7 +33,7 @@ time.sleep(600)
 def launcher(tmp_path: Path) -> LocalDriverLauncher:
     (tmp_path / "stand_in.py").write_text(STAND_IN)
     environ = {**os.environ, "PYTHONPATH": str(tmp_path), "WAYMARK_JOBMANAGER_TOKEN": "hidden"}
-    return LocalDriverLauncher(environ, lambda: Path("/opt/java"), module="stand_in")
+    return LocalDriverLauncher(environ, lambda: Path("/opt/java"), tmp_path, module="stand_in")
 
 
 def spec(tmp_path: Path, entry_class: str) -> DriverSpec:
@@ -108,4 +109,4 @@ async def test_without_a_java_nothing_is_launched(tmp_path: Path) -> None:
         raise LaunchFailed("There is no Java.")
 
     with pytest.raises(LaunchFailed, match="no Java"):
-        LocalDriverLauncher(os.environ, no_java).launch(spec(tmp_path, "run"))
+        LocalDriverLauncher(os.environ, no_java, tmp_path).launch(spec(tmp_path, "run"))

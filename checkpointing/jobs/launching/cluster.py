@@ -1,0 +1,143 @@
+"""A driver inside a cluster: started, followed and ended through its client, spark-submit.
+
+The client stays until the application has ended, so that its process stands for the driver's: its exit code is the
+application's. A driver in the cluster that lost its job manager ends by its own lease and claim, as any other does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.launching.deployment import Deployment
+from checkpointing.jobs.launching.processes import LOG_NAME, StartedProcess, write_private
+from checkpointing.jobs.launching.submission import (
+    PROPERTIES_NAME,
+    cluster_arguments,
+    cluster_settings,
+    kill_commands,
+    properties_text,
+)
+from checkpointing.spark.session import WorkDirectory, session_settings
+
+PACKAGE_NAME = "checkpointing.zip"
+_KILL_S = 30.0
+
+
+class ClusterSubmission:
+    """`environment` is the client's; `package_root` holds the package that the driver is made of."""
+
+    def __init__(self, environment: Mapping[str, str], package_root: Path) -> None:
+        self._environment = environment
+        self._package_root = package_root
+
+    def start(self, spec: DriverSpec, deployment: Deployment, spec_path: Path) -> DriverProcess:
+        work = spec_path.parent
+        settings = {
+            **session_settings(WorkDirectory(work), spec.parallelism, spec.configuration),
+            **cluster_settings(deployment, spec.job_id, spec.attempt, spec.environment),
+        }
+        properties = write_private(work / PROPERTIES_NAME, properties_text(settings))
+        spark_submit = self._spark_submit()
+        arguments = cluster_arguments(
+            deployment,
+            spec.job_name,
+            properties,
+            package=_zipped(self._package_root, work / PACKAGE_NAME),
+            main_script=self._package_root / "checkpointing" / "spark" / "submitted.py",
+            specification=spec_path,
+        )
+        with (work / LOG_NAME).open("ab") as log:
+            popen = subprocess.Popen(
+                [str(spark_submit), *arguments],
+                cwd=work,
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return SubmittedApplication(StartedProcess(popen, work), spec, deployment, spark_submit, self._environment)
+
+    def _spark_submit(self) -> Path:
+        """Of the Spark that SPARK_HOME names, else of the installed PySpark."""
+        home = self._environment.get("SPARK_HOME")
+        found = find_spec("pyspark")
+        places = (
+            [Path(home)]
+            if home
+            else [Path(place) for place in (found.submodule_search_locations or [])]
+            if found
+            else []
+        )
+        for place in places:
+            if (place / "bin" / "spark-submit").exists():
+                return place / "bin" / "spark-submit"
+        raise LaunchFailed(f"There is no bin/spark-submit in {', '.join(map(str, places)) or 'any Spark'}.")
+
+
+class SubmittedApplication:
+    """Ending the client does not end the application: that is asked of the cluster."""
+
+    def __init__(
+        self,
+        client: StartedProcess,
+        spec: DriverSpec,
+        deployment: Deployment,
+        spark_submit: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._client = client
+        self._spec = spec
+        self._deployment = deployment
+        self._spark_submit = spark_submit
+        self._environment = environment
+
+    @property
+    def pid(self) -> int:
+        return self._client.pid
+
+    async def wait(self) -> int | None:
+        return await self._client.wait()
+
+    async def end(self, grace_s: float) -> None:
+        if not self._client.has_ended():
+            await asyncio.to_thread(self._kill_application)
+        await self._client.end(grace_s)
+
+    def last_log_lines(self) -> str:
+        return self._client.last_log_lines()
+
+    def _kill_application(self) -> None:
+        log = Path(self._spec.work_directory) / LOG_NAME
+        text = log.read_text(errors="replace") if log.exists() else ""
+        namespace = self._spec.configuration.get("spark.kubernetes.namespace", "default")
+        for command in kill_commands(
+            self._deployment, self._spark_submit, self._spec.job_id, self._spec.attempt, namespace, text
+        ):
+            with log.open("ab") as output, contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    command,
+                    env=dict(self._environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=_KILL_S,
+                    check=False,
+                )
+
+
+def _zipped(package_root: Path, target: Path) -> Path:
+    """The package's own modules; what they import must be installed in the cluster's Python."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((package_root / "checkpointing").rglob("*")):
+            if path.suffix in (".py", ".properties"):
+                archive.write(path, path.relative_to(package_root))
+    return target

@@ -1,0 +1,125 @@
+"""Where a job runs: its Spark master and deploy mode, and what that place must be able to reach.
+
+    spark.master              the driver runs …                    the tasks run …
+    local, local[n]           as a process of this machine         in the driver
+    spark://host:port,…       as a process of this machine         on the standalone cluster's executors
+    yarn, k8s://…   client    as a process of this machine         on the cluster's executors
+    yarn, k8s://…   cluster   in the cluster                       on the cluster's executors
+
+Executors write state files straight into the query's checkpointLocation, and the driver links them from there: with
+executors on other machines the job manager's state directory must lie on storage that all of them see under one path.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import urlsplit
+
+from checkpointing.configuration import InvalidConfiguration
+
+MASTER = "spark.master"
+DEPLOY_MODE = "spark.submit.deployMode"
+DEFAULT_PARALLELISM = 2
+_HOST_AND_PORT = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,\[\]]+):\d{1,5}"
+_FORMS = "local[n], spark://host:port, yarn or k8s://https://host:port"
+
+
+class ClusterManager(Enum):
+    """`value` matches the masters that are this one's."""
+
+    LOCAL = r"local(\[(\d+|\*)(, *\d+)?\])?"
+    STANDALONE = rf"spark://{_HOST_AND_PORT}(,{_HOST_AND_PORT})*"
+    YARN = r"yarn"
+    KUBERNETES = r"k8s://(https?://)?[^\s/]+/?"
+
+
+class DeployMode(Enum):
+    CLIENT = "client"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    master: str
+    manager: ClusterManager
+    mode: DeployMode
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Driver and executors; a standalone master on loopback has none of its workers elsewhere."""
+        if self.manager is ClusterManager.LOCAL:
+            return True
+        hosts = self.master.removeprefix("spark://").split(",")
+        return self.manager is ClusterManager.STANDALONE and all(is_loopback(f"//{host}") for host in hosts)
+
+    @property
+    def driver_is_in_the_cluster(self) -> bool:
+        return self.mode is DeployMode.CLUSTER
+
+
+@dataclass(frozen=True)
+class Site:
+    """What other machines can reach of this job manager. `zookeeper_hosts` is "" without high availability."""
+
+    storage_is_shared: bool
+    address: str
+    zookeeper_hosts: str = ""
+
+
+def deployment_of(
+    configuration: Mapping[str, str], *, default_master: str = "", parallelism: int | None = None
+) -> Deployment:
+    """What the job's settings ask for; InvalidConfiguration when there is no such place for a Python driver."""
+    master = configuration.get(MASTER, "").strip() or default_master or f"local[{parallelism or DEFAULT_PARALLELISM}]"
+    manager = next((each for each in ClusterManager if re.fullmatch(each.value, master)), None)
+    if manager is None:
+        raise InvalidConfiguration(MASTER, master, f"write {_FORMS}")
+    mode = configuration.get(DEPLOY_MODE, DeployMode.CLIENT.value).strip().lower()
+    if mode not in {each.value for each in DeployMode}:
+        raise InvalidConfiguration(DEPLOY_MODE, mode, "client or cluster")
+    deployment = Deployment(master, manager, DeployMode(mode))
+    if deployment.driver_is_in_the_cluster and manager in (ClusterManager.LOCAL, ClusterManager.STANDALONE):
+        raise InvalidConfiguration(
+            DEPLOY_MODE, mode, f"client with {MASTER} {master}: only YARN and Kubernetes run Python drivers themselves"
+        )
+    return deployment
+
+
+def check_reachable(deployment: Deployment, site: Site) -> None:
+    """InvalidConfiguration when a machine of the deployment could not reach what it needs of this one."""
+    if not deployment.is_on_this_machine and not site.storage_is_shared:
+        raise InvalidConfiguration(
+            MASTER,
+            deployment.master,
+            "a master on this machine, because executors elsewhere cannot write to this job manager's state directory; "
+            "set WAYMARK_SHARED_STORAGE=true once it and the checkpoint directories lie on storage that all of them "
+            "see under the same path",
+        )
+    if not deployment.driver_is_in_the_cluster:
+        return
+    for name, address in (("WAYMARK_JOBMANAGER_ADDRESS", site.address), *_servers(site.zookeeper_hosts)):
+        if is_loopback(address):
+            raise InvalidConfiguration(
+                DEPLOY_MODE,
+                deployment.mode.value,
+                f"client while {name} is {address.removeprefix('//')}: a driver in the cluster cannot reach that",
+            )
+
+
+def is_loopback(address: str) -> bool:
+    """Of a URL, or of `//host:port`."""
+    host = urlsplit(address).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _servers(zookeeper_hosts: str) -> list[tuple[str, str]]:
+    return [("ZOOKEEPER_HOSTS", f"//{host.strip()}") for host in zookeeper_hosts.split(",") if host.strip()]

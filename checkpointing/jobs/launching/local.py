@@ -1,0 +1,153 @@
+"""Starting drivers as processes of this machine: anew, or out of the spares; or the client of a cluster's own.
+
+A driver runs in a session of its own: a signal to the job manager's terminal does not reach it, and it outlives the job
+manager.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from checkpointing.clock import Clock, SystemClock
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.launching.cluster import ClusterSubmission
+from checkpointing.jobs.launching.deployment import MASTER, Deployment, Site, check_reachable, deployment_of
+from checkpointing.jobs.launching.processes import (
+    LOG_NAME,
+    SPEC_NAME,
+    AdoptedProcess,
+    StartedProcess,
+    command_line,
+    write_private,
+)
+from checkpointing.jobs.launching.spare_driver import is_spare_running
+from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
+from checkpointing.messages import MalformedMessage
+
+DRIVER_MODULE = "checkpointing.spark.driver"
+SPARE_MODULE = "checkpointing.spark.spare"
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+_SECRETS = frozenset({"WAYMARK_JOBMANAGER_TOKEN", "WAYMARK_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "EMAIL_URL"})
+
+
+class LocalDriverLauncher:
+    """`java_home` finds a Java, or raises LaunchFailed. `default_master` is for jobs that name none.
+
+    `spares` is how many drivers wait for work. They live in the state directory, which work directories lie in, too.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        java_home: Callable[[], Path],
+        state_directory: Path,
+        *,
+        site: Site | None = None,
+        default_master: str = "",
+        spares: int = 0,
+        spare_limits: SpareLimits | None = None,
+        clock: Clock | None = None,
+        module: str = DRIVER_MODULE,
+        spare_module: str = SPARE_MODULE,
+    ) -> None:
+        self._module = module
+        self._environ = environ
+        self._find_java = java_home
+        self._java: Path | None = None
+        self._site = site or Site(storage_is_shared=False, address="")
+        self._default_master = default_master
+        command = [sys.executable, "-m", spare_module]
+        directory = state_directory / DIRECTORY_NAME
+        self.spares = SparePool(spares, directory, command, self._environment, clock or SystemClock(), spare_limits)
+
+    def check(self, graph: JobGraph) -> None:
+        check_reachable(self._deployment(graph.configuration, graph.parallelism), self._site)
+
+    def launch(self, spec: DriverSpec) -> DriverProcess:
+        spec, deployment = self._placed(spec)
+        work = Path(spec.work_directory)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            spec_path = write_private(work / SPEC_NAME, json.dumps(spec.to_json(), indent=1))
+            if deployment.driver_is_in_the_cluster:
+                return ClusterSubmission(self._environment(spec), PACKAGE_ROOT).start(spec, deployment, spec_path)
+            popen = self.spares.take(spec, spec_path) or self._started(spec, spec_path)
+        except OSError as error:
+            raise LaunchFailed(f"The driver could not be started: {error}") from error
+        process = StartedProcess(popen, work)
+        self.spares.wait_for(spec, process.has_ended)
+        return process
+
+    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DriverProcess | None:
+        process = AdoptedProcess(pid, work_directory, lambda pid: self._is_driver(pid, work_directory))
+        if not process.is_alive():
+            return None
+        try:
+            spec = DriverSpec.from_json(json.loads((work_directory / SPEC_NAME).read_text()))
+        except (OSError, ValueError, MalformedMessage):
+            return process
+        self.spares.wait_for(spec, lambda: not process.is_alive())
+        return process
+
+    def end_spares(self) -> None:
+        self.spares.close()
+
+    def _is_driver(self, pid: int, work: Path) -> bool:
+        return str(work / SPEC_NAME) in command_line(pid) or is_spare_running(pid, work, self.spares.directory)
+
+    def _deployment(self, configuration: Mapping[str, str], parallelism: int | None) -> Deployment:
+        return deployment_of(configuration, default_master=self._default_master, parallelism=parallelism)
+
+    def _placed(self, spec: DriverSpec) -> tuple[DriverSpec, Deployment]:
+        """With its master filled in."""
+        try:
+            deployment = self._deployment(spec.configuration, spec.parallelism)
+            check_reachable(deployment, self._site)
+        except InvalidConfiguration as error:
+            raise LaunchFailed(str(error)) from error
+        return replace(spec, configuration={**spec.configuration, MASTER: deployment.master}), deployment
+
+    def _started(self, spec: DriverSpec, spec_path: Path) -> subprocess.Popen[bytes]:
+        environment = self._environment(spec)
+        with (spec_path.parent / LOG_NAME).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", self._module, str(spec_path)],
+                cwd=spec_path.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _environment(self, spec: DriverSpec) -> dict[str, str]:
+        python_path = [str(PACKAGE_ROOT), *filter(None, [self._environ.get("PYTHONPATH")])]
+        # The driver needs no secret of the job manager's: it reads its token from the file its spec names.
+        inherited = {name: value for name, value in self._environ.items() if name not in _SECRETS}
+        deployment = self._deployment(spec.configuration, spec.parallelism)
+        loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if deployment.is_on_this_machine else {}
+        return {
+            **inherited,
+            "JAVA_HOME": str(self._java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            **loopback,
+            "PYTHONPATH": os.pathsep.join(python_path),
+            "PYTHONUNBUFFERED": "1",
+            **spec.environment,
+        }
+
+    def _java_home(self) -> Path:
+        """Found once: to look for it starts Java, and a restart would wait for that."""
+        if self._java is None or not self._java.exists():
+            self._java = self._find_java()
+        return self._java

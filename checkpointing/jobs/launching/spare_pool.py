@@ -1,0 +1,227 @@
+"""Warm spare drivers: how many, for which jobs, for how long.
+
+Spares wait for the jobs that run here: their signatures are those of the drivers that this job manager started or
+adopted and that live, or lived until a moment ago. One thread looks after them; it exists while there is a job.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import socket
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpointing.clock import Clock
+from checkpointing.ids import new_id
+from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
+from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.jobs.launching.processes import LOG_NAME, command_line, write_private
+from checkpointing.jobs.launching.signature import Signature, signature_of
+from checkpointing.jobs.launching.spare_driver import SPARE_NAME, SpareDriver
+from checkpointing.messages import MalformedMessage
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY_NAME = "spares"
+_LOOK_S = 1.0
+_HAND_OVER_S = 3.0
+
+
+@dataclass(frozen=True)
+class SpareLimits:
+    """Seconds. `start_delay_s` lets a job that starts have the processor; `retry_delay_s` follows a spare that died.
+
+    `kept_without_job_s` covers a restart's delay: a job that is waiting for it has no driver and wants its spare.
+    """
+
+    start_delay_s: float = 10.0
+    retry_delay_s: float = 60.0
+    kept_without_job_s: float = 300.0
+    max_age_s: float = 6 * 3600.0
+
+
+@dataclass
+class _Job:
+    """The newest driver of one signature; `has_ended` is asked until it says so."""
+
+    spec: DriverSpec
+    has_ended: Callable[[], bool]
+    started_s: float
+    ended_s: float | None = None
+
+
+class SparePool:
+    """`command` starts a spare with the path of its specification as last argument. Any thread."""
+
+    def __init__(
+        self,
+        size: int,
+        directory: Path,
+        command: Sequence[str],
+        environment: Callable[[DriverSpec], Mapping[str, str]],
+        clock: Clock,
+        limits: SpareLimits | None = None,
+    ) -> None:
+        self.directory = directory
+        self._size = size
+        self._command = command
+        self._environment = environment
+        self._clock = clock
+        self._limits = limits or SpareLimits()
+        self._jobs: dict[Signature, _Job] = {}
+        self._spares: list[SpareDriver] = []
+        self._not_before: dict[Signature, float] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def ready(self) -> int:
+        """How many spares wait with their session started."""
+        with self._changed:
+            return sum(spare.is_ready for spare in self._spares)
+
+    def take(self, spec: DriverSpec, spec_path: Path) -> subprocess.Popen[bytes] | None:
+        """A spare that runs `spec` from now on; None: there is none, and none has begun to."""
+        signature = signature_of(spec)
+        spare = self._best(signature) if signature is not None else None
+        if spare is None:
+            return None
+        log = spec_path.parent / LOG_NAME
+        log.unlink(missing_ok=True)
+        log.hardlink_to(spare.directory / LOG_NAME)
+        if spare.hand_over(spec_path, self._clock, _HAND_OVER_S):
+            return spare.popen
+        # One that does not answer is enough: the attempt has waited for it.
+        logger.warning("spare driver %d did not take attempt %d of job %s", spare.popen.pid, spec.attempt, spec.job_id)
+        log.unlink(missing_ok=True)
+        shutil.rmtree(spare.directory, ignore_errors=True)
+        return None
+
+    def _best(self, signature: Signature) -> SpareDriver | None:
+        with self._changed:
+            fitting = [spare for spare in self._spares if spare.signature == signature and spare.is_alive]
+            if not fitting:
+                return None
+            best = max(fitting, key=lambda spare: (spare.is_ready, -spare.started_s))
+            self._spares.remove(best)
+            return best
+
+    def wait_for(self, spec: DriverSpec, has_ended: Callable[[], bool]) -> None:
+        """A driver of `spec` runs: keep spares for its next attempt."""
+        signature = signature_of(spec)
+        if not self._size or signature is None:
+            return
+        with self._changed:
+            self._jobs.pop(signature, None)
+            self._jobs[signature] = _Job(spec, has_ended, self._clock.monotonic())
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look_after, name="spare-drivers", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End all spares, and start none until a driver runs again."""
+        with self._changed:
+            self._jobs.clear()
+            thread, self._thread = self._thread, None
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join()
+
+    # --- the thread ---
+
+    def _look_after(self) -> None:
+        self._sweep()
+        with self._changed:
+            while self._jobs and self._thread is threading.current_thread():
+                self._look(self._clock.monotonic())
+                self._changed.wait(_LOOK_S)
+            for spare in self._spares:
+                self._end(spare)
+            self._spares.clear()
+            if self._thread is threading.current_thread():
+                self._thread = None
+
+    def _look(self, now: float) -> None:
+        self._forget_jobs(now)
+        wanted = self._wanted()
+        kept: list[SpareDriver] = []
+        for spare in sorted(self._spares, key=lambda spare: -spare.started_s):
+            if not spare.is_alive:
+                logger.warning("spare driver %d ended by itself; its log: %s", spare.popen.pid, spare.directory)
+                self._not_before[spare.signature] = now + self._limits.retry_delay_s
+            elif now - spare.started_s > self._limits.max_age_s or wanted[spare.signature] == 0:
+                self._end(spare)
+            else:
+                wanted[spare.signature] -= 1
+                kept.append(spare)
+        self._spares = kept
+        for signature in wanted.elements():
+            self._start(signature, now)
+
+    def _forget_jobs(self, now: float) -> None:
+        for signature, job in list(self._jobs.items()):
+            if job.ended_s is None and job.has_ended():
+                job.ended_s = now
+            if job.ended_s is not None and now - job.ended_s > self._limits.kept_without_job_s:
+                del self._jobs[signature]
+
+    def _wanted(self) -> Counter[Signature]:
+        """The spares shared out among the signatures, the one that started last first."""
+        newest_first = list(reversed(self._jobs))
+        return Counter(newest_first[number % len(newest_first)] for number in range(self._size if newest_first else 0))
+
+    def _start(self, signature: Signature, now: float) -> None:
+        job = self._jobs[signature]
+        is_early = now < max(job.started_s + self._limits.start_delay_s, self._not_before.get(signature, now))
+        if is_early or job.ended_s is not None:
+            return
+        try:
+            self._spares.append(self._started(job.spec, signature, now))
+        except (OSError, LaunchFailed) as error:
+            logger.warning("no spare driver could be started: %s", error)
+            self._not_before[signature] = now + self._limits.retry_delay_s
+
+    def _started(self, spec: DriverSpec, signature: Signature, now: float) -> SpareDriver:
+        directory = self.directory / new_id()
+        directory.mkdir(parents=True, mode=0o700)
+        spec_path = directory / SPARE_NAME
+        spare_spec = SpareSpec(str(directory), socket.gethostname(), spec.parallelism, dict(spec.configuration))
+        write_private(spec_path, json.dumps(spare_spec.to_json()))
+        ours, its = socket.socketpair()
+        with its, (directory / LOG_NAME).open("ab") as log:
+            popen = subprocess.Popen(
+                [*self._command, str(spec_path)],
+                cwd=directory,
+                env=dict(self._environment(spec)),
+                stdin=its.fileno(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return SpareDriver(popen, ours, directory, signature, now)
+
+    def _end(self, spare: SpareDriver) -> None:
+        spare.kill()
+        shutil.rmtree(spare.directory, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove what spares of this machine left whose process is gone, whatever became of them."""
+        for path in self.directory.glob(f"*/{SPARE_NAME}"):
+            try:
+                spec = SpareSpec.from_json(json.loads(path.read_text()))
+            except (OSError, ValueError, MalformedMessage):
+                continue  # another job manager is just writing it
+            if spec.host == socket.gethostname() and not _runs(path):
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _runs(spec_path: Path) -> bool:
+    """Whether some process of this machine has the spare's specification in its command line."""
+    processes = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return any(str(spec_path) in command_line(pid) for pid in processes)

@@ -1,0 +1,96 @@
+"""The JVM beside a driver's Python process: started through spark-submit, watched, ended.
+
+Not started here when the driver runs inside a cluster: there spark-submit's JVM has started the Python process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.jobs.launching.processes import write_private
+from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_arguments, properties_text
+
+_STOP_S = 10.0
+OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
+_OUT_OF_MEMORY_EXIT_CODE = 3
+_KILLED = -9
+
+
+class JvmLost(Exception):
+    """The JVM beside this process ended by itself."""
+
+
+def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
+    """Start the JVM with `settings`, every one of them out of other users' sight. Does nothing when there is one."""
+    from pyspark import SparkContext
+
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        properties = write_private(directory / PROPERTIES_NAME, properties_text(settings))
+        arguments = client_arguments(deployment_of(settings), name, properties)
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
+    SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
+
+
+def exit_code(wait_s: float) -> int | None:
+    """None when the JVM still runs after `wait_s`, and when none was started; negative for a signal."""
+    process = _process()
+    try:
+        return None if process is None else process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def lost(code: int, memory: str) -> JvmLost:
+    """In words. `memory` is the heap's limit, as `spark.driver.memory` names it."""
+    if code == _OUT_OF_MEMORY_EXIT_CODE:
+        return JvmLost(
+            f"The driver's JVM ran out of memory: its heap of {memory} is full. Raise spark.driver.memory, or let the "
+            "program collect less to the driver."
+        )
+    how = f"through signal {-code}" if code < 0 else f"with exit code {code}"
+    why = " Somebody killed it; the kernel does so when the machine is out of memory." if code == _KILLED else ""
+    return JvmLost(f"The driver's JVM ended {how}.{why}")
+
+
+def kill() -> None:
+    """End whatever Spark does, now. Returns when the JVM is gone; may be called again."""
+    process = _process()
+    if process is not None:
+        process.kill()
+        process.wait()
+    elif _gateway() is not None:
+        _stop_spark()
+
+
+def _stop_spark() -> None:
+    """Inside a cluster the JVM is this process's parent: it ends with it, its queries end now."""
+    stopping = threading.Thread(target=_stop_context, daemon=True)
+    stopping.start()
+    stopping.join(_STOP_S)
+
+
+def _stop_context() -> None:
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None:
+        with contextlib.suppress(Exception):
+            context.stop()
+
+
+def _gateway() -> object | None:
+    module = sys.modules.get("pyspark.core.context")
+    return module.SparkContext._gateway if module is not None else None  # noqa: SLF001 - no public way to it
+
+
+def _process() -> subprocess.Popen[bytes] | None:
+    process: subprocess.Popen[bytes] | None = getattr(_gateway(), "proc", None)
+    return process

@@ -1,0 +1,8 @@
+"""The main script of a driver inside a cluster: spark-submit runs a file, not a module."""
+
+import sys
+
+from checkpointing.spark.driver import exit_process, main
+
+if __name__ == "__main__":
+    exit_process(main(sys.argv[1:]))

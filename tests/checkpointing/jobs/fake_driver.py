@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import itertools
@@ -39,6 +40,8 @@ from checkpointing.messages import (
     decode,
     encode,
 )
+from checkpointing.storage import files_for
+from checkpointing.storage.locations import JOB_MANAGER_MEMORY
 
 _pids = itertools.count(1_000_000)
 
@@ -200,9 +203,13 @@ class FakeDriver:
     def _acknowledgement(self, trigger: TriggerCheckpoint, vertex: Vertex, index: int) -> AcknowledgeCheckpoint:
         content = f"{vertex.id} {index}".encode()
         name = f"{vertex.id}-{index}"
-        Path(trigger.directory, name).write_bytes(content)
         is_savepoint = trigger.kind is not CheckpointKind.CHECKPOINT
         location = name if is_savepoint else f"chk-{trigger.checkpoint_id}/{name}"
+        contents = {}
+        if trigger.directory.startswith(JOB_MANAGER_MEMORY):
+            contents[location] = base64.b64encode(content).decode()
+        else:
+            files_for(trigger.directory).write_durably(f"{trigger.directory}/{name}", content)
         file = StateFile(f"state/{name}", location, len(content), hashlib.sha256(content).hexdigest())
         return AcknowledgeCheckpoint(
             session_id=self.session_id,
@@ -214,6 +221,7 @@ class FakeDriver:
             metrics=SubtaskMetrics(sync_duration=1, checkpointed_size=len(content), state_size=len(content)),
             files=(file,),
             batches={"wordcount": 7},
+            contents=contents,
         )
 
     async def _report(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:

@@ -211,6 +211,9 @@ class _Storage:
     def discard_location(self, location: CheckpointLocation) -> None:
         pass
 
+    def discard_claimed(self, location: str) -> None:
+        pass
+
     def discard_shared(self, files: Sequence[StateFile]) -> None:
         pass
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from checkpointing.jobs.status import JobStatus
@@ -28,12 +28,20 @@ _DISCARDED_ON: dict[RetentionPolicy, frozenset[JobStatus]] = {
 
 @dataclass(frozen=True)
 class CheckpointProperties:
-    """What may happen to a checkpoint's files (flink.md, 4.1). `unclaimed`: restored without being ours to delete."""
+    """What may happen to a checkpoint's files (flink.md, 4.1).
+
+    `unclaimed`: restored without being ours to delete. `claimed`: restored, lying outside the job's own directory, and
+    the job's own all the same; then `retention` is that of the job that claimed it.
+    """
 
     kind: CheckpointKind
     retention: RetentionPolicy
     unclaimed: bool = False
     forced: bool = False
+    claimed: bool = False
+
+    def claimed_by_job_with(self, retention: RetentionPolicy) -> CheckpointProperties:
+        return replace(self, retention=retention, unclaimed=False, claimed=True)
 
     @property
     def is_savepoint(self) -> bool:
@@ -45,7 +53,7 @@ class CheckpointProperties:
 
     @property
     def owned_by_user(self) -> bool:
-        return self.is_savepoint or self.unclaimed
+        return (self.is_savepoint and not self.claimed) or self.unclaimed
 
     @property
     def discard_on_subsumed(self) -> bool:
@@ -90,6 +98,7 @@ class CompletedCheckpoint:
     batches: dict[str, int]
     location: str
     shared_location: str | None
+    channels: tuple[Channel, ...] = ()
 
     @property
     def state_size(self) -> int:
@@ -98,4 +107,3 @@ class CompletedCheckpoint:
     @property
     def files(self) -> tuple[StateFile, ...]:
         return tuple(f for o in self.operators for s in o.subtasks for f in s.files)
-    channels: tuple[Channel, ...] = ()

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from checkpointing.clock import Clock
 from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
-from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.cleaning import CheckpointsCleaner, LeftBehind
 from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.finalizing import CheckpointFinalizer
@@ -44,6 +44,7 @@ from checkpointing.coordinator.requests import (
     CoordinatorFacts,
     Decision,
 )
+from checkpointing.coordinator.restoring import CheckpointRestoring
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.termination import CoordinatorTermination
 from checkpointing.coordinator.triggering import TriggerHost, TriggerPipeline
@@ -52,8 +53,8 @@ from checkpointing.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
     DeclineCheckpoint,
-    TriggerCheckpoint,
     DelayCheckpoint,
+    TriggerCheckpoint,
 )
 
 logger = logging.getLogger(__name__)
@@ -86,10 +87,10 @@ class CheckpointCoordinator:
         clock: Clock,
         timer: Timer,
         io: IoExecutor,
-        cleaning: CheckpointsCleaner | None = None,
+        left_behind: LeftBehind | None = None,
         initial_delay_ms: Callable[[int, int], int] = random.randint,
     ) -> None:
-        """`cleaning` defaults to one over `storage`, `registry` and `io`.
+        """`left_behind` is told of files that could not be removed, however often it was tried; else that is logged.
 
         `initial_delay_ms(low, high)` picks the delay of the first periodic checkpoint.
         """
@@ -102,7 +103,9 @@ class CheckpointCoordinator:
         self._clock = clock
         self._timer = timer
         self._io = InFlightIo(io, self._on_quiet)
-        self._cleaner = cleaning or CheckpointsCleaner(storage=storage, registry=registry, io=io)
+        self._cleaner = CheckpointsCleaner(
+            storage=storage, registry=registry, io=io, timer=timer, left_behind=left_behind
+        )
         self._gate = StartGate(self._start_what_waits)
         self._cleaner.add_listener(self._gate.proceed)
         self._endings = CheckpointEndings(
@@ -147,6 +150,18 @@ class CheckpointCoordinator:
         self._termination = CoordinatorTermination(
             store=store, id_counter=id_counter, storage=storage, cleaner=self._cleaner, stats=stats, io=io
         )
+        self._restoring = CheckpointRestoring(
+            job_id=job_id,
+            retention=config.retention,
+            store=store,
+            id_counter=id_counter,
+            endings=self._endings,
+            cleaner=self._cleaner,
+            pipeline=self._pipeline,
+            stats=stats,
+            clock=clock,
+            io=self._io,
+        )
         self._shut_down = False
         self._when_settled: list[Callable[[], None]] = []
         self._when_quiet: list[Callable[[], None]] = []
@@ -176,33 +191,41 @@ class CheckpointCoordinator:
 
         To be called once, before anything is triggered. `on_error` gets what the store raised: the job must not start.
         """
+        self._restoring.recover(lambda: on_done(self.latest_completed), on_error)
 
-        def read() -> tuple[CompletedCheckpoint, ...]:
-            self._store.recover()
-            return tuple(self._store.checkpoints)
+    def found(self, checkpoints: Sequence[CompletedCheckpoint]) -> None:
+        """Complete checkpoints in the job's directory that the store does not know: nothing they need is removed."""
+        self._restoring.found(checkpoints)
 
-        def recovered(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
-            for checkpoint in checkpoints:
-                self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
-            self._endings.retained = checkpoints
-            on_done(self.latest_completed)
+    def swept(self, checkpoint_ids: Sequence[int]) -> None:
+        """Checkpoints that were found and have been removed since."""
+        self._restoring.swept(checkpoint_ids)
 
-        self._io.submit(read, recovered, on_error)
+    def claim(
+        self,
+        checkpoint: CompletedCheckpoint,
+        on_done: Callable[[], None],
+        on_error: Callable[[Exception], None],
+        *,
+        lies_elsewhere: bool,
+    ) -> None:
+        """Make the snapshot that the job is restored from the job's own; after `recover`, before `restored`.
+
+        From then on it is retained, subsumed in its turn, and then removed with what nothing else refers to.
+        `on_error` gets what the counter or the store raised: it may be in the store, another `recover` tells.
+        """
+        self._restoring.claim(checkpoint, on_done, on_error, lies_elsewhere=lies_elsewhere)
 
     def restored(self, checkpoint: CompletedCheckpoint, is_savepoint: bool) -> None:
-        """A driver was started from `checkpoint`.
+        """A driver was started from `checkpoint`. `is_savepoint`: the one the job was submitted with, not claimed.
 
-        From a savepoint or another job's checkpoint, ids go on after it and the next checkpoint is a full one.
+        From that, or from another job's checkpoint, ids go on after it and the next checkpoint is a full one.
         """
-        self._stats.report_restored(
-            checkpoint.checkpoint_id,
-            restore_timestamp=self._clock.now_ms(),
-            is_savepoint=is_savepoint,
-            external_path=checkpoint.location,
-        )
-        if is_savepoint or checkpoint.job_id != self._job.job_id:
-            self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
-            self._endings.full_snapshot_owed = True
+        self._restoring.restored(checkpoint, is_savepoint=is_savepoint)
+
+    def adopted(self, unclaimed_id: int) -> None:
+        """A driver goes on under this job manager; an unclaimed snapshot of that id is all it was ever started from."""
+        self._restoring.goes_on_from_unclaimed(unclaimed_id)
 
     def start_periodic(self) -> None:
         """The job runs: trigger every interval from now on; nothing when none is configured. Again: begin anew."""
@@ -422,12 +445,6 @@ class CheckpointCoordinator:
         reason = CheckpointFailureReason.of_decline(message.reason)
         self._endings.abort(pending, CheckpointException(reason, message.cause), task_level=True)
 
-    def _abort_everything(self, reason: CheckpointFailureReason) -> None:
-        exception = CheckpointException(reason)
-        with self._gate.held():
-            for request in self._decider.drain():
-                request.future.set_exception(exception)
-            self._endings.abort_all(exception)
     def receive_delay(self, message: DelayCheckpoint) -> None:
         """A task says what its part of a checkpoint waits for; said again when the checkpoint expires."""
         pending = self._endings.pending.get(message.checkpoint_id)
@@ -435,3 +452,9 @@ class CheckpointCoordinator:
             pending.delayed(message.cause)
             self._stats.report_delayed(message.checkpoint_id, message.cause)
 
+    def _abort_everything(self, reason: CheckpointFailureReason) -> None:
+        exception = CheckpointException(reason)
+        with self._gate.held():
+            for request in self._decider.drain():
+                request.future.set_exception(exception)
+            self._endings.abort_all(exception)

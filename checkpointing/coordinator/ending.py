@@ -110,9 +110,7 @@ class CheckpointEndings:
 
     def _discard_subsumed(self, checkpoint: CompletedCheckpoint) -> None:
         if checkpoint.properties.discard_on_subsumed:
-            self._cleaner.discard(
-                checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
-            )
+            self._cleaner.discard_completed(checkpoint)
             self._stats.report_discarded(checkpoint.checkpoint_id)
 
     def finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:

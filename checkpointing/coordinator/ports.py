@@ -84,6 +84,10 @@ class CheckpointStorage(Protocol):
         """Remove a checkpoint's own directory with all in it; a missing one is fine. Never touches the shared pool."""
         ...
 
+    def discard_claimed(self, location: str) -> None:
+        """Remove a claimed snapshot, and from the pool it used, not this job's, what no other snapshot there needs."""
+        ...
+
     def discard_shared(self, files: Sequence[StateFile]) -> None: ...
 
     def remove_empty_directories(self) -> None:

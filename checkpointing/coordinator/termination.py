@@ -10,7 +10,6 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
 from checkpointing.coordinator.ports import (
     CheckpointIDCounter,
-    CheckpointLocation,
     CheckpointStorage,
     CompletedCheckpointStore,
     IoExecutor,
@@ -44,6 +43,7 @@ class CoordinatorTermination:
 
     def run(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
         """Store first: once it is closed its checkpoints cannot be found again, so files go or stay right then."""
+        self._cleaner.try_for_the_last_time()
         self._io.submit(
             lambda: self._store.shutdown(status),
             lambda dropped: self._store_closed(status, dropped, on_done),
@@ -54,10 +54,8 @@ class CoordinatorTermination:
         self, status: JobStatus, dropped: Sequence[CompletedCheckpoint], on_done: Callable[[Exception | None], None]
     ) -> None:
         for checkpoint in dropped:
-            if checkpoint.properties.discard_on(status):
-                self._cleaner.discard(
-                    checkpoint.checkpoint_id, CheckpointLocation(checkpoint.location, checkpoint.shared_location)
-                )
+            if checkpoint.properties.discard_on(status) and not _is_all_there_is(checkpoint, dropped, status):
+                self._cleaner.discard_completed(checkpoint)
                 self._stats.report_discarded(checkpoint.checkpoint_id)
         # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
         owns_the_directory = status.globally_terminal or bool(dropped)
@@ -91,3 +89,10 @@ class CoordinatorTermination:
 
     def _await_cleaning(self, on_done: Callable[[Exception | None], None]) -> None:
         self._cleaner.when_idle(lambda: on_done(self._error))
+
+
+def _is_all_there_is(
+    checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint], status: JobStatus
+) -> bool:
+    """A claimed snapshot that the job never got beyond goes back to its owner, lest a failed start cost the state."""
+    return checkpoint.properties.claimed and checkpoint is dropped[-1] and status is not JobStatus.FINISHED

@@ -6,9 +6,9 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
 from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError
 from checkpointing.ha.state_handles import StateHandleStore
 from checkpointing.ha.subsume import subsumed
@@ -30,11 +30,27 @@ class StoreShutDown(RuntimeError):
 
 @dataclass(frozen=True)
 class CheckpointHandle:
-    """What the handle store keeps of a checkpoint: where it lies, never the state itself."""
+    """What the handle store keeps of a checkpoint: where it lies, never the state itself.
+
+    `claimed`: the job took it over, and this is the retention it has from then on; its metadata is its maker's.
+    """
 
     checkpoint_id: int
     location: str
     kind: CheckpointKind
+    claimed: RetentionPolicy | None = None
+
+    @classmethod
+    def of(cls, checkpoint: CompletedCheckpoint) -> CheckpointHandle:
+        properties = checkpoint.properties
+        claimed = properties.retention if properties.claimed else None
+        return cls(checkpoint.checkpoint_id, checkpoint.location, properties.kind, claimed)
+
+    def applied_to(self, checkpoint: CompletedCheckpoint) -> CompletedCheckpoint:
+        """`checkpoint`, as its metadata has it, as the job's own."""
+        if self.claimed is None:
+            return checkpoint
+        return replace(checkpoint, properties=checkpoint.properties.claimed_by_job_with(self.claimed))
 
     def encode(self) -> bytes:
         fields = {
@@ -42,7 +58,7 @@ class CheckpointHandle:
             "checkpoint_id": self.checkpoint_id,
             "location": self.location,
             "kind": self.kind.value,
-        }
+        } | ({} if self.claimed is None else {"claimed": self.claimed.value})
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -52,7 +68,8 @@ class CheckpointHandle:
             fields = json.loads(data)
             if fields["version"] != HANDLE_VERSION:
                 raise ValueError(f"version {fields['version']!r} of a checkpoint handle is not known")
-            return cls(int(fields["checkpoint_id"]), str(fields["location"]), CheckpointKind(fields["kind"]))
+            claimed = RetentionPolicy(fields["claimed"]) if "claimed" in fields else None
+            return cls(int(fields["checkpoint_id"]), str(fields["location"]), CheckpointKind(fields["kind"]), claimed)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a checkpoint handle: {data[:80]!r}") from error
 
@@ -91,6 +108,11 @@ class HandleCompletedCheckpointStore:
         return self._checkpoints[-1] if self._checkpoints else None
 
     @property
+    def outlives_job_manager(self) -> bool:
+        """Whether the next job manager finds what this one leaves in it."""
+        return self._handles.durable
+
+    @property
     def latest_id(self) -> int:
         """0 when the store is empty."""
         return self._checkpoints[-1].checkpoint_id if self._checkpoints else 0
@@ -107,7 +129,7 @@ class HandleCompletedCheckpointStore:
         A subsumed one that cannot be removed, or that another job manager uses, is not returned: its files stay.
         """
         self._check_open()
-        handle = CheckpointHandle(checkpoint.checkpoint_id, checkpoint.location, checkpoint.properties.kind)
+        handle = CheckpointHandle.of(checkpoint)
         self._handles.add_and_lock(handle_name(checkpoint.checkpoint_id), handle.encode())
         self._checkpoints.append(checkpoint)
         dropped = subsumed(self._checkpoints, self._num_retained)
@@ -155,7 +177,8 @@ class HandleCompletedCheckpointStore:
         unreadable: list[UnreadableCheckpoint] = []
         for name, data in self._handles.get_all_and_lock():
             try:
-                found.append(self._load(CheckpointHandle.decode(data).location))
+                handle = CheckpointHandle.decode(data)
+                found.append(handle.applied_to(self._load(handle.location)))
             except (OSError, ValueError) as error:
                 unreadable.append(UnreadableCheckpoint(name, f"{type(error).__name__}: {error}"))
         return found, unreadable

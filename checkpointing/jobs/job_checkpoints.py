@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,14 +11,22 @@ from typing import TypeVar
 
 from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.cleaning import LeftBehind
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.failures import CheckpointFailureManager
-from checkpointing.coordinator.ports import CheckpointPlan, CompletedCheckpointStore, TaskGateway
+from checkpointing.coordinator.ports import (
+    CheckpointPlan,
+    CompletedCheckpointStore,
+    PossibleInconsistentState,
+    TaskGateway,
+)
 from checkpointing.coordinator.reasons import CheckpointException
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.ha.errors import HighAvailabilityError
+from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.savepoint_claim import SavepointClaim
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import AcknowledgeCheckpoint
@@ -29,11 +38,14 @@ V = TypeVar("V")
 
 logger = logging.getLogger(__name__)
 
+_AGAIN_AFTER_S = 1.0
+
 RECOVERY_ERRORS = (OSError, ValueError, HighAvailabilityError)
 
 
 class JobCheckpoints:
-    """`fail_job(message, error)` is called when more checkpoints failed than the job tolerates. LeadershipLost."""
+    """`fail_job(message, error)` is called when more checkpoints failed than the job tolerates, `left_behind(what,
+    error)` when files could not be removed. LeadershipLost."""
 
     def __init__(
         self,
@@ -43,13 +55,16 @@ class JobCheckpoints:
         tasks: TaskGateway,
         plan: Callable[[], CheckpointPlan],
         fail_job: Callable[[str, CheckpointException], None],
+        left_behind: LeftBehind | None = None,
     ) -> None:
         recovery = services.high_availability.recovery_factory.create(graph.job_id, config.num_retained)
         self._store = recovery.store
         self._storage = services.storage(graph, config, recovery.term_lasts)
         self._services = services
         self.config = config
+        self._graph = graph
         self._job_id = graph.job_id
+        self._claims = SavepointClaim(graph, services.claims(graph, config), services.io)
         self.stats = CheckpointStatsTracker(history_size=services.settings.history_size)
         self.coordinator = CheckpointCoordinator(
             job_id=graph.job_id,
@@ -67,6 +82,7 @@ class JobCheckpoints:
             clock=services.clock,
             timer=services.timer,
             io=services.io,
+            left_behind=left_behind,
         )
 
     @classmethod
@@ -100,14 +116,61 @@ class JobCheckpoints:
             _unless_done(recovered, recovered.set_result), _unless_done(recovered, recovered.set_exception)
         )
         await recovered
+        await self._find()
+
+    async def _find(self) -> None:
+        """What lies in the job's directory though the store does not know it: nothing of it may get lost."""
+        known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
+        known += self._unreadable_ids
+        try:
+            self.coordinator.found(await self._services.io.run(lambda: self._storage.found(known)))
+        except OSError as error:
+            logger.warning("job %s: its checkpoint directory cannot be looked through: %s", self._job_id, error)
+
+    async def claim(self, checkpoint: CompletedCheckpoint) -> None:
+        """The snapshot that the job is restored from becomes its own; returns when the store has it.
+
+        SnapshotClaimed, another OSError when it cannot be taken over. A store that does not answer is waited for.
+        """
+        await self._claims.make()
+        while all(retained.location != checkpoint.location for retained in self._store.checkpoints):
+            try:
+                await self._add_claimed(checkpoint)
+            except (HighAvailabilityError, PossibleInconsistentState) as error:
+                logger.warning("job %s: %s could not be claimed yet: %s", self._job_id, checkpoint.location, error)
+                await asyncio.sleep(_AGAIN_AFTER_S)
+                with contextlib.suppress(*RECOVERY_ERRORS):
+                    await self.recover()  # it may be in the store all the same
+
+    async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
+        added: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.coordinator.claim(
+            checkpoint,
+            lambda: None if added.done() else added.set_result(None),
+            _unless_done(added, added.set_exception),
+            lies_elsewhere=self._claims.lies_elsewhere,
+        )
+        await added
+
+    @property
+    def _unreadable_ids(self) -> list[int]:
+        return [int(left_out.name) for left_out in self._store.unreadable]
+
+    def adopted(self, record: AttemptRecord) -> None:
+        """A driver that an earlier job manager started goes on: what that one knew of its start still holds."""
+        if record.restored_checkpoint_id is not None and self.coordinator.latest_completed is None:
+            self.coordinator.adopted(record.restored_checkpoint_id)
 
     async def sweep(self, session_id: str) -> None:
         """Remove what crashes left behind. After `recover`, while no driver of the job lives; it never stops a job."""
         leads = partial(self._services.high_availability.leader_election.has_leadership, session_id)
-        unreadable = [int(left_out.name) for left_out in self._store.unreadable]
-        retained = self._store.checkpoints
+        unreadable, unclaimed = self._unreadable_ids, self._claims.unclaimed_ids
+        retained = [c for c in self._store.checkpoints if not c.properties.claimed]
         try:
-            swept = await self._services.io.run(lambda: self._storage.sweep(retained, unreadable, leads))
+            swept = await self._services.io.run(lambda: self._storage.sweep(retained, unreadable, leads, unclaimed))
+            self.coordinator.swept(swept.checkpoint_ids)
+            if not unreadable and leads():
+                await self._claims.finish_discarding(self._store.checkpoints)
         except OSError as error:
             logger.warning("job %s: orphaned checkpoint files are left behind: %s", self._job_id, error)
             return
@@ -125,9 +188,15 @@ class JobCheckpoints:
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.coordinator.shutdown(status, _unless_done(closed, closed.set_result))
         error = await closed
+        if status.globally_terminal or not self._store.outlives_job_manager:
+            await self.give_up_claim()
         if error is not None:
             logger.error("job %s: its checkpoints could not all be closed (%s): %s", self._job_id, status.value, error)
         return error
+
+    async def give_up_claim(self) -> None:
+        """The job is over: a snapshot that it claimed and did not remove is its owner's again."""
+        await self._claims.give_up()
 
 
 def _unless_done(future: asyncio.Future[T], settle: Callable[[V], None]) -> Callable[[V], None]:

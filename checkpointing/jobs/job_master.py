@@ -16,7 +16,7 @@ from checkpointing.coordinator.ports import CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.ha.errors import ConnectionUnavailable, LeadershipLost
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
-from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
+from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter, Restore
 from checkpointing.jobs.driver_conversation import DriverConversation
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.graph import JobGraph
@@ -26,6 +26,7 @@ from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.job_recovery import JobRecovery
 from checkpointing.jobs.job_requests import JobRequests
 from checkpointing.jobs.restart import restart_strategy
+from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import Cancel, DriverState, ExceptionInfo, Vertex
@@ -65,7 +66,7 @@ class JobMaster:
         self._interrupts = Interrupts(self._leads)
         self._gateway = DriverGateway(session_id, self._leads)
         self.checkpoints = JobCheckpoints(
-            graph, self.record.config, services, self._gateway, self._plan, self._checkpoints_failed
+            graph, self.record.config, services, self._gateway, self._plan, self._checkpoints_failed, self._left_behind
         )
         coordinator = self.checkpoints.coordinator
         self._starter = AttemptStarter(
@@ -131,7 +132,9 @@ class JobMaster:
         except AttemptFailed as failed:
             return self._failed_for_good(failed)
         # What an adopted driver is just writing looks like an orphan; then the next job manager may sweep.
-        self._may_hold_orphans = self._recovered and attempt is None
+        self._may_hold_orphans = attempt is None
+        if attempt is not None:
+            self.checkpoints.adopted(attempt.record)
         while True:
             try:
                 if attempt is None:
@@ -159,13 +162,23 @@ class JobMaster:
             self._may_hold_orphans = False
         restore = await self._interrupts.wait_for(self._starter.choose_restore())
         if restore is not None:
-            self.checkpoints.coordinator.restored(restore.checkpoint, restore.from_savepoint_path)
+            await self._go_on_from(restore)
         # From here to the process's start nothing interrupts: a driver that nobody knows of must not come about.
         attempt = await self._starter.prepare(restore)
         self._gateway.channel = None
         self.record.enter_attempt(attempt)
         await self._starter.launch(attempt, restore)
         return attempt
+
+    async def _go_on_from(self, restore: Restore) -> None:
+        is_claimed = restore.from_savepoint_path and claims_savepoint(self.graph)
+        if is_claimed:
+            try:
+                await self._interrupts.wait_for(self.checkpoints.claim(restore.checkpoint))
+            except OSError as error:
+                info = self.record.info(type(error).__name__, f"The savepoint cannot be claimed: {error}")
+                raise AttemptFailed(info) from error
+        self.checkpoints.coordinator.restored(restore.checkpoint, restore.from_savepoint_path and not is_claimed)
 
     async def _watched(self, attempt: Attempt) -> AttemptEnd:
         watch = asyncio.create_task(attempt.watch(self._services.settings))
@@ -275,6 +288,8 @@ class JobMaster:
         if not self._keep_state:
             error = await self.checkpoints.shutdown(status if is_over else JobStatus.SUSPENDED)
             is_over = is_over and error is None
+        elif is_over:
+            await self.checkpoints.give_up_claim()
         self.left_nothing = is_over
         if not self._ended.done():
             self._ended.set_result(status)
@@ -291,6 +306,12 @@ class JobMaster:
 
     def _checkpoints_failed(self, message: str, error: CheckpointException) -> None:
         self.record.note_end(AttemptEnd(DriverState.FAILED, self.record.info(type(error).__name__, message)))
+
+    def _left_behind(self, what: str, error: Exception) -> None:
+        self.record.record_exception(
+            self.record.info("CheckpointNotRemoved", f"{what} could not be removed and stays: {error}")
+        )
+        logger.error("job %s: %s could not be removed and stays: %s", self.graph.job_id, what, error)
 
     def _halt_checkpoints(self, reason: CheckpointFailureReason) -> None:
         self.checkpoints.coordinator.stop_periodic()

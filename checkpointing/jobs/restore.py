@@ -19,13 +19,21 @@ class RestoreCandidate:
     label: str
 
 
+def claims_savepoint(graph: JobGraph) -> bool:
+    """The snapshot that the job was submitted with becomes its own (`claimMode` CLAIM)."""
+    return graph.savepoint_path is not None and graph.claim_mode == "CLAIM"
+
+
 def restore_candidates(retained: Sequence[CompletedCheckpoint], graph: JobGraph) -> tuple[RestoreCandidate, ...]:
-    """Best first. `retained` comes from the store, oldest first."""
+    """Best first. `retained` comes from the store, oldest first.
+
+    A claimed savepoint is in the store from the first attempt on, until a newer checkpoint has taken its place.
+    """
     candidates = [
         RestoreCandidate(checkpoint.location, f"checkpoint {checkpoint.checkpoint_id}")
         for checkpoint in reversed(retained)
     ]
-    if graph.savepoint_path is not None:
+    if graph.savepoint_path is not None and not (retained and claims_savepoint(graph)):
         candidates.append(RestoreCandidate(graph.savepoint_path, "the savepoint that the job was submitted with"))
     return tuple(candidates)
 

@@ -15,6 +15,7 @@ from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
+from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY
 
 
@@ -39,7 +40,7 @@ class JobServices:
         return self.high_availability.leader_election.has_leadership(session_id)
 
     def storage(
-        self, graph: JobGraph, config: CheckpointConfiguration, owns_pool: Callable[[], bool]
+        self, graph: JobGraph, config: CheckpointConfiguration, owns_pool: Callable[[], bool] = lambda: False
     ) -> FileCheckpointStorage:
         """Where the job's checkpoints and savepoints go; its shared files may go while `owns_pool`."""
         in_memory = config.storage is CheckpointStorageKind.JOBMANAGER
@@ -49,6 +50,10 @@ class JobServices:
             savepoint_roots=self.settings.savepoint_roots,
             owns_pool=owns_pool,
         )
+
+    def claims(self, graph: JobGraph, config: CheckpointConfiguration) -> JobClaims:
+        """The snapshots that the job takes over."""
+        return JobClaims(graph.job_id, self.storage(graph, config).job_directory)
 
     @property
     def jobs_directory(self) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
@@ -23,16 +25,23 @@ from checkpointing.jobs.programs import (
     entry_functions,
     split_entry_class,
 )
+from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.multipart import uploaded_file
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, text_field
 from checkpointing.rest.savepoints import SavepointUnusable, usable_savepoint
+from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.errors import StorageError
 
 JOB_NAME_KEY = "pipeline.name"
 # Flink's, too.
 MAX_PARALLELISM = 1 << 15
+
+
+class CannotClaim(Exception):
+    """The savepoint can be restored from, but not taken over; the text says why."""
 
 
 class JarHandlers:
@@ -83,8 +92,9 @@ class JarHandlers:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
             if graph.savepoint_path is not None:
                 graph = replace(graph, savepoint_path=await self._savepoint(graph))
-            await self._dispatcher.submit(graph, program)
-        except SavepointUnusable as error:
+            async with self._claimed(graph):
+                await self._dispatcher.submit(graph, program)
+        except (SavepointUnusable, CannotClaim) as error:
             raise bad_request(f"savepointPath: {error}") from error
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
@@ -98,7 +108,40 @@ class JarHandlers:
         """The savepoint's real directory: a link must not lead elsewhere later."""
         path, other_program = graph.savepoint_path or "", graph.allow_non_restored_state
         found = await usable_savepoint(self._services, path, graph.entry_class, allow_other_program=other_program)
+        if claims_savepoint(graph):
+            self._check_owner_ended(found)
         return found.location
+
+    def _check_owner_ended(self, checkpoint: CompletedCheckpoint) -> None:
+        """A running job removes its checkpoints when they are subsumed: only a savepoint of it can be claimed."""
+        owner = next((job for job in self._dispatcher.jobs if job.graph.job_id == checkpoint.job_id), None)
+        if owner is not None and not owner.status.terminal and not checkpoint.properties.is_savepoint:
+            raise CannotClaim(
+                f"{checkpoint.location} is a checkpoint of job {checkpoint.job_id}, which is {owner.status.value} and "
+                "still uses it; claim it when that job has ended, or claim a savepoint"
+            )
+
+    @asynccontextmanager
+    async def _claimed(self, graph: JobGraph) -> AsyncIterator[None]:
+        """In mode CLAIM the savepoint is the job's before the job starts, and its owner's again if it does not."""
+        if graph.savepoint_path is None or not claims_savepoint(graph):
+            yield
+            return
+        path = graph.savepoint_path
+        claims = self._services.claims(graph, CheckpointConfiguration.parse(graph.configuration))
+        is_new = claims.lies_elsewhere(path) and await self._claim(claims, path)
+        try:
+            yield
+        except Exception:
+            if is_new:
+                await self._services.io.run(lambda: claims.give_up(path))
+            raise
+
+    async def _claim(self, claims: JobClaims, path: str) -> bool:
+        try:
+            return await self._services.io.run(lambda: claims.claim(path))
+        except OSError as error:
+            raise CannotClaim(str(error)) from error
 
     async def _program(self, jar_id: str) -> Program:
         try:
@@ -113,6 +156,7 @@ class JarHandlers:
         configuration = _configuration(body)
         try:
             _, function = split_entry_class(entry_class)
+            recovery = StateRecovery.parse(configuration)
             self._check_directories(configuration)
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
@@ -123,9 +167,9 @@ class JarHandlers:
             entry_class=entry_class,
             program_args=_program_args(body),
             parallelism=_parallelism(body),
-            savepoint_path=text_field(body, "savepointPath"),
-            allow_non_restored_state=flag_field(body, "allowNonRestoredState"),
-            claim_mode=_claim_mode(body),
+            savepoint_path=text_field(body, "savepointPath") or recovery.path,
+            allow_non_restored_state=flag_field(body, "allowNonRestoredState", default=recovery.ignore_unclaimed_state),
+            claim_mode=_claim_mode(body, recovery.claim_mode),
             configuration=configuration,
             submitted_ms=self._services.clock.now_ms(),
         )
@@ -199,10 +243,7 @@ def _parallelism(body: Mapping[str, Any]) -> int | None:
     return value
 
 
-def _claim_mode(body: Mapping[str, Any]) -> str:
-    """A savepoint always stays its owner's: claiming one is not offered."""
-    key = "claimMode" if "claimMode" in body else "restoreMode"
-    mode = choice_field(body, key, ("NO_CLAIM", "LEGACY", "CLAIM"), "NO_CLAIM")
-    if mode == "CLAIM":
-        raise bad_request(f"{key}: 'CLAIM' is not supported; NO_CLAIM is, which leaves the savepoint to its owner")
-    return mode
+def _claim_mode(body: Mapping[str, Any], configured: str) -> str:
+    """`restoreMode` is its name before Flink 1.20. LEGACY is as careful here as NO_CLAIM."""
+    key = "claimMode" if body.get("claimMode") else "restoreMode"
+    return choice_field(body, key, CLAIM_MODES, configured)

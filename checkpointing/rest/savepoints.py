@@ -17,7 +17,9 @@ from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field
 from checkpointing.storage.checkpoint_storage import dispose_savepoint
+from checkpointing.storage.claims import check_unclaimed
 from checkpointing.storage.errors import StorageError
+from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.verification import verify
 
 OPERATION = "savepoint"
@@ -121,7 +123,7 @@ class SavepointHandlers:
         trigger_id = id_field(body, "triggerId")
 
         async def begin() -> dict[str, Any]:
-            await self._services.io.run(lambda: dispose_savepoint(path, self._services.settings.savepoint_roots))
+            await self._services.io.run(lambda: _dispose(path, self._services.settings.savepoint_roots))
             return {}
 
         self._dispatcher.operations.start((DISPOSAL, trigger_id), begin)
@@ -160,6 +162,12 @@ class SavepointHandlers:
 
     def _default_directory(self, job: JobMaster) -> str:
         return job.record.config.savepoint_directory or self._services.settings.savepoint_directory
+
+
+def _dispose(path: str, roots: SavepointRoots) -> None:
+    """One that a job has claimed is that job's to remove."""
+    check_unclaimed(roots.confine(path))
+    dispose_savepoint(path, roots)
 
 
 def _verdict(reason: str | None, found: CompletedCheckpoint | None) -> dict[str, Any]:

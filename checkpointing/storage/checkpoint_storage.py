@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
+from checkpointing.storage.claims import discard_claimed
 from checkpointing.storage.errors import NotOurPool, StorageError, UnsafeLocation
 from checkpointing.storage.files import Files
+from checkpointing.storage.found import complete_checkpoints
 from checkpointing.storage.layout import (
     METADATA,
     SHARED,
@@ -106,6 +108,10 @@ class FileCheckpointStorage:
     def discard_location(self, location: CheckpointLocation) -> None:
         _discard_directory(location.directory, self._files(location.directory))
 
+    def discard_claimed(self, location: str) -> None:
+        """Remove a claimed snapshot, see `claims`: one that does not lie in this job's directory."""
+        discard_claimed(location, self._files(location))
+
     def discard_shared(self, files: Sequence[StateFile]) -> None:
         """Remove files of this job's pool; missing ones are fine. UnsafeLocation, and none removed, for others.
 
@@ -119,14 +125,24 @@ class FileCheckpointStorage:
                 raise NotOurPool(f"{self.job_directory}/{SHARED} is another leader's now")
             self._files(self.job_directory).remove_file(f"{self.job_directory}/{file.location}")
 
+    def found(self, known_ids: Collection[int]) -> Sequence[CompletedCheckpoint]:
+        """Complete checkpoints in this job's directory other than the known ones."""
+        if self._job_directory is None:
+            return ()
+        return complete_checkpoints(self._job_directory, self._files(self._job_directory), known_ids)
+
     def sweep(
-        self, retained: Sequence[CompletedCheckpoint], unreadable_ids: Collection[int], may_remove: Callable[[], bool]
+        self,
+        retained: Sequence[CompletedCheckpoint],
+        unreadable_ids: Collection[int],
+        may_remove: Callable[[], bool],
+        unclaimed_ids: Collection[int] = (),
     ) -> Swept:
         """Remove what nobody will ever use again, see `sweeping`. Only while no driver of the job lives."""
         if self._job_directory is None:
             return Swept()
         files = self._files(self._job_directory)
-        return OrphanSweep(self._job_directory, files, retained, unreadable_ids, may_remove).run()
+        return OrphanSweep(self._job_directory, files, retained, unreadable_ids, may_remove, unclaimed_ids).run()
 
     def remove_empty_directories(self) -> None:
         """The job is over: its directories go, unless a checkpoint was retained."""

@@ -4,7 +4,7 @@ An orphan is, while no driver of the job lives:
 
 1. `chk-N` without `_metadata` that the store does not know: never completed, or half removed.
 2. `chk-N` with `_metadata`, older than the newest retained one and not in the store: subsumed, its removal cut short.
-   One that is newer stays: it is complete, and perhaps only its entry in the store was lost.
+   One that is newer stays: it is complete, and perhaps only its entry in the store was lost. So does an unclaimed one.
 3. A shared file that no checkpoint left in the directory refers to. When one of them cannot be read, all files stay.
 
 Savepoints lie elsewhere, and a directory of any other name is never looked into.
@@ -12,17 +12,15 @@ Savepoints lie elsewhere, and a directory of any other name is never looked into
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.storage.errors import MetadataMissing, SnapshotUnusable
 from checkpointing.storage.files import Files
+from checkpointing.storage.found import checkpoint_ids
 from checkpointing.storage.layout import METADATA, SHARED, checkpoint_directory
 from checkpointing.storage.verification import read_metadata
-
-_CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,7 @@ class Swept:
 
 class OrphanSweep:
     """`unreadable_ids`: checkpoints that the store knows and nobody can read. They stay, with whatever they may need.
+    `unclaimed_ids`: checkpoints that are somebody else's, though they lie here.
 
     `may_remove` is asked right before each removal: whoever lost the job meanwhile must touch nothing.
     """
@@ -50,23 +49,22 @@ class OrphanSweep:
         retained: Sequence[CompletedCheckpoint],
         unreadable_ids: Collection[int],
         may_remove: Callable[[], bool],
+        unclaimed_ids: Collection[int] = (),
     ) -> None:
         self._job_directory = job_directory
         self._files = files
         self._retained = {checkpoint.checkpoint_id: checkpoint for checkpoint in retained}
         self._unreadable_ids = unreadable_ids
         self._may_remove = may_remove
+        self._unclaimed_ids = unclaimed_ids
         self._kept: list[CompletedCheckpoint] = list(retained)
         self._knows_all = not unreadable_ids
 
     def run(self) -> Swept:
         """Blocking; OSError. Repeated after a crash it goes on where the last one ended."""
-        ids = tuple(checkpoint_id for checkpoint_id in self._checkpoint_ids() if self._swept(checkpoint_id))
+        found = checkpoint_ids(self._job_directory, self._files)
+        ids = tuple(checkpoint_id for checkpoint_id in found if self._swept(checkpoint_id))
         return Swept(ids, self._sweep_shared() if self._knows_all else ())
-
-    def _checkpoint_ids(self) -> list[int]:
-        matches = (_CHECKPOINT.fullmatch(name) for name in self._files.names(self._job_directory))
-        return sorted(int(match[1]) for match in matches if match is not None)
 
     def _swept(self, checkpoint_id: int) -> bool:
         if checkpoint_id in self._retained or checkpoint_id in self._unreadable_ids:
@@ -87,7 +85,8 @@ class OrphanSweep:
         except SnapshotUnusable:
             self._knows_all = False
             return False
-        if checkpoint_id < max(self._retained, default=0) and checkpoint.properties.discard_on_subsumed:
+        is_subsumed = checkpoint_id < max(self._retained, default=0) and checkpoint_id not in self._unclaimed_ids
+        if is_subsumed and checkpoint.properties.discard_on_subsumed:
             return True
         self._kept.append(checkpoint)
         return False

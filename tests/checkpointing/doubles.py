@@ -206,10 +206,12 @@ class InMemoryStorage:
         self.missing_when_written: set[str] = set()
         self.discarded: list[str] = []
         self.shared_discarded: list[str] = []
+        self.claimed_discarded: list[str] = []
         self.initialize_error: Exception | None = None
         self.write_error: Exception | None = None
         self.discard_error: Exception | None = None
         self.discard_shared_error: Exception | None = None
+        self.num_shared_tries = 0
         self.emptied = False
         self._savepoint_numbers = itertools.count(1)
 
@@ -239,7 +241,11 @@ class InMemoryStorage:
         self.metadata.pop(location.directory, None)
         self.discarded.append(location.directory)
 
+    def discard_claimed(self, location: str) -> None:
+        self.claimed_discarded.append(location)
+
     def discard_shared(self, files: Sequence[StateFile]) -> None:
+        self.num_shared_tries += 1
         if self.discard_shared_error is not None:
             raise self.discard_shared_error
         for file in files:
@@ -289,6 +295,7 @@ class CoordinatorHarness:
         self.plan = CheckpointPlan(vertices, ready=True)
         self.job_failures: list[tuple[str, CheckpointException]] = []
         self.fail_job_error: Exception | None = None
+        self.left_behind: list[tuple[str, str]] = []
         self.failure_manager = CheckpointFailureManager(
             tolerable_failures=self.config.tolerable_failures, fail_job=self._fail_job
         )
@@ -308,6 +315,7 @@ class CoordinatorHarness:
             clock=self.clock,
             timer=self.timer,
             io=self.io,
+            left_behind=lambda what, error: self.left_behind.append((what, str(error))),
             initial_delay_ms=lambda low, high: low,
         )
 
@@ -341,11 +349,11 @@ class CoordinatorHarness:
         metrics: SubtaskMetrics | None = None,
         job_id: str = JOB_ID,
         batch: int = 7,
+        channels: tuple[Channel, ...] = (),
     ) -> bool:
         """As the driver does, which has put the shared ones of `uploads` (if not given: of `files`) into the pool."""
         self.storage.shared.update(file.location for file in (files if uploads is None else uploads) if file.shared)
         return self.coordinator.receive_acknowledge(
-        channels: tuple[Channel, ...] = (),
             AcknowledgeCheckpoint(
                 session_id=self.tasks.session_id,
                 job_id=job_id,
@@ -356,11 +364,11 @@ class CoordinatorHarness:
                 metrics=metrics or SubtaskMetrics(checkpointed_size=10, state_size=20),
                 files=files,
                 batches={"q": batch},
+                channels=channels,
             )
         )
 
     def acknowledge_all(self, checkpoint_id: int, files: tuple[StateFile, ...] = ()) -> None:
-                channels=channels,
         """Every subtask; the first one brings `files`."""
         for number, (vertex_id, subtask) in enumerate(self.subtasks):
             self.acknowledge(checkpoint_id, vertex_id, subtask, files=files if number == 0 else ())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from checkpointing.coordinator.cleaning import RETRIES_AFTER_S
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import SubtaskMetrics
 from tests.checkpointing.doubles import SOURCE, STATEFUL, CoordinatorHarness, private_file, reason_of, shared_file
 
@@ -158,8 +160,60 @@ def test_a_broken_removal_of_shared_files_stops_nothing_and_is_tried_again(harne
     assert harness.storage.shared == {"shared/a", "shared/b", "shared/c", "shared/d"}
 
     harness.storage.discard_shared_error = None
-    harness.complete_one((shared_file("d"),))
+    harness.advance(RETRIES_AFTER_S[0])
     assert harness.storage.shared == {"shared/d"}
+
+
+def test_a_broken_removal_of_shared_files_is_not_tried_without_a_pause(harness: CoordinatorHarness) -> None:
+    harness.complete_one((shared_file("a"),))
+    harness.storage.discard_shared_error = OSError("read-only file system")
+    harness.complete_one((shared_file("b"),))
+    tries = harness.storage.num_shared_tries
+
+    harness.advance(sum(RETRIES_AFTER_S))
+
+    assert harness.storage.num_shared_tries == tries + len(RETRIES_AFTER_S)
+
+
+def test_a_directory_that_cannot_be_removed_is_tried_again_less_and_less_often(harness: CoordinatorHarness) -> None:
+    harness.storage.discard_error = OSError("busy")
+    first = harness.complete_one()
+    harness.complete_one()
+    assert first.location in harness.storage.directories
+
+    harness.advance(RETRIES_AFTER_S[0])
+    assert first.location in harness.storage.directories
+    harness.storage.discard_error = None
+    harness.advance(RETRIES_AFTER_S[1])
+
+    assert first.location not in harness.storage.directories
+    assert harness.timer.pending == []
+
+
+def test_a_directory_that_stays_is_reported_once_and_tried_once_more_at_the_end(harness: CoordinatorHarness) -> None:
+    harness.storage.discard_error = OSError("busy")
+    first = harness.complete_one()
+    harness.complete_one()
+
+    harness.advance(sum(RETRIES_AFTER_S) + 1)
+
+    assert harness.left_behind == [(f"The checkpoint directory {first.location}", "busy")]
+    assert harness.timer.pending == []
+    harness.storage.discard_error = None
+    assert harness.shut_down(JobStatus.FINISHED) == [None]
+    assert harness.storage.directories == set()
+
+
+def test_what_cannot_be_removed_at_the_end_is_reported_then(harness: CoordinatorHarness) -> None:
+    harness.storage.discard_error = OSError("busy")
+    first = harness.complete_one()
+    second = harness.complete_one()
+
+    assert harness.shut_down(JobStatus.FINISHED) == [None]
+
+    left = {what for what, _ in harness.left_behind}
+    assert left == {f"The checkpoint directory {checkpoint.location}" for checkpoint in (first, second)}
+    assert harness.timer.pending == []
 
 
 def test_every_message_begins_with_its_reason() -> None:

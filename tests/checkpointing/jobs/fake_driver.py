@@ -103,6 +103,7 @@ class FakeDriver:
         self.obeys_cancel = launcher.obeys_cancel
         self.becomes_running = launcher.becomes_running
         self.registers = launcher.registers
+        self.shared_files = launcher.shared_files
 
     def start(self) -> None:
         if self.registers:
@@ -219,10 +220,17 @@ class FakeDriver:
             vertex_id=vertex.id,
             subtask=index,
             metrics=SubtaskMetrics(sync_duration=1, checkpointed_size=len(content), state_size=len(content)),
-            files=(file,),
+            files=(file, *(self._shared(trigger, name) for name in self.shared_files)),
             batches={"wordcount": 7},
             contents=contents,
         )
+
+    def _shared(self, trigger: TriggerCheckpoint, name: str) -> StateFile:
+        """A file of the pool, brought if it is not there."""
+        content = name.encode()
+        Path(str(trigger.shared_directory), name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        return StateFile(f"state/{name}", f"shared/{name}", len(content), digest, shared=True)
 
     async def _report(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
         vertices = VERTICES if state is DriverState.RUNNING else ()
@@ -253,6 +261,7 @@ class FakeLauncher:
         self.obeys_cancel = True
         self.becomes_running = True
         self.registers = True
+        self.shared_files: tuple[str, ...] = ()
 
     @property
     def specs(self) -> list[DriverSpec]:

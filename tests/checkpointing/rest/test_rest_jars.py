@@ -62,7 +62,16 @@ async def test_an_upload_past_the_limit_is_refused(tmp_path: Path) -> None:
         (ENTRY | {"flinkConfiguration": []}, "flinkConfiguration: an object"),
         (ENTRY | {"programArgsList": "--input"}, "programArgsList: "),
         (ENTRY | {"programArgs": "'"}, "programArgs: "),
-        (ENTRY | {"claimMode": "CLAIM"}, "claimMode: 'CLAIM' is not supported"),
+        (ENTRY | {"claimMode": "STEAL"}, "claimMode: 'STEAL' is not allowed; NO_CLAIM or LEGACY or CLAIM"),
+        (ENTRY | {"restoreMode": "STEAL"}, "restoreMode: 'STEAL' is not allowed"),
+        (
+            ENTRY | {"flinkConfiguration": {"execution.state-recovery.claim-mode": "STEAL"}},
+            "execution.state-recovery.claim-mode: 'STEAL' is not allowed; NO_CLAIM or LEGACY or CLAIM",
+        ),
+        (
+            ENTRY | {"flinkConfiguration": {"execution.savepoint.ignore-unclaimed-state": "maybe"}},
+            "execution.savepoint.ignore-unclaimed-state: 'maybe' is not allowed; true or false",
+        ),
         (
             ENTRY | {"flinkConfiguration": {"execution.checkpointing.interval": "often"}},
             "execution.checkpointing.interval",

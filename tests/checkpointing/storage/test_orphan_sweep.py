@@ -215,3 +215,22 @@ def test_empty_directories_go_when_nothing_is_left_in_them(job: Job) -> None:
     job.storage.remove_empty_directories()
     assert not job.path.exists()
     job.storage.remove_empty_directories()
+
+
+def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
+    """Unclaimed, in the job's own directory: what it was restored from."""
+    unclaimed = job.write(3, ["old"])
+    retained = job.write(5, ["new"])
+
+    assert job.storage.sweep([retained], (), lambda: True, unclaimed_ids=(3,)) == Swept()
+
+    verify(unclaimed.location, deep=True)
+
+
+def test_complete_checkpoints_that_no_store_knows_are_found(job: Job) -> None:
+    known, unknown = job.write(1), job.write(2)
+    job.begin(3)
+    broken = job.write(4)
+    Path(broken.location, "_metadata").write_text("{}")
+
+    assert job.storage.found([known.checkpoint_id]) == [unknown]

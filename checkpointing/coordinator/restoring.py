@@ -1,0 +1,125 @@
+"""What a job goes on from: what its store holds, what else lies in its directory, the snapshot it was given.
+
+A snapshot that the job was submitted with is *unclaimed* (its owner's: never touched, and the next checkpoint is a full
+one that needs nothing of it) or *claimed* (the job's own from now on: subsumed in its turn, and then removed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from checkpointing.clock import Clock
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.ending import CheckpointEndings
+from checkpointing.coordinator.ports import CheckpointIDCounter, CompletedCheckpointStore, IoExecutor
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.coordinator.triggering import TriggerPipeline
+
+
+class CheckpointRestoring:
+    """Used before the first trigger of an attempt."""
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        retention: RetentionPolicy,
+        store: CompletedCheckpointStore,
+        id_counter: CheckpointIDCounter,
+        endings: CheckpointEndings,
+        cleaner: CheckpointsCleaner,
+        pipeline: TriggerPipeline,
+        stats: CheckpointStatsTracker,
+        clock: Clock,
+        io: IoExecutor,
+    ) -> None:
+        self._job_id = job_id
+        self._retention = retention
+        self._store = store
+        self._id_counter = id_counter
+        self._endings = endings
+        self._cleaner = cleaner
+        self._pipeline = pipeline
+        self._stats = stats
+        self._clock = clock
+        self._io = io
+
+    def recover(self, on_done: Callable[[], None], on_error: Callable[[Exception], None]) -> None:
+        """Read the store and count the references of what it holds."""
+
+        def read() -> tuple[CompletedCheckpoint, ...]:
+            self._store.recover()
+            return tuple(self._store.checkpoints)
+
+        def recovered(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
+            self._retain(checkpoints)
+            on_done()
+
+        self._io.submit(read, recovered, on_error)
+
+    def found(self, checkpoints: Sequence[CompletedCheckpoint]) -> None:
+        """Complete ones in the job's directory that the store does not know: their files are not ours to remove.
+
+        Somebody may restore from them; ids go on after them.
+        """
+        for checkpoint in checkpoints:
+            self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
+            self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
+
+    def swept(self, checkpoint_ids: Sequence[int]) -> None:
+        """These, of those found, are gone."""
+        for checkpoint_id in checkpoint_ids:
+            self._cleaner.release_shared(checkpoint_id)
+
+    def claim(
+        self,
+        checkpoint: CompletedCheckpoint,
+        on_done: Callable[[], None],
+        on_error: Callable[[Exception], None],
+        *,
+        lies_elsewhere: bool,
+    ) -> None:
+        """Put `checkpoint` into the store as the job's own. `lies_elsewhere`: not in the job's own directory."""
+        ours = _claimed(checkpoint, self._retention) if lies_elsewhere else checkpoint
+
+        def add() -> tuple[CompletedCheckpoint, ...]:
+            # The ids first: once it is in the store, no checkpoint with a lower id may ever follow it there.
+            if self._id_counter.get() <= checkpoint.checkpoint_id:
+                self._id_counter.set_count(checkpoint.checkpoint_id + 1)
+            self._store.add_checkpoint(ours)
+            return tuple(self._store.checkpoints)
+
+        def added(checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
+            self._retain(checkpoints)
+            on_done()
+
+        self._io.submit(add, added, on_error)
+
+    def restored(self, checkpoint: CompletedCheckpoint, *, is_savepoint: bool) -> None:
+        """A driver was started from it."""
+        self._stats.report_restored(
+            checkpoint.checkpoint_id,
+            restore_timestamp=self._clock.now_ms(),
+            is_savepoint=is_savepoint,
+            external_path=checkpoint.location,
+        )
+        is_ours = any(retained.location == checkpoint.location for retained in self._endings.retained)
+        if is_savepoint or (checkpoint.job_id != self._job_id and not is_ours):
+            self.goes_on_from_unclaimed(checkpoint.checkpoint_id)
+
+    def goes_on_from_unclaimed(self, checkpoint_id: int) -> None:
+        """Ids go on after it, and the next checkpoint is a full one."""
+        self._pipeline.raise_ids_to(checkpoint_id + 1)
+        self._endings.full_snapshot_owed = True
+
+    def _retain(self, checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
+        for checkpoint in checkpoints:
+            if not checkpoint.properties.claimed:  # the files of a claimed one lie in no pool of ours
+                self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
+        self._endings.retained = checkpoints
+
+
+def _claimed(checkpoint: CompletedCheckpoint, retention: RetentionPolicy) -> CompletedCheckpoint:
+    return replace(checkpoint, properties=checkpoint.properties.claimed_by_job_with(retention))

@@ -1,0 +1,147 @@
+"""Whose a snapshot is: a job that is restored in mode CLAIM takes it over, and removes it when it needs it no more.
+
+A claim is a file beside the snapshot's `_metadata`, named after the job: `_claimed-<job id>`. Two jobs that claim one
+snapshot at once see each other's file and both step back. The file goes when the job ends and leaves the snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from checkpointing.storage.errors import MetadataMissing, SnapshotUnusable, StorageError, UnsafeLocation
+from checkpointing.storage.files import Files
+from checkpointing.storage.found import checkpoint_ids
+from checkpointing.storage.layout import METADATA, SHARED, TASK_OWNED, checkpoint_directory, is_snapshot_directory
+from checkpointing.storage.locations import canonical, name, parent
+from checkpointing.storage.opening import files_for
+from checkpointing.storage.verification import read_metadata
+
+logger = logging.getLogger(__name__)
+
+_CLAIM = "_claimed-"
+
+
+class SnapshotClaimed(StorageError):
+    """Another job has claimed it."""
+
+    def __init__(self, directory: str, job_id: str) -> None:
+        super().__init__(
+            f"{directory} is claimed by job {job_id}, which removes it when it needs it no more; "
+            f"if that job is gone for good, remove {directory}/{_CLAIM}{job_id}"
+        )
+        self.job_id = job_id
+
+
+class SnapshotNotWritable(StorageError):
+    def __init__(self, directory: str, problem: OSError) -> None:
+        super().__init__(
+            f"{directory} cannot be claimed, for it cannot be written to ({problem}); "
+            "claim mode NO_CLAIM leaves it to its owner"
+        )
+
+
+class JobClaims:
+    """The claims of one job. `job_directory` is its checkpoint directory: what lies there is the job's without a claim.
+
+    Blocking; OSError. `files` stands in for what a location would open.
+    """
+
+    def __init__(self, job_id: str, job_directory: str, files: Files | None = None) -> None:
+        self._job_id = job_id
+        self._job_directory = canonical(job_directory)
+        self._given_files = files
+
+    def lies_elsewhere(self, directory: str) -> bool:
+        """Not in the job's own checkpoint directory."""
+        return parent(canonical(directory)) != self._job_directory
+
+    def claim(self, directory: str) -> bool:
+        """Take the snapshot over; False when this job had it already. SnapshotClaimed, SnapshotNotWritable."""
+        directory, files = self._opened(directory)
+        check_unclaimed(directory, files, but_by=self._job_id)
+        mine = self._file(directory)
+        if name(mine) in files.names(directory):
+            return False
+        try:
+            files.write_durably(mine, json.dumps({"job_id": self._job_id}).encode())
+        except OSError as error:
+            raise SnapshotNotWritable(directory, error) from error
+        try:
+            check_unclaimed(directory, files, but_by=self._job_id)
+        except SnapshotClaimed:
+            files.remove_file(mine)
+            raise
+        return True
+
+    def has(self, directory: str) -> bool:
+        directory, files = self._opened(directory)
+        return name(self._file(directory)) in files.names(directory)
+
+    def give_up(self, directory: str) -> None:
+        """The snapshot is its owner's again; nothing when it was not this job's."""
+        if self.has(directory):
+            directory, files = self._opened(directory)
+            files.remove_file(self._file(directory))
+
+    def finish_discarding(self, directory: str) -> bool:
+        """The job has dropped the snapshot: end what a crash may have cut short. False: it is not, or no longer, ours.
+
+        Half removed it has no `_metadata`, and perhaps no claim either.
+        """
+        directory, files = self._opened(directory)
+        if METADATA in files.names(directory) and not self.has(directory):
+            return False
+        discard_claimed(directory, files)
+        return True
+
+    def _opened(self, directory: str) -> tuple[str, Files]:
+        directory = canonical(directory)
+        return directory, self._given_files or files_for(directory)
+
+    def _file(self, directory: str) -> str:
+        return f"{directory}/{_CLAIM}{self._job_id}"
+
+
+def check_unclaimed(directory: str, files: Files | None = None, *, but_by: str = "") -> None:
+    """SnapshotClaimed when a job other than `but_by` has claimed it."""
+    directory = canonical(directory)
+    for entry in sorted((files or files_for(directory)).names(directory)):
+        if entry.startswith(_CLAIM) and entry != f"{_CLAIM}{but_by}":
+            raise SnapshotClaimed(directory, entry.removeprefix(_CLAIM))
+
+
+def discard_claimed(directory: str, files: Files) -> None:
+    """Remove the snapshot, `_metadata` first; of a checkpoint also what only it used of its old job's pool.
+
+    May be repeated, and goes on where a crash ended it.
+    """
+    directory = canonical(directory)
+    if not is_snapshot_directory(directory):
+        raise UnsafeLocation(f"{directory} is not the directory of a checkpoint or savepoint")
+    files.remove_file(f"{directory}/{METADATA}")
+    files.remove_tree(directory)
+    if name(directory).startswith("chk-"):
+        _remove_unreferenced(parent(directory), files)
+
+
+def _remove_unreferenced(job_directory: str, files: Files) -> None:
+    """What no checkpoint in the old job's directory refers to. As long as one cannot be read, or is not complete,
+    everything stays: it may need any of the files."""
+    try:
+        ids = checkpoint_ids(job_directory, files)
+        others = [read_metadata(checkpoint_directory(job_directory, other), files) for other in ids]
+    except MetadataMissing as error:
+        logger.info("the shared files in %s stay: %s", job_directory, error)
+        return
+    except SnapshotUnusable as error:
+        logger.warning("the shared files in %s stay, for a checkpoint there cannot be read: %s", job_directory, error)
+        return
+    needed = {file.location for checkpoint in others for file in checkpoint.files if file.shared}
+    for entry in files.names(f"{job_directory}/{SHARED}"):
+        if f"{SHARED}/{entry}" not in needed:
+            files.remove_file(f"{job_directory}/{SHARED}/{entry}")
+    if others:
+        return
+    for empty in (f"{job_directory}/{SHARED}", f"{job_directory}/{TASK_OWNED}", job_directory):
+        files.remove_empty_directory(empty)

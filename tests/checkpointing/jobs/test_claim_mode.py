@@ -1,0 +1,409 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
+"""Claim mode CLAIM: the snapshot that a job was submitted with becomes its own, and goes when it is needed no more."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.messages import StateFile
+from checkpointing.rest.client import RequestRefused
+from checkpointing.storage import FileCheckpointStorage, read_metadata
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+
+RETAIN = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+DISCARD = {"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"}
+RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
+CLAIM = {"claimMode": "CLAIM"}
+
+
+async def _savepoint(manager: RunningJobManager) -> Path:
+    """Of a job that has ended with it."""
+    job_id = await manager.submit_running()
+    return Path((await manager.savepoint(job_id, "stop"))["location"].removeprefix("file:"))
+
+
+async def _retained(manager: RunningJobManager, count: int = 1) -> list[Path]:
+    """Checkpoints of a job that was canceled and left them, oldest first."""
+    job_id = await manager.submit_running(RETAIN | {"execution.checkpointing.num-retained": str(count)})
+    for _ in range(count):
+        await manager.checkpoint(job_id)
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+    directory = Path(manager.settings.checkpoint_directory, job_id)
+    return sorted(directory.glob("chk-*"), key=lambda path: int(path.name.removeprefix("chk-")))
+
+
+def _with_shared_files(chk: Path, *names: str) -> None:
+    """Let the retained checkpoint refer to files of its job's pool, as an incremental one of a real driver does."""
+    checkpoint = read_metadata(str(chk))
+    files = []
+    for name in names:
+        content = name.encode()
+        (chk.parent / "shared").mkdir(exist_ok=True)
+        (chk.parent / "shared" / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        files.append(StateFile(f"state/{name}", f"shared/{name}", len(content), digest, shared=True))
+    storage = FileCheckpointStorage(str(chk.parent.parent), chk.parent.name)
+    storage.write_metadata(_adding(checkpoint, tuple(files)))
+
+
+def _adding(checkpoint: CompletedCheckpoint, files: tuple[StateFile, ...]) -> CompletedCheckpoint:
+    operator = checkpoint.operators[0]
+    subtask = replace(operator.subtasks[0], files=operator.subtasks[0].files + files)
+    operator = replace(operator, subtasks=(subtask, *operator.subtasks[1:]))
+    return replace(checkpoint, operators=(operator, *checkpoint.operators[1:]))
+
+
+def _pool(chk: Path) -> set[str]:
+    return {path.name for path in (chk.parent / "shared").glob("*")}
+
+
+async def _gone(path: Path) -> None:
+    await eventually(lambda: not path.exists())
+
+
+def _claims_on(directory: Path) -> list[str]:
+    return [path.name for path in directory.glob("_claimed-*")]
+
+
+async def test_conformance_j04_a_claimed_savepoint_stays_until_a_checkpoint_takes_its_place(
+    manager: RunningJobManager,
+) -> None:
+    savepoint = await _savepoint(manager)
+
+    job_id = await manager.submit_running(RETAIN, savepointPath=str(savepoint), **CLAIM)
+
+    restore = manager.launcher.specs[-1].restore
+    assert restore is not None
+    assert restore.directory == str(savepoint)
+    assert (savepoint / "_metadata").is_file()
+    statistics = await manager.get(f"/jobs/{job_id}/checkpoints")
+    assert (statistics["latest"]["restored"]["id"], statistics["latest"]["restored"]["is_savepoint"]) == (1, False)
+    assert await manager.checkpoint(job_id) == 2
+    await _gone(savepoint)
+    assert manager.launcher.drivers[-1].triggers[-1].full is False
+    assert manager.launcher.drivers[-1].completed == [2]
+
+
+async def test_conformance_j06_a_claimed_checkpoint_goes_with_its_directory_and_its_old_jobs_pool(
+    manager: RunningJobManager,
+) -> None:
+    (chk,) = await _retained(manager)
+    _with_shared_files(chk, "a")
+
+    job_id = await manager.submit_running(RETAIN, savepointPath=str(chk), **CLAIM)
+    await manager.checkpoint(job_id)
+
+    await _gone(chk.parent)
+
+
+async def test_conformance_j07_what_another_retained_checkpoint_needs_stays(manager: RunningJobManager) -> None:
+    older, newer = await _retained(manager, 2)
+    _with_shared_files(older, "a", "both")
+    _with_shared_files(newer, "b", "both")
+
+    job_id = await manager.submit_running(RETAIN, savepointPath=str(newer), **CLAIM)
+    await manager.checkpoint(job_id)
+
+    await _gone(newer)
+    await eventually(lambda: _pool(older) == {"a", "both"})
+    assert read_metadata(str(older)).checkpoint_id == 1
+
+
+async def test_a_pool_that_cannot_be_judged_stays_whole(manager: RunningJobManager) -> None:
+    older, newer = await _retained(manager, 2)
+    _with_shared_files(newer, "b")
+    (older / "_metadata").write_text('{"magic":"waymark-checkpoint", damaged')
+
+    job_id = await manager.submit_running(RETAIN, savepointPath=str(newer), **CLAIM)
+    await manager.checkpoint(job_id)
+
+    await _gone(newer)
+    assert _pool(older) == {"b"}
+
+
+async def _suspended(directory: Path, count: int = 1) -> list[Path]:
+    """Checkpoints of a job whose job manager, without high availability, is gone; oldest first."""
+    async with running_job_manager(directory) as manager:
+        job_id = await manager.submit_running(RETAIN | {"execution.checkpointing.num-retained": str(count)})
+        for _ in range(count):
+            await manager.checkpoint(job_id)
+        return [Path(manager.settings.checkpoint_directory, job_id, f"chk-{number + 1}") for number in range(count)]
+
+
+async def test_conformance_j03_files_of_its_own_pool_stay_while_a_newer_checkpoint_uses_them(tmp_path: Path) -> None:
+    """A job that starts again under its own id: its old checkpoint lies in its own directory, and so does the pool."""
+    (chk,) = await _suspended(tmp_path)
+    _with_shared_files(chk, "used", "unused")
+    async with running_job_manager(tmp_path) as manager:
+        manager.launcher.shared_files = ("used",)
+
+        job_id = await manager.submit_running(RETAIN, jobId=chk.parent.name, savepointPath=str(chk), **CLAIM)
+        assert _claims_on(chk) == []
+        assert await manager.checkpoint(job_id) == 2
+
+        await _gone(chk)
+        await eventually(lambda: _pool(chk) == {"used"})
+        manager.launcher.drivers[-1].shared_files = ()
+        await manager.checkpoint(job_id)
+        await eventually(lambda: _pool(chk) == set())
+
+
+async def test_an_unclaimed_snapshot_is_never_touched_also_in_the_jobs_own_directory(tmp_path: Path) -> None:
+    older, newer = await _suspended(tmp_path, 2)
+    _with_shared_files(older, "old")
+    _with_shared_files(newer, "both")
+    async with running_job_manager(tmp_path) as manager:
+        manager.launcher.shared_files = ("both",)
+
+        job_id = await manager.submit_running(DISCARD, jobId=newer.parent.name, savepointPath=str(newer))
+        assert await manager.checkpoint(job_id) == 3
+        assert manager.launcher.drivers[-1].triggers[-1].full is True
+        manager.launcher.drivers[-1].shared_files = ()
+        await manager.checkpoint(job_id)
+        await manager.cancel(job_id)
+        await manager.until(job_id, "CANCELED")
+        await _gone(newer.with_name("chk-4"))
+
+    assert {path.name for path in newer.parent.glob("chk-*")} == {"chk-1", "chk-2"}
+    assert _pool(newer) == {"old", "both"}
+
+
+async def test_leftovers_of_a_crash_without_high_availability_go_when_the_job_starts_again(tmp_path: Path) -> None:
+    (chk,) = await _suspended(tmp_path)
+    _with_shared_files(chk, "needed")
+    (chk.parent / "shared" / "orphan").write_text("x")
+    chk.with_name("chk-2").mkdir()
+    (chk.with_name("chk-2") / "half").write_text("x")
+    async with running_job_manager(tmp_path) as manager:
+        job_id = await manager.submit_running(DISCARD, jobId=chk.parent.name)
+
+        assert not chk.with_name("chk-2").exists()
+        assert _pool(chk) == {"needed"}
+        assert await manager.checkpoint(job_id) == 2  # never the number of one that is there
+        await manager.cancel(job_id)
+        await manager.until(job_id, "CANCELED")
+    assert read_metadata(str(chk)).checkpoint_id == 1
+
+
+async def test_a_restart_before_the_first_checkpoint_starts_from_the_claimed_one(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint(manager)
+    await manager.submit_running(RESTART, savepointPath=str(savepoint), **CLAIM)
+
+    await manager.launcher.drivers[-1].report_failure("crash")
+    driver = await manager.driver(2)
+
+    assert driver.spec.restore is not None
+    assert driver.spec.restore.directory == str(savepoint)
+
+
+async def test_once_replaced_it_is_no_candidate_any_more(manager: RunningJobManager) -> None:
+    """All newer ones are unusable: what is said is what is wrong with those."""
+    savepoint = await _savepoint(manager)
+    job_id = await manager.submit_running(RESTART | RETAIN, savepointPath=str(savepoint), **CLAIM)
+    newest = await manager.checkpoint(job_id)
+    Path(manager.settings.checkpoint_directory, job_id, f"chk-{newest}", "_metadata").unlink()
+
+    await manager.launcher.drivers[-1].report_failure("crash")
+    await manager.until(job_id, "FAILED")
+
+    cause = (await manager.get(f"/jobs/{job_id}"))["status-history"][-1]["cause"]
+    assert f"chk-{newest}" in cause
+    assert str(savepoint) not in cause
+
+
+@pytest.mark.parametrize("how", ["canceled", "failed"])
+async def test_a_snapshot_that_the_job_never_got_beyond_is_given_back(manager: RunningJobManager, how: str) -> None:
+    savepoint = await _savepoint(manager)
+    job_id = await manager.submit_running(DISCARD, savepointPath=str(savepoint), **CLAIM)
+    assert _claims_on(savepoint) == [f"_claimed-{job_id}"]
+
+    if how == "canceled":
+        await manager.cancel(job_id)
+        await manager.until(job_id, "CANCELED")
+    else:
+        await manager.launcher.drivers[-1].report_failure("no", recoverable=False)
+        await manager.until(job_id, "FAILED")
+
+    await eventually(lambda: _claims_on(savepoint) == [])
+    await manager.submit_running(savepointPath=str(savepoint), **CLAIM)
+
+
+async def test_two_jobs_cannot_claim_one_savepoint(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint(manager)
+    jar_id = await manager.upload()
+    body = {"entryClass": "wordcount.py:wordcount", "savepointPath": str(savepoint), **CLAIM}
+
+    answers = await asyncio.gather(
+        *(manager.post(f"/jars/{jar_id}/run", body) for _ in range(4)), return_exceptions=True
+    )
+
+    refusals = [answer for answer in answers if isinstance(answer, RequestRefused)]
+    assert len(answers) - len(refusals) <= 1
+    assert all(refusal.status == 400 and "is claimed by job" in str(refusal) for refusal in refusals)
+    assert len(_claims_on(savepoint)) == len(answers) - len(refusals)
+
+
+async def test_a_second_claim_names_the_job_that_has_it(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint(manager)
+    owner = await manager.submit_running(savepointPath=str(savepoint), **CLAIM)
+
+    with pytest.raises(RequestRefused, match=f"savepointPath: .*is claimed by job {owner}"):
+        await manager.submit(savepointPath=str(savepoint), **CLAIM)
+    await manager.submit_running(savepointPath=str(savepoint))  # reading it harms nobody
+
+
+async def test_a_claimed_savepoint_is_not_disposed_of(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint(manager)
+    owner = await manager.submit_running(savepointPath=str(savepoint), **CLAIM)
+
+    trigger = (await manager.post("/savepoint-disposal", {"savepoint-path": str(savepoint)}))["request-id"]
+    result = await manager.operation(f"/savepoint-disposal/{trigger}")
+
+    assert f"is claimed by job {owner}" in result["failure-cause"]["stack-trace"]
+    assert (savepoint / "_metadata").is_file()
+
+
+async def test_a_checkpoint_of_a_running_job_cannot_be_claimed(manager: RunningJobManager) -> None:
+    owner = await manager.submit_running(RETAIN)
+    number = await manager.checkpoint(owner)
+    chk = Path(manager.settings.checkpoint_directory, owner, f"chk-{number}")
+
+    with pytest.raises(RequestRefused, match=f"is a checkpoint of job {owner}, which is RUNNING"):
+        await manager.submit(savepointPath=str(chk), **CLAIM)
+    assert _claims_on(chk) == []
+
+
+async def test_outside_the_roots_nothing_is_claimed(manager: RunningJobManager, tmp_path: Path) -> None:
+    savepoint = await _savepoint(manager)
+    moved = savepoint.rename(tmp_path / savepoint.name)
+
+    with pytest.raises(RequestRefused, match="outside the savepoint directories"):
+        await manager.submit(savepointPath=str(moved), **CLAIM)
+    assert _claims_on(moved) == []
+
+
+async def test_a_submission_that_fails_leaves_no_claim(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint(manager)
+    job_id = await manager.submit_running()
+
+    with pytest.raises(RequestRefused, match="already exists"):
+        await manager.submit(savepointPath=str(savepoint), jobId=job_id, **CLAIM)
+
+    assert _claims_on(savepoint) == []
+
+
+@pytest.mark.parametrize("key", ["execution.state-recovery", "execution.savepoint"])
+async def test_the_configuration_may_say_it_all(manager: RunningJobManager, key: str) -> None:
+    savepoint = await _savepoint(manager)
+    mode = "execution.savepoint-restore-mode" if key.endswith("savepoint") else f"{key}.claim-mode"
+
+    job_id = await manager.submit_running(RETAIN | {f"{key}.path": str(savepoint), mode: "claim"})
+
+    assert _claims_on(savepoint) == [f"_claimed-{job_id}"]
+    await manager.checkpoint(job_id)
+    await _gone(savepoint)
+
+
+async def test_a_requests_own_field_comes_before_the_configuration(manager: RunningJobManager) -> None:
+    savepoint = await _savepoint(manager)
+
+    await manager.submit_running(
+        {"execution.state-recovery.claim-mode": "CLAIM"}, savepointPath=str(savepoint), restoreMode="NO_CLAIM"
+    )
+
+    assert _claims_on(savepoint) == []
+
+
+# --- over job managers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.zookeeper
+async def test_the_next_job_manager_knows_what_was_claimed(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        savepoint = await _savepoint(first)
+        job_id = await first.submit_running(RESTART | RETAIN, savepointPath=str(savepoint), **CLAIM)
+    cluster.launcher.drivers[-1].kill(-9)
+
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        restore = cluster.launcher.specs[-1].restore
+        assert restore is not None
+        assert restore.directory == str(savepoint)
+
+        assert await second.checkpoint(job_id) == 2
+        await _gone(savepoint)
+
+
+@pytest.mark.zookeeper
+async def test_under_an_adopted_driver_ids_go_on_and_the_claimed_one_is_subsumed(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        savepoint = await _savepoint(first)
+        job_id = await first.submit_running(RETAIN, savepointPath=str(savepoint), **CLAIM)
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        assert await second.checkpoint(job_id) == 2
+        assert len(cluster.launcher.drivers) == 2
+        await _gone(savepoint)
+
+
+@pytest.mark.zookeeper
+async def test_under_an_adopted_driver_the_full_checkpoint_is_still_owed(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        savepoint = await _savepoint(first)
+        job_id = await first.submit_running(RETAIN, savepointPath=str(savepoint))
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        assert await second.checkpoint(job_id) == 2
+        assert cluster.launcher.drivers[-1].triggers[-1].full is True
+        assert await second.checkpoint(job_id) == 3
+        assert cluster.launcher.drivers[-1].triggers[-1].full is False
+        assert (savepoint / "_metadata").is_file()
+
+
+@pytest.mark.zookeeper
+async def test_a_removal_that_a_crash_cut_short_is_ended_by_the_next_job_manager(cluster: Cluster) -> None:
+    """The claimed one has left the store, its files are half gone: the state in which a kill leaves them."""
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        older, newer = await _retained(first, 2)
+        _with_shared_files(older, "a")
+        _with_shared_files(newer, "b")
+        kept = {path.name: path.read_bytes() for path in newer.iterdir() if path.is_file()}
+        job_id = await first.submit_running(RESTART | RETAIN, savepointPath=str(newer), **CLAIM)
+        await first.checkpoint(job_id)
+        await _gone(newer)
+    cluster.launcher.drivers[-1].kill(-9)
+    newer.mkdir()
+    for name, content in kept.items():
+        (newer / name).write_bytes(content)
+    (newer / "_metadata").unlink()
+    (newer.parent / "shared" / "b").write_bytes(b"b")
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+
+        assert not newer.exists()
+        assert _pool(older) == {"a"}

@@ -3,11 +3,12 @@
 Each query of a job is cut at its own next boundary after the trigger, all at once; but where queries feed each other
 (channels.py), a producer waits its turn until its consumers are cut. Why that is one consistent cut:
 
-1. A consumer is cut at batch b when `commits/b` is seen. What it has read up to then was in the channel before.
+1. A consumer is cut at batch b once `commits/b` is there, and its files are linked. What it had read by then, and what
+   its source's log may list beyond b, was in the channel before.
 2. Only then is the producer asked for its newest batch n, in flight or ended. All that it had put into the channel by
    then is of n or of earlier batches, since a batch's offsets are written before it runs; also what stood in its
    sink's log already without its commit.
-3. The producer is cut at the end of n. So its cut holds all that the consumer had read: that is never ahead of it.
+3. The producer is cut at the end of n, so its cut holds all that the consumer's may have read.
 
 What the producer put out up to n and the consumer had not read by b lies in the channel, which is durable in itself;
 the manifest names both ends. A synchronous savepoint ends the queries in the same order, for the same reason.

@@ -76,16 +76,11 @@ def committed_batches(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def select_batch(
-    listing: Listing, batch: int, read: ReadFile, channel_sources: Collection[int] = ()
-) -> tuple[BatchFile, ...]:
-    """Exactly the files that a restart after batch `batch` needs; IncompleteBatch when one is missing.
-
-    `channel_sources`: the sources that read what another query of the job writes.
-    """
+def select_batch(listing: Listing, batch: int, read: ReadFile) -> tuple[BatchFile, ...]:
+    """Exactly the files that a restart after batch `batch` needs; IncompleteBatch when one is missing."""
     files = [
         *_logs(listing, batch),
-        *_sources(listing, batch, read, channel_sources),
+        *_sources(listing),
         *_state(listing, batch, read),
         *_operator_state(listing, batch),
         *_sink_log(listing, batch),
@@ -123,69 +118,12 @@ def source_positions(offsets: bytes) -> dict[int, str]:
     return {index: line for index, line in enumerate(lines[2:]) if line != "-"}
 
 
-def _sources(listing: Listing, batch: int, read: ReadFile, channel_sources: Collection[int]) -> Iterator[BatchFile]:
-    """A source's log may run ahead of the batch. What is in it beyond the batch's offset is the next batch's input.
-
-    That is as it should be, unless another query of the job writes that input: restored to its own cut, it writes anew
-    what came after, and the files of its abandoned future must not be read. There the log ends with the batch's offset.
-    """
-    logs: dict[int, set[str]] = defaultdict(set)
+def _sources(listing: Listing) -> Iterator[BatchFile]:
+    """A source's log may run ahead of the batch: what follows its offset is the next batch's input (measured)."""
     for path in listing:
         parts = path.split("/")
         if parts[0] == "sources" and len(parts) > 2 and parts[1].isdigit() and not _hidden(parts[-1]):
-            logs[int(parts[1])].add(path)
-    for index, paths in logs.items():
-        owner = Owner(VertexKind.SOURCE, index)
-        last = _last_log_entry(read, batch, index) if index in channel_sources else None
-        if last is None:
-            yield from (BatchFile(path, listing[path], owner) for path in paths)
-        else:
-            yield from _log_up_to(listing, f"sources/{index}/", last, read, owner)
-
-
-def _last_log_entry(read: ReadFile, batch: int, index: int) -> int | None:
-    """The file source's log entry that the batch ends with, −1 when it has read nothing; None for another source."""
-    try:
-        position = json.loads(source_positions(read(f"offsets/{batch}")).get(index, '{"logOffset": -1}'))
-    except FileNotFoundError as error:
-        raise IncompleteBatch(f"offsets/{batch} is missing") from error
-    last = position.get("logOffset") if isinstance(position, dict) else None
-    return last if isinstance(last, int) else None
-
-
-def _log_up_to(listing: Listing, prefix: str, last: int, read: ReadFile, owner: Owner) -> Iterator[BatchFile]:
-    """A file source's log without what follows entry `last`.
-
-    A compacted file beyond `last` may be the only holder of what is before it; then its later entries are left out.
-    """
-    names = {path.removeprefix(prefix) for path in listing if path.startswith(prefix)}
-    chosen = _entries_up_to(names, last)
-    if chosen is not None:
-        yield from (BatchFile(prefix + name, listing[prefix + name], owner) for name in chosen)
-        return
-    later = min((number for number in _compacted(names) if number > last), default=None)
-    if later is None:
-        raise IncompleteBatch(f"{prefix}{last} is missing")
-    content = _without_later_entries(read(f"{prefix}{later}.compact"), last)
-    yield BatchFile(f"{prefix}{later}.compact", len(content), owner, content=content)
-
-
-def _entries_up_to(names: Collection[str], last: int) -> list[str] | None:
-    """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
-    base = max((number for number in _compacted(names) if number <= last), default=-1)
-    chosen = [f"{base}.compact"] if base >= 0 else []
-    chosen += [str(number) for number in range(base + 1, last + 1)]
-    return chosen if all(name in names for name in chosen) else None
-
-
-def _compacted(names: Iterable[str]) -> list[int]:
-    return [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+\.compact", name)]
-
-
-def _without_later_entries(content: bytes, last: int) -> bytes:
-    version, *entries = content.decode().splitlines()
-    kept = [entry for entry in entries if json.loads(entry)["batchId"] <= last]
-    return "\n".join([version, *kept]).encode()
+            yield BatchFile(path, listing[path], Owner(VertexKind.SOURCE, int(parts[1])))
 
 
 def _hidden(name: str) -> bool:
@@ -382,3 +320,12 @@ def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
         raise IncompleteBatch(f"the sink's log does not have every entry up to batch {batch} any more")
     for name in chosen:
         yield BatchFile(prefix + name, listing[prefix + name], SINK)
+
+
+def _entries_up_to(names: Collection[str], last: int) -> list[str] | None:
+    """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
+    compacts = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+\.compact", name)]
+    base = max((number for number in compacts if number <= last), default=-1)
+    chosen = [f"{base}.compact"] if base >= 0 else []
+    chosen += [str(number) for number in range(base + 1, last + 1)]
+    return chosen if all(name in names for name in chosen) else None

@@ -128,8 +128,7 @@ def stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
 
 
 def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
-    channel_sources = {channel.source for channel in files.inputs if channel.source is not None}
-    selected = list(select_batch(_Listing(files), batch, files.read, channel_sources))
+    selected = list(select_batch(_Listing(files), batch, files.read))
     if files.sink_path is not None:
         location = str(files.sink_path).encode()
         selected.append(BatchFile(SINK_LOCATION, len(location), SINK, content=location))

@@ -98,6 +98,7 @@ class Chain:
     spark: Any
     root: Path
     files_per_batch: int = 3
+    count_every: str = "0 seconds"
     counts: dict[str, int] = field(default_factory=dict)
 
     def planned(self, name: str) -> list[PlannedQuery]:
@@ -129,7 +130,8 @@ class Chain:
         (self.root / "mid").mkdir(exist_ok=True)
         words = self.spark.readStream.format("parquet").schema("id string, word string").load(str(self.root / "mid"))
         counts = words.groupBy("word").count()
-        return counts.writeStream.outputMode("update").queryName("count").foreachBatch(keep)
+        writer = counts.writeStream.outputMode("update").queryName("count").foreachBatch(keep)
+        return writer.trigger(processingTime=self.count_every)
 
 
 def finish(chain: Chain, queries: list[RunningQuery]) -> dict[str, int]:
@@ -153,7 +155,6 @@ def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
     with Feeder(tmp_path / "in", seed) as feeder:
         queries = chain.start("first")
         agent = taking.Taking(queries, tmp_path)
-        # The first is triggered before anything is committed: count's first batch then takes in several of clean's.
         for number in range(1, SNAPSHOTS + 1):
             agent.trigger(number)
             snapshots.append(agent.complete(number, eventually))
@@ -166,6 +167,24 @@ def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
         again = Chain(spark, tmp_path, files_per_batch=chance.choice([20, 200]))
         counts = finish(again, again.start(f"again-{snapshot.checkpoint_id}", snapshot))
         assert counts == feeder.expected, f"snapshot {snapshot.checkpoint_id} of {snapshot.batches}"
+
+
+def test_a_consumer_that_begins_late_is_not_ahead_of_its_producer(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    """Triggered before anything has begun: the first batch of count takes in many of clean's."""
+    chain = Chain(spark, tmp_path, files_per_batch=1, count_every="4 seconds")
+    with Feeder(tmp_path / "in", 3) as feeder:
+        queries = chain.start("first")
+        agent = taking.Taking(queries, tmp_path)
+        agent.trigger(1)
+        snapshot = agent.complete(1, eventually)
+    for query in queries:
+        query.stop()
+    agent.agent.close()
+    feeder.write(WORDS)
+    again = Chain(spark, tmp_path, files_per_batch=200)
+    assert finish(again, again.start("again", snapshot)) == feeder.expected
 
 
 def test_a_snapshot_names_what_feeds_what(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:

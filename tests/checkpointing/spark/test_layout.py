@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from checkpointing.messages import VertexKind
-from checkpointing.spark.layout import IncompleteBatch, Owner, committed_batches, select_batch
+from checkpointing.spark.layout import IncompleteBatch, Owner, committed_batches, select_batch, source_positions
 
 
 def uid(name: str) -> str:
@@ -227,69 +227,21 @@ def test_a_file_sink_that_lacks_the_batch_is_not_ready() -> None:
         checkpoint.select(3)
 
 
-class FileSource(Checkpoint):
-    """Batch N ends with entry N + 2 of the source's log; `log` holds the names that are there, with their entries."""
-
-    def __init__(self, last: int, *log: str) -> None:
-        super().__init__(last)
-        for path in [path for path in self.files if path.startswith("sources/")]:
-            self.remove(path)
-        for batch in range(last + 1):
-            self.add(f"offsets/{batch}", content=f'v1\n{{}}\n{{"logOffset":{batch + 2}}}'.encode())
-        for name in log:
-            number = int(name.partition(".")[0])
-            entries = range(number + 1) if name.endswith(".compact") else [number]
-            lines = ["v1", *(json.dumps({"path": f"/in/{n}", "batchId": n}) for n in entries)]
-            self.add(f"sources/0/{name}", content="\n".join(lines).encode())
-
-    def log(self, batch: int, *, is_channel: bool = True) -> dict[str, bytes | None]:
-        sizes = {path: len(content) for path, content in self.files.items()}
-        chosen = select_batch(sizes, batch, lambda path: self.files[path], {0} if is_channel else ())
-        return {
-            file.path.removeprefix("sources/0/"): file.content for file in chosen if file.path.startswith("sources/0/")
-        }
+def test_a_sources_log_may_run_ahead_of_the_batch() -> None:
+    checkpoint = Checkpoint(1).add("sources/0/2", "sources/0/.2.crc", "sources/1/3.compact")
+    sources = {path for path in checkpoint.select(1) if path.startswith("sources/")}
+    assert sources == {"sources/0/0", "sources/0/1", "sources/0/2", "sources/1/3.compact"}
 
 
-def test_the_log_of_a_source_that_reads_another_query_ends_with_the_batch() -> None:
-    """What it lists beyond may be output that the other query, restored to its own cut, writes anew."""
-    source = FileSource(4, "2", "3", "4", "5", "6", "0", "1")
-    assert set(source.log(2)) == {"0", "1", "2", "3", "4"}
-    assert set(source.log(2, is_channel=False)) == {"0", "1", "2", "3", "4", "5", "6"}
+def test_offsets_say_how_far_each_source_was_read() -> None:
+    offsets = b'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}\n-\n{"topic":{"0":17}}'
+    assert source_positions(offsets) == {0: '{"logOffset":3}', 2: '{"topic":{"0":17}}'}
 
 
-def test_a_compacted_source_log_at_the_batch_is_taken_as_it_is() -> None:
-    assert set(FileSource(12, "9.compact", "10", "11", "12", "8").log(9)) == {"9.compact", "10", "11"}
-
-
-def test_a_compacted_source_log_beyond_the_batch_loses_its_later_entries() -> None:
-    [(name, content)] = FileSource(7, "9.compact", "5", "6", "7", "8", "10").log(6).items()
-    assert name == "9.compact"
-    assert content is not None
-    assert [json.loads(line)["batchId"] for line in content.decode().splitlines()[1:]] == list(range(9))
-
-
-def test_a_source_that_has_read_nothing_has_an_empty_log() -> None:
-    source = FileSource(0, "0", "1")
-    source.add("offsets/0", content=b"v1\n{}\n-")
-    assert source.log(0) == {}
-
-
-def test_a_source_log_with_a_hole_is_not_ready() -> None:
-    with pytest.raises(IncompleteBatch, match="sources/0/4 is missing"):
-        FileSource(3, "0", "1", "3", "4", "5").log(2)
-
-
-def test_another_sources_own_files_are_taken_as_they_are() -> None:
-    source = FileSource(1, "0")
-    source.add("offsets/1", content=b'v1\n{}\n{"topic":{"0":17}}')
-    assert set(source.log(1)) == {"0"}
-
-
-def test_offsets_in_a_format_that_is_not_known_are_refused_for_a_channel() -> None:
-    source = FileSource(1, "0")
-    source.add("offsets/1", content=b"v7\n{}")
+@pytest.mark.parametrize("content", [b"v7\n{}\n{}", b"", b"v1"])
+def test_offsets_in_a_format_that_is_not_known_are_refused(content: bytes) -> None:
     with pytest.raises(IncompleteBatch, match="not in the format v1 but"):
-        source.log(1)
+        source_positions(content)
 
 
 def test_batch_numbers_are_told_from_other_names() -> None:

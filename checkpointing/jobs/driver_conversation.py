@@ -97,9 +97,9 @@ class DriverConversation:
                 self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
                 self._coordinator.receive_decline(message)
-            case StatusUpdate():
             case DelayCheckpoint():
                 self._coordinator.receive_delay(message)
+            case StatusUpdate():
                 self._driver_is(attempt, message.state, message.vertices, message.exception)
                 attempt.at_least_once = message.at_least_once
 

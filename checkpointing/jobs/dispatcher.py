@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.errors import HighAvailabilityError, LeadershipLost
 from checkpointing.ha.job_results import JobResult
+from checkpointing.jobs.archive import Answers, ArchivedJob, JobArchive
 from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
 from checkpointing.jobs.exceptions import sentence
@@ -23,6 +26,7 @@ from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import Operations, Outcome
 from checkpointing.jobs.programs import Program
+from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
 from checkpointing.messages import DriverMessage, Refused, Register
 
@@ -33,6 +37,10 @@ _RETRY_S = 1.0
 
 class NotLeading(Exception):
     """Another job manager leads, or none yet."""
+
+
+class NotRecovered(NotLeading):
+    """The job is stored and could not be recovered yet; it is tried again."""
 
 
 class JobNotFound(LookupError):
@@ -50,15 +58,20 @@ class SubmissionFailed(Exception):
 
 
 class Dispatcher:
-    def __init__(self, services: JobServices) -> None:
+    """`describe(job)`: what the REST API says of a job that has ended, by path below `/jobs/:jobid`."""
+
+    def __init__(self, services: JobServices, describe: Callable[[JobMaster], Answers]) -> None:
         self.services = services
+        self._describe = describe
         self.session_id: str | None = None
         self.operations = Operations(services.clock)
         self._ready = False
         self._jobs: dict[str, JobMaster] = {}
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, JobMaster] = {}
-        self._ended_jobs = EndedJobs(services)
+        self._archive = JobArchive(services)
+        self._retries = Retries()
+        self._ended_jobs = EndedJobs(services, self._retries)
         self._submitting: set[str] = set()
 
     @property
@@ -68,20 +81,19 @@ class Dispatcher:
     # --- leadership -------------------------------------------------------------------------------------------------
 
     async def take_leadership(self, session_id: str) -> None:
-        """Recover every stored job. A job that cannot be recovered is logged and left in the store; the others run.
+        """Recover every stored job. One that cannot be recovered is tried again while the term lasts; the others run.
 
         The election tells of a loss only afterwards: once it has come about, the next leader is left everything.
         """
         self.session_id = session_id
         await self._ended_jobs.finish_clean_up()
+        await self._archive.load()
         for job_id in await self._stored_jobs(session_id):
             if not self._is_term(session_id):
                 logger.warning("leadership was lost during the recovery, which ends here: the next leader's turn")
                 return
-            try:
-                await self._recover(job_id, session_id)
-            except (*STORE_ERRORS, InvalidConfiguration) as error:
-                logger.error("job %s cannot be recovered and is left as it is: %s", job_id, error)
+            if not await self._recovered(job_id, session_id):
+                self._retries.again(_recovery_of(job_id), partial(self._recovered, job_id, session_id))
         self._ready = self._is_term(session_id)
 
     async def _stored_jobs(self, session_id: str) -> Sequence[str]:
@@ -105,7 +117,17 @@ class Dispatcher:
         for job in self._jobs.values():
             job.requests.suspend(end_driver=end_drivers)
         await asyncio.gather(*self._runs.values())
+        await self._retries.cancel_all()
         await self.services.io.run(self.services.launcher.end_spares)
+
+    async def _recovered(self, job_id: str, session_id: str) -> bool:
+        """False: to be tried again. Until then it is left as it is: storage is often away just when leadership moves."""
+        try:
+            await self._recover(job_id, session_id)
+        except (*STORE_ERRORS, InvalidConfiguration) as error:
+            logger.error("job %s cannot be recovered and is left as it is: %s", job_id, error)
+            return not self._is_term(session_id)
+        return True
 
     async def _recover(self, job_id: str, session_id: str) -> None:
         ha = self.services.high_availability
@@ -124,12 +146,31 @@ class Dispatcher:
         return (*self._jobs.values(), *reversed(self._ended.values()))
 
     def job(self, job_id: str) -> JobMaster:
-        """NotLeading, JobNotFound."""
+        """NotLeading, NotRecovered, JobNotFound."""
         self.require_leading()
+        self._require_recovered(job_id)
         job = self._jobs.get(job_id) or self._ended.get(job_id)
         if job is None:
             raise JobNotFound(job_id)
         return job
+
+    def _require_recovered(self, job_id: str) -> None:
+        if self._retries.is_waiting(_recovery_of(job_id)):
+            raise NotRecovered(f"Job {job_id} is stored, but could not be recovered yet; the job manager tries again.")
+
+    @property
+    def archived_jobs(self) -> Sequence[ArchivedJob]:
+        """Those that ended under an earlier job manager, the newest first. NotLeading."""
+        self.require_leading()
+        return self._older_jobs
+
+    @property
+    def _older_jobs(self) -> Sequence[ArchivedJob]:
+        return [job for job in self._archive.jobs if job.job_id not in self._jobs and job.job_id not in self._ended]
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        """NotLeading."""
+        return next((job for job in self.archived_jobs if job.job_id == job_id), None)
 
     def require_leading(self) -> str:
         """The session id of this leader; NotLeading when it is none."""
@@ -140,6 +181,7 @@ class Dispatcher:
     async def submit(self, graph: JobGraph, program: Program) -> None:
         """Store the job, then start it. NotLeading, JobExists, InvalidConfiguration, SubmissionFailed."""
         session_id = self.require_leading()
+        self._require_recovered(graph.job_id)
         if graph.job_id in self._jobs or graph.job_id in self._submitting:
             raise JobExists(f"Job {graph.job_id} already exists and has not ended.")
         self.services.launcher.check(graph)
@@ -183,14 +225,19 @@ class Dispatcher:
             await self._ended_jobs.clean_up(job_id)
         else:
             await self._release(job_id)
+            if status.globally_terminal and not job.keeps_state:
+                self._ended_jobs.clean_up_later(job_id)
         self._jobs.pop(job_id, None)
         self._runs.pop(job_id, None)
         if status.globally_terminal:  # a suspended job is another job manager's now, with all that it has
             self._ended[job_id] = job
+            await self._archive.write(job_id, self._describe(job))
             await self._forget_oldest()
 
     async def _record_result(self, job: JobMaster) -> bool:
+        """The archive first: once the result is there, no job manager runs the job again to tell of it."""
         record = job.record
+        await self._archive.write(record.graph.job_id, self._describe(job))
         return await self._ended_jobs.record(
             JobResult(
                 job_id=record.graph.job_id,
@@ -211,9 +258,10 @@ class Dispatcher:
             logger.error("job %s: its graph stays locked until the session ends: %s", job_id, error)
 
     async def _forget_oldest(self) -> None:
-        while len(self._ended) > self.services.settings.completed_jobs:
-            job_id = next(iter(self._ended))
-            del self._ended[job_id]
+        while len(self._ended) + len(self._older_jobs) > self.services.settings.completed_jobs:
+            job_id = self._older_jobs[-1].job_id if self._older_jobs else next(iter(self._ended))
+            self._archive.drop(job_id)
+            self._ended.pop(job_id, None)
             await self._ended_jobs.forget(job_id)
 
     # --- asynchronous operations ------------------------------------------------------------------------------------
@@ -248,6 +296,8 @@ class Dispatcher:
         job = self._jobs.get(message.job_id)
         if job is None or isinstance(message, Register):
             self.require_leading()
+            if self._retries.is_waiting(_recovery_of(message.job_id)):
+                raise NotReady
         elif not self.services.leads(job.session_id):
             raise NotLeading
         if job is None:
@@ -260,3 +310,7 @@ class Dispatcher:
     def disconnected(self, channel: DriverChannel) -> None:
         for job in self._jobs.values():
             job.driver.disconnected(channel)
+
+
+def _recovery_of(job_id: str) -> str:
+    return f"recovery of job {job_id}"

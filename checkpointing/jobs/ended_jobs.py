@@ -1,13 +1,14 @@
 """What follows a job's end: its result made durable, then everything removed that no one needs any more.
 
-Each step may be repeated. Until the last one the result is *dirty*, and the next leader goes through all of them again
-(Flink's CheckpointResourcesCleanupRunner): a job manager may die, and a step may fail, anywhere in between.
+Each step may be repeated. Until the last one the result is *dirty*; where a step failed this leader goes through all of
+them again while its term lasts, and the next leader does (Flink's CheckpointResourcesCleanupRunner): a job manager may
+die, and a step may fail, anywhere in between.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from checkpointing.configuration import InvalidConfiguration
@@ -15,6 +16,7 @@ from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError
 from checkpointing.ha.job_results import JobResult, JobResultExists
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
+from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
 
 logger = logging.getLogger(__name__)
@@ -27,8 +29,9 @@ _PERMANENT = (CheckpointsUnreadable, JobGraphUnreadable, InvalidConfiguration)
 class EndedJobs:
     """No method raises for a store that fails: that is logged, and False is returned where the caller must know."""
 
-    def __init__(self, services: JobServices) -> None:
+    def __init__(self, services: JobServices, retries: Retries) -> None:
         self._services = services
+        self._retries = retries
         self._ha = services.high_availability
 
     async def record(self, result: JobResult, session_id: str) -> bool:
@@ -48,6 +51,18 @@ class EndedJobs:
 
     async def clean_up(self, job_id: str) -> None:
         """The job's checkpoints are dealt with: handles, counter, graph and working files go, then it is clean."""
+        if not await self._removed(job_id):
+            self.clean_up_later(job_id)
+
+    def clean_up_later(self, job_id: str) -> None:
+        """Something of it failed: all of it again, its checkpoints too. Nothing when the job's end is not recorded."""
+
+        async def again() -> bool:
+            return all([await self._finished(result) for result in await self._dirty() if result.job_id == job_id])
+
+        self._retries.again(f"clean-up of job {job_id}", again)
+
+    async def _removed(self, job_id: str) -> bool:
 
         def remove() -> None:
             self._ha.clean_up(job_id)
@@ -55,7 +70,7 @@ class EndedJobs:
             JobDirectory(self._services.jobs_directory, job_id).keep_logs_only()
             self._ha.job_results.mark_as_clean(job_id)
 
-        await self._tried(job_id, "its data could not all be cleaned up", remove)
+        return await self._tried(job_id, "its data could not all be cleaned up", remove)
 
     async def forget(self, job_id: str) -> None:
         """It is no longer shown: its logs go. Of one whose end was not recorded everything stays: it will run again."""
@@ -68,14 +83,19 @@ class EndedJobs:
 
     async def finish_clean_up(self) -> None:
         """What earlier job managers did not get to. One job's trouble does not keep the others from it."""
+        for result in await self._dirty():
+            if not await self._finished(result):
+                self.clean_up_later(result.job_id)
+
+    async def _dirty(self) -> Sequence[JobResult]:
         try:
-            results = await self._services.io.run(self._ha.job_results.dirty_results)
+            return await self._services.io.run(self._ha.job_results.dirty_results)
         except STORE_ERRORS as error:
             logger.error("ended jobs cannot be looked up: %s", error)
-            return
-        for result in results:
-            if await self._discard_checkpoints(result):
-                await self.clean_up(result.job_id)
+            return ()
+
+    async def _finished(self, result: JobResult) -> bool:
+        return await self._discard_checkpoints(result) and await self._removed(result.job_id)
 
     async def _discard_checkpoints(self, result: JobResult) -> bool:
         """Discard or keep each, as at the job's end. False: to be tried again, and until then nothing is forgotten."""

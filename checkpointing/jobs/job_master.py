@@ -99,6 +99,11 @@ class JobMaster:
         return self._gateway.session_id
 
     @property
+    def keeps_state(self) -> bool:
+        """What the job has stored could not be used and must not be removed."""
+        return self._keep_state
+
+    @property
     def status(self) -> JobStatus:
         return self.record.status
 

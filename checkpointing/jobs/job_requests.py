@@ -49,9 +49,7 @@ class JobRequests:
         """Asked again, or of a canceled job, it changes nothing; OperationRefused when the job ended in another way."""
         status = self._record.status
         if status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.SUSPENDED):
-            raise OperationRefused(
-                f"Job cancellation failed because the job has already reached another terminal state ({status.value})."
-            )
+            raise OperationRefused(already_ended(status))
         self._interrupts.ask(Request.CANCEL)
 
     def suspend(self, *, end_driver: bool) -> None:
@@ -125,3 +123,7 @@ class JobRequests:
 
 async def _result(future: Future[CompletedCheckpoint]) -> CompletedCheckpoint:
     return await asyncio.wrap_future(future)
+
+
+def already_ended(status: JobStatus) -> str:
+    return f"Job cancellation failed because the job has already reached another terminal state ({status.value})."

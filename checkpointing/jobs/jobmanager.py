@@ -28,6 +28,7 @@ from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
 from checkpointing.rest.app import make_app
+from checkpointing.rest.archive import describe
 from checkpointing.rest.job_manager import RecentLog
 from checkpointing.storage.verification import read_metadata
 
@@ -59,7 +60,7 @@ async def run(
         services = _services(
             settings, address, io, ha, launcher or _local_launcher(settings, environ or os.environ, address)
         )
-        dispatcher = Dispatcher(services)
+        dispatcher = Dispatcher(services, describe)
         contender = DispatcherContender(dispatcher, ha.leader_election, address, asyncio.get_running_loop())
         try:
             async with _served(make_app(dispatcher, settings.token, log), listener), _signals(stop):

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
+from checkpointing.rest.archive import or_archived
 from checkpointing.rest.auth import BearerToken
 from checkpointing.rest.checkpoints import CheckpointHandlers
 from checkpointing.rest.cluster import ClusterHandlers
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 def make_app(dispatcher: Dispatcher, token: str | None, log: RecentLog) -> Starlette:
     """`token`: what every request must carry as its bearer token; None lets everybody in. `log` is this process's."""
-    api = [*_job_routes(dispatcher), *_other_routes(dispatcher, log)]
+    api = [*or_archived(dispatcher, _job_routes(dispatcher)), *_other_routes(dispatcher, log)]
     middleware = [Middleware(BearerToken, token=token)] if token else []
     return Starlette(
         routes=[Mount("/v1", routes=api), *api, WebSocketRoute("/drivers", DriverHandler(dispatcher).connect)],
@@ -103,7 +104,7 @@ async def _rest_error(request: Request, error: Exception) -> Response:
 
 
 async def _not_leading(request: Request, error: Exception) -> Response:
-    return error_response(503, NO_LEADER)
+    return error_response(503, str(error) or NO_LEADER)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -35,6 +35,7 @@ class ClusterHandlers:
         self._dispatcher.require_leading()
         jobs = self._dispatcher.jobs
         ended = Counter(job.status for job in jobs if job.status in _ENDED)
+        ended.update(job.status for job in self._dispatcher.archived_jobs)
         running = [job for job in jobs if is_running(job.record)]
         return JSONResponse(
             {

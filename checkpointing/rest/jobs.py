@@ -7,7 +7,8 @@ from starlette.responses import JSONResponse
 
 from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
 from checkpointing.jobs.job_master import JobMaster
-from checkpointing.jobs.job_requests import OperationRefused
+from checkpointing.jobs.job_requests import OperationRefused, already_ended
+from checkpointing.jobs.status import JobStatus
 from checkpointing.rest.errors import NOT_FOUND, RestError, bad_request, job_not_found
 from checkpointing.rest.job_json import (
     execution_result,
@@ -37,14 +38,15 @@ class JobHandlers:
         self._dispatcher = dispatcher
 
     async def list(self, request: Request) -> JSONResponse:
-        self._dispatcher.require_leading()
-        return JSONResponse(
-            {"jobs": [{"id": job.graph.job_id, "status": job.status.value} for job in self._dispatcher.jobs]}
-        )
+        archived = self._dispatcher.archived_jobs
+        ids = [*((job.graph.job_id, job.status) for job in self._dispatcher.jobs)]
+        ids += [(job.job_id, job.status) for job in archived]
+        return JSONResponse({"jobs": [{"id": job_id, "status": status.value} for job_id, status in ids]})
 
     async def overview(self, request: Request) -> JSONResponse:
-        self._dispatcher.require_leading()
-        return JSONResponse({"jobs": [job_overview(job.record, self._now()) for job in self._dispatcher.jobs]})
+        archived = [job.overview for job in self._dispatcher.archived_jobs]
+        known = [job_overview(job.record, self._now()) for job in self._dispatcher.jobs]
+        return JSONResponse({"jobs": known + archived})
 
     async def details(self, request: Request) -> JSONResponse:
         return JSONResponse(job_details(self._job(request).record, self._now()))
@@ -86,6 +88,11 @@ class JobHandlers:
             raise RestError(308, 'The termination mode "stop" has been removed. Use the stop endpoint instead.')
         if mode != "cancel":
             raise bad_request(f"mode: {mode!r} is not allowed; cancel is expected")
+        archived = self._dispatcher.archived(path_id(request, "jobid"))
+        if archived is not None and archived.status is JobStatus.CANCELED:
+            return JSONResponse({}, 202)
+        if archived is not None:
+            raise RestError(409, already_ended(archived.status))
         try:
             self._job(request).requests.cancel()
         except OperationRefused as error:

@@ -142,7 +142,7 @@ async def test_an_ended_job_is_not_recovered_and_its_id_stays_taken(cluster: Clu
     async with cluster.job_manager() as second:
         await leads(second)
 
-        assert await second.get("/jobs") == {"jobs": []}
+        assert await second.get("/jobs") == {"jobs": [{"id": job_id, "status": "CANCELED"}]}, "it is still shown"
         with pytest.raises(RequestRefused) as refusal:
             await second.submit(jobId=job_id)
         assert refusal.value.status == 409

@@ -1,0 +1,88 @@
+"""Jobs that ended, as the REST API showed them, for job managers to come (Flink's archived execution graphs).
+
+One file for each in the job's directory, written with its result and removed with its logs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checkpointing.ha.durable_file import write_durably
+from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.status import JobStatus
+
+ARCHIVE_NAME = "archive.json"
+OVERVIEW = "/jobs/overview"
+"""The one answer that is not below the job's own path: its entry there."""
+
+Answers = Mapping[str, Any]
+"""Answers as JSON, by path below `/jobs/:jobid`."""
+
+_VERSION = 1
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArchivedJob:
+    job_id: str
+    status: JobStatus
+    ended_ms: int
+    answers: Answers
+
+    @property
+    def overview(self) -> Any:
+        return self.answers[OVERVIEW]
+
+
+class JobArchive:
+    """No method raises: a job whose archive cannot be written or read is only not shown any more."""
+
+    def __init__(self, services: JobServices) -> None:
+        self._services = services
+        self._jobs: dict[str, ArchivedJob] = {}
+
+    @property
+    def jobs(self) -> Sequence[ArchivedJob]:
+        """What `load` found, the newest first."""
+        return sorted(self._jobs.values(), key=lambda job: job.ended_ms, reverse=True)
+
+    async def load(self) -> None:
+        """What is archived now, of jobs whose end is durable."""
+        self._jobs = {job.job_id: job for job in await self._services.io.run(self._read_all)}
+
+    async def write(self, job_id: str, answers: Answers) -> None:
+        file = self._services.jobs_directory / job_id / ARCHIVE_NAME
+        try:
+            text = json.dumps({"version": _VERSION, "answers": answers})
+            await self._services.io.run(lambda: write_durably(file, text))
+        except (OSError, ValueError, TypeError) as error:
+            logger.warning("job %s: it will not be shown after a restart of the job manager: %s", job_id, error)
+
+    def drop(self, job_id: str) -> None:
+        """Show it no more; its file goes with its directory."""
+        self._jobs.pop(job_id, None)
+
+    def _read_all(self) -> list[ArchivedJob]:
+        results = self._services.high_availability.job_results
+        files = sorted(self._services.jobs_directory.glob(f"*/{ARCHIVE_NAME}"))
+        found = [_read(file) for file in files if results.has_result(file.parent.name)]
+        return [job for job in found if job is not None]
+
+
+def _read(file: Path) -> ArchivedJob | None:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']!r} is not known")
+        answers = content["answers"]
+        status, ended_ms = JobStatus(answers[OVERVIEW]["state"]), int(answers[OVERVIEW]["end-time"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("the archived job %s cannot be read and is not shown: %s", file, error)
+        return None
+    return ArchivedJob(file.parent.name, status, ended_ms, answers)

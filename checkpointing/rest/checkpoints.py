@@ -89,6 +89,8 @@ _STORAGE_CLASS = {
 
 def configuration_json(job: JobMaster) -> dict[str, Any]:
     config = job.record.config
+    attempt = job.record.attempt
+    exactly_once = config.exactly_once and not (attempt is not None and attempt.at_least_once)
     return {
         "mode": "exactly_once" if exactly_once else "at_least_once",
         "interval": config.interval_ms,
@@ -96,8 +98,6 @@ def configuration_json(job: JobMaster) -> dict[str, Any]:
         "min_pause": config.min_pause_ms,
         "max_concurrent": config.max_concurrent,
         "externalization": {
-    attempt = job.record.attempt
-    exactly_once = config.exactly_once and not (attempt is not None and attempt.at_least_once)
             "enabled": config.retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS,
             "delete_on_cancellation": config.retention is not RetentionPolicy.RETAIN_ON_CANCELLATION,
         },

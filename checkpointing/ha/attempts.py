@@ -24,7 +24,16 @@ from checkpointing.ha.errors import (
     NodeNotEmpty,
 )
 from checkpointing.ha.session_lease import certain_until
-from checkpointing.ha.zookeeper import ConnectionState, Create, Node, Watch, ZooKeeperConnection
+from checkpointing.ha.zookeeper import (
+    ConnectionState,
+    Create,
+    Delete,
+    Fence,
+    Node,
+    Watch,
+    ZooKeeperConnection,
+    unfenced,
+)
 
 _RENEWALS_PER_TIMEOUT = 6
 _LONGEST_WAIT_S = 1.0
@@ -64,6 +73,13 @@ class AttemptRegistry(Protocol):
 
     def wait_until_free(self, job_id: str, timeout_s: float) -> bool: ...
 
+    def free(self, job_id: str, attempt: int) -> None:
+        """In the job manager that saw this attempt's process end: nobody needs to wait for its session to expire.
+
+        LeadershipLost when another one may have taken over.
+        """
+        ...
+
 
 class StandaloneHeldAttempt:
     lost = False
@@ -90,11 +106,17 @@ class StandaloneAttemptRegistry:
     def wait_until_free(self, job_id: str, timeout_s: float) -> bool:
         return True
 
+    def free(self, job_id: str, attempt: int) -> None:
+        """Nothing is held."""
+
 
 class ZooKeeperAttemptRegistry:
-    def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
+    """`fence` names the node of this leader's term; a driver has none."""
+
+    def __init__(self, connection: ZooKeeperConnection, clock: Clock, fence: Fence = unfenced) -> None:
         self._connection = connection
         self._clock = clock
+        self._fence = fence
         self._changed = threading.Event()
 
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
@@ -131,6 +153,16 @@ class ZooKeeperAttemptRegistry:
             if remaining <= 0:
                 return False
             self._changed.wait(min(remaining, _LONGEST_WAIT_S))
+
+    def free(self, job_id: str, attempt: int) -> None:
+        def remove() -> None:
+            node = self._find(job_id, None)
+            if node is not None and _attempt_of(job_id, node) == attempt:
+                # Fenced: the next attempt's node, a later leader's, must not be taken for this one.
+                with contextlib.suppress(NodeMissing):
+                    self._connection.commit([Delete(_path(job_id))], self._fence())
+
+        self._connection.retrying(remove)
 
     def _find(self, job_id: str, watch: Watch | None) -> Node | None:
         self._connection.sync(_path(job_id))

@@ -162,7 +162,7 @@ class ZooKeeperServices:
         self.driver_specification: HighAvailabilitySpec | None = driver_specification
         self.leader_election = ZooKeeperLeaderElection(connection, clock)
         self.leader_retrieval: LeaderRetrieval = ZooKeeperLeaderRetrieval(connection, clock)
-        self.attempts: AttemptRegistry = ZooKeeperAttemptRegistry(connection, clock)
+        self.attempts: AttemptRegistry = ZooKeeperAttemptRegistry(connection, clock, self._fence)
         graphs = ZooKeeperStateHandleStore(connection, "execution-plans", self._fence, _JOB_ID)
         self.job_graphs: JobGraphStore = HandleJobGraphStore(graphs, storage_directory / "execution-plans")
         self.job_results: JobResultStore = FileJobResultStore(storage_directory / "job-result-store")

@@ -156,6 +156,8 @@ class AttemptStarter:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(attempt.process.wait(), grace_s)
             await attempt.process.end(grace_s)
+            if attempt.process.left_nothing:
+                await self._free(attempt)
         await self.wait_until_free()
         attempt.record = replace(attempt.record, ended=True)
         try:
@@ -165,6 +167,14 @@ class AttemptStarter:
             logger.warning(
                 "job %s: the end of attempt %d was not recorded: %s", self._graph.job_id, attempt.number, error
             )
+
+    async def _free(self, attempt: Attempt) -> None:
+        """Its claim would outlive a killed driver by its session's time-out, and the next attempt would wait for it."""
+        job_id, registry = self._graph.job_id, self._services.high_availability.attempts
+        try:
+            await self._services.io.run(lambda: registry.free(job_id, attempt.number))
+        except HighAvailabilityError as error:
+            logger.info("job %s: the claim of attempt %d ends with its session: %s", job_id, attempt.number, error)
 
     async def wait_until_free(self) -> None:
         """Wait while a driver claims the job, or nobody can say: two attempts at a time would spoil its state."""

@@ -28,6 +28,11 @@ class DriverProcess(Protocol):
         """Ask it to end, kill it after `grace_s`, return when it is gone. A process that is gone already is fine."""
         ...
 
+    @property
+    def left_nothing(self) -> bool:
+        """True once it is certain that nothing of the driver runs or writes any more: this job manager saw it end."""
+        ...
+
     def last_log_lines(self) -> str: ...
 
 

@@ -65,6 +65,7 @@ class JobManagerChannel:
     def say_ready(self) -> None:
         """An answer that nobody hears is noticed by the thread that listens."""
         if not self.has_work:
+            log.info("waits for work")
             self._say(READY)
 
     def work(self, look: Callable[[], None]) -> Path:

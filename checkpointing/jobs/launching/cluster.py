@@ -86,6 +86,8 @@ class ClusterSubmission:
 class SubmittedApplication:
     """Ending the client does not end the application: that is asked of the cluster."""
 
+    left_nothing = False
+
     def __init__(
         self,
         client: StartedProcess,

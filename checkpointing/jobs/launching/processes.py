@@ -41,9 +41,18 @@ class StartedProcess:
 
     async def end(self, grace_s: float) -> None:
         await _end(self, self.signal, grace_s)
+        # A JVM with a large heap takes a moment to go after it was killed.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while not self.left_nothing:  # noqa: ASYNC110  (processes set no event)
+                    await asyncio.sleep(_POLL_S / 2)
 
     def last_log_lines(self) -> str:
         return tail(self._work / LOG_NAME)
+
+    @property
+    def left_nothing(self) -> bool:
+        return self._popen.returncode is not None and not _group_lives(self._popen.pid)
 
     def has_ended(self) -> bool:
         if self._popen.returncode is not None:
@@ -68,6 +77,8 @@ class StartedProcess:
 
 class AdoptedProcess:
     """A driver that an earlier job manager started. `is_ours` says whether the pid is still that driver's."""
+
+    left_nothing = False  # its group may have found another owner by now
 
     def __init__(self, pid: int, work: Path, is_ours: Callable[[int], bool]) -> None:
         self._pid = pid
@@ -97,6 +108,18 @@ class AdoptedProcess:
         if self.is_alive():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, number)
+
+
+def _group_lives(group: int) -> bool:
+    """Whether a process of this group still runs; one that was killed and not yet reaped does not."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                # "pid (name) state parent group …": the name may hold anything.
+                state, _, found = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                if int(found) == group and state not in "ZX":
+                    return True
+    return False
 
 
 def command_line(pid: int) -> list[str]:

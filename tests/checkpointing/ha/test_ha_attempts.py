@@ -12,7 +12,7 @@ import pytest
 from checkpointing.clock import ManualClock, SystemClock
 from checkpointing.ha.attempts import StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
 from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
-from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable
+from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable, LeadershipLost
 from checkpointing.ha.zookeeper import ConnectionState
 from checkpointing.jobs.driver_spec import HighAvailabilitySpec
 
@@ -42,6 +42,31 @@ def test_a_held_attempt_is_seen_until_it_is_released(driver, job_manager):
     held.release()
     assert job_manager.holder(JOB_ID) is None
     assert not held.lost
+
+
+@zookeeper
+def test_a_job_manager_that_saw_the_driver_die_need_not_wait_for_its_session(driver, job_manager):
+    held = driver().hold(JOB_ID, 3)
+    job_manager.free(JOB_ID, 2)
+    assert job_manager.holder(JOB_ID) == 3, "only the attempt that is known to be dead"
+
+    job_manager.free(JOB_ID, 3)
+    job_manager.free(JOB_ID, 3)
+
+    assert job_manager.wait_until_free(JOB_ID, 0)
+    held.release()
+
+
+@zookeeper
+def test_a_former_leader_frees_no_attempt(driver, connection):
+    former = ZooKeeperAttemptRegistry(connection, SystemClock(), lambda: "leader/of-an-earlier-term")
+    held = driver().hold(JOB_ID, 3)
+
+    with pytest.raises(LeadershipLost):
+        former.free(JOB_ID, 3)
+
+    assert former.holder(JOB_ID) == 3
+    held.release()
 
 
 @zookeeper

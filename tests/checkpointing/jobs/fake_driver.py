@@ -54,6 +54,8 @@ VERTICES = (SOURCE, COUNT, SINK)
 class FakeProcess:
     """Stands for the driver's process: `end` stops the driver as a signal would."""
 
+    left_nothing = False
+
     def __init__(self, driver: FakeDriver) -> None:
         self._driver = driver
         self.pid = driver.pid

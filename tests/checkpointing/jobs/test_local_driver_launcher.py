@@ -89,6 +89,19 @@ async def test_what_a_driver_started_ends_with_it(launcher: LocalDriverLauncher,
     await eventually(lambda: not is_alive(child))
 
 
+async def test_a_driver_has_left_nothing_once_all_that_it_started_is_gone(
+    launcher: LocalDriverLauncher, tmp_path: Path
+) -> None:
+    process = launcher.launch(spec(tmp_path, "child"))
+    child = int((await ready(process)).split("child ")[1].split()[0])
+    assert not process.left_nothing
+
+    await process.end(5.0)
+
+    assert process.left_nothing
+    assert not is_alive(child)
+
+
 async def test_a_running_driver_can_be_adopted_and_ended(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     started = launcher.launch(spec(tmp_path, "run"))
     await ready(started)

@@ -37,3 +37,11 @@ def forgot_return(spark, args):
 
 def unreadable(spark, args):
     return spark.readStream.format("text").load("/does/not/exist").writeStream.format("console")
+
+
+def shown(spark, args):
+    """Says what its session knows before it counts."""
+    known = [spark.sparkContext.appName, spark.conf.get("spark.sql.session.timeZone")]
+    known.append(spark.conf.get("spark.sql.streaming.minBatchesToRetain"))
+    Path(args["show"]).write_text(" ".join(known))
+    return wordcount(spark, args)

@@ -1,80 +1,82 @@
-"""Exactly-once into PostgreSQL: rows and the batch's number in one transaction, older attempts fenced off.
+"""Exactly-once into PostgreSQL: a batch's rows and its number in one transaction, older attempts fenced off.
 
-    counts.writeStream.outputMode("update").foreachBatch(PostgresSink(dsn, "counts", key=["word"]))
+    rows.writeStream.foreachBatch(PostgresSink(dsn, "payments"))                                   # append
+    counts.writeStream.outputMode("update").foreachBatch(PostgresSink(dsn, "counts", key=["word"]))  # upsert
 
-A row replaces the one with its key. Together with a job that is restored from a checkpoint and reads its input again,
-each key ends up with the value that all input together gives; while it catches up, older values may be seen.
-PostgreSQL 15 or newer.
+Without `key` every row is added once. When a job goes back to an older state, the rows of the batches that it abandons
+are moved from the table to `<table>_abandoned`, in a transaction before the first new row. They are not deleted: a
+later restore of a state that contains them moves them back (see `lineage`).
+
+With `key` a row replaces the one with its key. Restored and fed its input again, a job writes each key again, so that
+in the end it has the value that all input together gives; meanwhile newer values may be seen, and a key that only the
+abandoned batches wrote, such as one of processing time, stays. With `history` the table itself goes back, exactly,
+at the price of a second table with every version of every row.
+
+PostgreSQL 15 or newer. The executors need psycopg and pyarrow, and reach the server by the same address.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
 
-from checkpointing.sinks import context
+from checkpointing.sinks import context, postgres_fence
+from checkpointing.sinks.context import FencedOut, SinkContext
+from checkpointing.sinks.postgres_copy import STAGING_COLUMNS, TASK_SCHEMA, copy_partition
+from checkpointing.sinks.postgres_tables import AppendedTable, KeyedTable, Staged, Table, identifier, names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+__all__ = ["FencedOut", "PostgresSink", "UnsupportedColumn"]
+
 log = logging.getLogger(__name__)
 
-_FENCE = sql.Identifier("waymark_sink_fence")
-_ROW = "waymark_row"
 _TYPES = {
     "string": "text", "boolean": "boolean", "binary": "bytea", "byte": "smallint", "short": "smallint",
     "integer": "integer", "long": "bigint", "float": "real", "double": "double precision", "date": "date",
     "timestamp": "timestamptz", "timestamp_ntz": "timestamp",
 }  # fmt: skip
-
-
-class FencedOut(RuntimeError):
-    """A newer attempt of the job writes to this table: this one must end."""
+_LEFTOVER_WAIT = "1s"
 
 
 class UnsupportedColumn(TypeError):
     """A column's type has no counterpart in PostgreSQL here; the text names both."""
 
 
-@dataclass(frozen=True)
-class Fence:
-    """Who wrote last: the batch `batch` of `timeline`, by attempt `attempt`."""
-
-    timeline: str
-    attempt: int
-    batch: int
-
-    def admits(self, timeline: str, attempt: int, batch: int) -> bool:
-        """False for a batch that is in the table already; FencedOut for an attempt older than the last writer.
-
-        A new timeline counts its batches anew: its state is older than what the table has seen.
-        """
-        if attempt < self.attempt:
-            raise FencedOut(f"attempt {attempt} may not write: attempt {self.attempt} has written since")
-        return timeline != self.timeline or batch > self.batch
-
-
 class PostgresSink:
-    """A function for `foreachBatch`. `query` tells sinks of one job apart; by default it is the table's name.
+    """A function for `foreachBatch`; one sink for each table of a query.
 
-    The table is made when it is missing; one that exists needs a unique constraint over `key`. FencedOut, psycopg.Error
-    or UnsupportedColumn end the query; nothing of the batch is in the table then.
+    The tables are made when they are missing; one that exists needs a unique constraint over `key`. `query` is the
+    streaming query's name, by default the one whose batch it is. FencedOut, psycopg.Error or UnsupportedColumn end the
+    query; nothing of the batch is in the table then.
     """
 
-    def __init__(self, dsn: str, table: str, *, key: Sequence[str], query: str | None = None) -> None:
-        if not key:
-            raise ValueError("key: name at least one column that tells rows apart")
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        *,
+        key: Sequence[str] | None = None,
+        history: bool = False,
+        query: str | None = None,
+    ) -> None:
+        if isinstance(key, str) or (key is not None and not key):
+            raise ValueError(f"key={key!r}: a list of the columns that tell rows apart, or None to append rows")
+        if history and key is None:
+            raise ValueError("history=True: only for a sink with a key; appended rows are kept anyway")
         self._dsn = dsn
-        self._table = table
-        self._key = list(key)
-        self._query = query or table
-        self._connection: psycopg.Connection[Any] | None = None
-        self._made = False
+        self._name = table
+        self._key = list(key or ())
+        self._table: Table = AppendedTable(table) if key is None else KeyedTable(table, key, history=history)
+        self._query = query
+        self._writers: dict[str, _Writer] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         job = context.current()
@@ -82,17 +84,45 @@ class PostgresSink:
         missing = [name for name in self._key if name not in columns]
         if missing:
             raise ValueError(f"key: the rows have no column {', '.join(missing)}; they have {', '.join(columns)}")
+        query = self._query or context.query_of(frame)
+        with self._lock:
+            writer = self._writers.setdefault(query, _Writer(self._dsn, self._name, self._table, query))
+        writer.write(frame, columns, job, batch)
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+class _Writer:
+    """One query's way into the table: its connection, and its claim once that is made. Used by one thread."""
+
+    def __init__(self, dsn: str, name: str, table: Table, query: str) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._table = table
+        self._query = query
+        self._connection: psycopg.Connection[Any] | None = None
+        self._claimed_for: SinkContext | None = None
+        self._claim = postgres_fence.Claim(0, 0, -1)
+        self._staging = sql.Identifier("")
+
+    def write(self, frame: DataFrame, columns: dict[str, str], job: SinkContext, batch: int) -> None:
         connection = self._connected()
-        if not self._made:
-            self._make_tables(connection, columns)
+        if self._claimed_for != job:
+            self._make_claim(connection, columns, job)
+        if batch <= self._claim.batch:
+            log.info("batch %d of timeline %s is in %s already", batch, job.timeline, self._name)
+            # The rows must be computed all the same: Spark's state moves on only with them.
+            frame.write.format("noop").mode("overwrite").save()
+            return
+        postgres_fence.check(connection, self._claim, job)  # before work in vain; what counts is asked with the commit
+        staged = self._stage(connection, frame, columns)
         with connection.transaction():
-            if self._fence(connection, job).admits(job.timeline, job.attempt, batch):
-                self._upsert(connection, frame, list(columns))
-                self._record(connection, job, batch)
-                return
-        log.info("batch %d of %s is in %s already", batch, job.timeline, self._table)
-        # The rows must be computed all the same: Spark's state moves on only with them.
-        frame.write.format("noop").mode("overwrite").save()
+            postgres_fence.record(connection, self._claim, job, batch)
+            self._table.take(connection, staged, list(columns), self._claim, batch)
+            connection.execute(sql.SQL("TRUNCATE {}").format(self._staging))
+        self._claim.batch = batch
 
     def close(self) -> None:
         if self._connection is not None:
@@ -103,83 +133,51 @@ class PostgresSink:
             self._connection = psycopg.connect(self._dsn, autocommit=True, application_name="waymark sink")
         return self._connection
 
-    def _make_tables(self, connection: psycopg.Connection[Any], columns: dict[str, str]) -> None:
+    def _make_claim(self, connection: psycopg.Connection[Any], columns: dict[str, str], job: SinkContext) -> None:
+        """Older attempts are out from here on, and the table holds what this attempt's state was made by."""
         with connection.transaction():
-            # CREATE … IF NOT EXISTS alone fails when two do it at once.
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('waymark sink'))")
-            connection.execute(
-                sql.SQL(
-                    "CREATE TABLE IF NOT EXISTS {} (job_id text, query text, timeline text NOT NULL,"
-                    " attempt bigint NOT NULL, batch bigint NOT NULL, PRIMARY KEY (job_id, query))"
-                ).format(_FENCE)
+            postgres_fence.create_tables(connection)
+            self._table.create(connection, columns)
+        with connection.transaction():
+            self._claim = postgres_fence.claim(
+                connection, self._name, self._query, job, lambda moves: self._table.rewind(connection, moves)
             )
-            connection.execute(
-                sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, UNIQUE NULLS NOT DISTINCT ({}))").format(
-                    self._identifier(), _definitions(columns), _names(self._key)
-                )
-            )
-        self._made = True
+        self._make_staging(connection, columns, job)
+        self._claimed_for = job
 
-    def _identifier(self) -> sql.Identifier:
-        return sql.Identifier(*self._table.split("."))
-
-    def _fence(self, connection: psycopg.Connection[Any], job: context.SinkContext) -> Fence:
-        """Locked until the transaction ends: two writers go one after the other, and the older one sees the newer."""
-        connection.execute(
-            sql.SQL("INSERT INTO {} VALUES (%s, %s, '', -1, -1) ON CONFLICT DO NOTHING").format(_FENCE),
-            (job.job_id, self._query),
-        )
-        row = connection.execute(
-            sql.SQL("SELECT timeline, attempt, batch FROM {} WHERE job_id = %s AND query = %s FOR UPDATE").format(
-                _FENCE
-            ),
-            (job.job_id, self._query),
-        ).fetchone()
-        if row is None:
-            raise RuntimeError(f"the fence of {self._query} was deleted while it was read")
-        return Fence(*row)
-
-    def _record(self, connection: psycopg.Connection[Any], job: context.SinkContext, batch: int) -> None:
-        connection.execute(
-            sql.SQL("UPDATE {} SET timeline = %s, attempt = %s, batch = %s WHERE job_id = %s AND query = %s").format(
-                _FENCE
-            ),
-            (job.timeline, job.attempt, batch, job.job_id, self._query),
-        )
-
-    def _upsert(self, connection: psycopg.Connection[Any], frame: DataFrame, columns: list[str]) -> None:
-        """Through a temporary table by COPY; of rows with the same key the last one counts."""
-        staging = sql.Identifier("waymark_staging")
-        connection.execute(
-            sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT 0::bigint AS {}, {} FROM {} LIMIT 0").format(
-                staging, sql.Identifier(_ROW), _names(columns), self._identifier()
-            )
-        )
-        copy_into = sql.SQL("COPY {} ({}, {}) FROM STDIN").format(staging, sql.Identifier(_ROW), _names(columns))
-        with connection.cursor() as cursor, cursor.copy(copy_into) as copy:
-            for number, row in enumerate(_rows(frame)):
-                copy.write_row((number, *row))
-        values = [name for name in columns if name not in self._key]
+    def _make_staging(self, connection: psycopg.Connection[Any], columns: dict[str, str], job: SinkContext) -> None:
+        """An attempt's own table, whose rows need not survive a crash of the server."""
+        prefix = f"waymark_staging_{self._claim.sink}_"
+        leftovers = connection.execute("SELECT tablename FROM pg_tables WHERE starts_with(tablename, %s)", (prefix,))
+        for (leftover,) in leftovers.fetchall():
+            _drop(connection, sql.Identifier(leftover))
+        self._staging = sql.Identifier(f"{prefix}{job.attempt}_{job.timeline[:8]}")
         connection.execute(
             sql.SQL(
-                "INSERT INTO {} ({}) SELECT DISTINCT ON ({}) {} FROM {} ORDER BY {}, {} DESC ON CONFLICT ({}) DO {}"
-            ).format(
-                self._identifier(),
-                _names(columns),
-                _names(self._key),
-                _names(columns),
-                staging,
-                _names(self._key),
-                sql.Identifier(_ROW),
-                _names(self._key),
-                _update(values),
-            )
+                "CREATE UNLOGGED TABLE {} AS"
+                " SELECT ''::text AS waymark_task, 0 AS waymark_partition, {} FROM {} LIMIT 0"
+            ).format(self._staging, names(list(columns)), identifier(self._name))
+        )
+        connection.execute(
+            sql.SQL("ALTER TABLE {} ADD COLUMN waymark_row bigint GENERATED ALWAYS AS IDENTITY").format(self._staging)
         )
 
+    def _stage(self, connection: psycopg.Connection[Any], frame: DataFrame, columns: dict[str, str]) -> Staged:
+        copied = names([*STAGING_COLUMNS, *columns])
+        copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._staging, copied).as_string(connection)
+        binary = [name for name, kind in columns.items() if kind == "bytea"]
+        tasks = frame.mapInArrow(copy_partition(self._dsn, copy, binary), TASK_SCHEMA).collect()
+        return Staged(self._staging, [task["task"] for task in tasks])
 
-def _rows(frame: DataFrame) -> Iterator[Sequence[Any]]:
-    """One partition in memory at a time, the next one computed meanwhile."""
-    yield from frame.toLocalIterator(prefetchPartitions=True)
+
+def _drop(connection: psycopg.Connection[Any], table: sql.Identifier) -> None:
+    """What an earlier attempt left; not while a task of it still writes there, whose rows count for nothing."""
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LEFTOVER_WAIT)))
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+    except psycopg.errors.LockNotAvailable:
+        log.info("%s is still in use and stays for now", table.as_string(connection))
 
 
 def _columns(frame: DataFrame) -> dict[str, str]:
@@ -196,20 +194,3 @@ def _columns(frame: DataFrame) -> dict[str, str]:
                 f"column {field.name!r} is a {name}; cast it to one of: decimal, {', '.join(_TYPES)}"
             )
     return found
-
-
-def _names(columns: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(name) for name in columns)
-
-
-def _definitions(columns: dict[str, str]) -> sql.Composed:
-    return sql.SQL(", ").join(
-        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in columns.items()
-    )
-
-
-def _update(values: Sequence[str]) -> sql.Composable:
-    if not values:
-        return sql.SQL("NOTHING")
-    assignments = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in values]
-    return sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(assignments))

@@ -34,6 +34,7 @@ from checkpointing.spark.program import (
 from checkpointing.spark.restore import Snapshot, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.timelines import begin_timeline
 from checkpointing.storage import local_copy, read_metadata
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ def prepare(
     """
     brought = work.root / "restored"
     snapshot = Snapshot(local_copy(read_metadata(spec.restore.directory), brought)) if spec.restore else None
-    batches = dict(snapshot.checkpoint.batches) if snapshot else {}
-    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, batches))
     spark.sparkContext.addPyFile(str(program.path))
     writers = as_writers(call_program(program, spark, arguments), program.entry_class)
     planned = plan_queries(writers, work, snapshot, spec.configuration)
@@ -89,6 +88,8 @@ def prepare(
         vertices = [vertex for query in planned for vertex in query.plan.vertices]
         check_fits(snapshot, vertices, allow_non_restored_state=spec.restore.allow_non_restored_state)
         restored = _restore(snapshot, planned)
+    lineages = {q.name: begin_timeline(q.location, spec.timeline, restored.get(q.name)) for q in planned}
+    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, restored, lineages))
     shutil.rmtree(brought, ignore_errors=True)  # the queries have linked or copied what they need
     return SparkJob(tuple(RunningQuery(query) for query in planned), restored)
 

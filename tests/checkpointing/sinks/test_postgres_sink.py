@@ -1,174 +1,308 @@
-"""PostgresSink against a real PostgreSQL; the batches come from a stand-in for Spark's DataFrame."""
+"""PostgresSink with a real Spark session against a real PostgreSQL."""
 
 from __future__ import annotations
 
+import datetime
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from checkpointing.sinks import context
 from checkpointing.sinks.context import NotInADriver, SinkContext, set_current
 from checkpointing.sinks.postgres import FencedOut, PostgresSink, UnsupportedColumn
+from tests.checkpointing.sinks.conftest import QUERY, Job
 
+pytestmark = pytest.mark.spark
 
-@dataclass
-class FieldType:
-    name: str
-    precision: int = 10
-    scale: int = 2
-
-    def typeName(self) -> str:
-        return self.name
-
-
-@dataclass
-class Field:
-    name: str
-    dataType: FieldType  # noqa: N815 - Spark's name
-
-
-class Frame:
-    """The part of a DataFrame that the sink uses. `fails_after` rows the reading raises."""
-
-    def __init__(
-        self, rows: list[tuple[Any, ...]], types: dict[str, str] | None = None, fails_after: int | None = None
-    ):
-        types = types or {"word": "string", "count": "long"}
-        self.schema = self
-        self.fields = [Field(name, FieldType(kind)) for name, kind in types.items()]
-        self.write = self
-        self.discarded = False
-        self._rows = rows
-        self._fails_after = fails_after
-
-    def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[tuple[Any, ...]]:  # noqa: N803
-        for number, row in enumerate(self._rows):
-            if number == self._fails_after:
-                raise RuntimeError("a task failed")
-            yield row
-
-    def format(self, name: str) -> Frame:
-        assert name == "noop"
-        return self
-
-    def mode(self, name: str) -> Frame:
-        return self
-
-    def save(self) -> None:
-        self.discarded = True
+COUNTS = "word string, count long"
 
 
 @dataclass
 class Table:
     dsn: str
+    spark: Any
     name: str
     opened: list[PostgresSink] = field(default_factory=list)
 
-    def rows(self) -> dict[Any, Any]:
+    def read(self, statement: str = "SELECT * FROM {}") -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn) as connection:
-            return dict(connection.execute(f'SELECT * FROM "{self.name}"').fetchall())
+            return connection.execute(statement.format(self.name)).fetchall()  # type: ignore[arg-type]
 
-    def sink(self, query: str | None = None) -> PostgresSink:
-        self.opened.append(PostgresSink(self.dsn, self.name, key=["word"], query=query))
+    def counts(self) -> dict[Any, Any]:
+        return dict(self.read("SELECT word, count FROM {}"))
+
+    def words(self) -> list[str]:
+        return sorted(word for (word,) in self.read("SELECT word FROM {}"))
+
+    def sink(self, **options: Any) -> PostgresSink:
+        self.opened.append(PostgresSink(self.dsn, self.name, **{"key": ["word"], "query": QUERY, **options}))
         return self.opened[-1]
+
+    def log(self) -> PostgresSink:
+        return self.sink(key=None)
+
+    def frame(self, *rows: tuple[Any, ...], schema: str = COUNTS) -> Any:
+        """In one partition, so that the rows have an order."""
+        return self.spark.createDataFrame(list(rows), schema).coalesce(1)
+
+    def words_frame(self, text: str) -> Any:
+        return self.spark.createDataFrame([(word,) for word in text.split()], "word string")
 
 
 @pytest.fixture
-def table(postgres_dsn: str) -> Iterator[Table]:
-    made = Table(postgres_dsn, f"counts_{uuid.uuid4().hex[:8]}")
+def table(postgres_dsn: str, spark: Any) -> Iterator[Table]:
+    made = Table(postgres_dsn, spark, f"counts_{uuid.uuid4().hex[:8]}")
     yield made
     for sink in made.opened:
         sink.close()
 
 
-@pytest.fixture
-def attempt() -> Iterator[Callable[..., None]]:
-    """Makes this process an attempt of one job."""
-    job_id = uuid.uuid4().hex
-
-    def be(number: int, timeline: str = "one") -> None:
-        set_current(SinkContext(job_id, number, timeline))
-
-    yield be
-    context._current = None
-
-
-def test_a_row_replaces_the_one_with_its_key(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
+def test_a_row_replaces_the_one_with_its_key(table: Table, job: Job) -> None:
+    job.attempt(1)
     sink = table.sink()
-    sink(Frame([("a", 1), ("b", 1)]), 0)
-    sink(Frame([("b", 2), (None, 5)]), 1)
-    sink(Frame([(None, 6)]), 2)
-    assert table.rows() == {"a": 1, "b": 2, None: 6}
+    sink(table.frame(("a", 1), ("b", 1)), 0)
+    sink(table.frame(("b", 2), (None, 5)), 1)
+    sink(table.frame((None, 6)), 2)
+    assert table.counts() == {"a": 1, "b": 2, None: 6}
 
 
-def test_of_rows_with_the_same_key_in_one_batch_the_last_counts(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
-    table.sink()(Frame([("a", 1), ("a", 2), ("a", 3)]), 0)
-    assert table.rows() == {"a": 3}
+def test_of_rows_with_the_same_key_in_one_batch_the_last_counts(table: Table, job: Job) -> None:
+    job.attempt(1)
+    table.sink()(table.frame(("a", 1), ("a", 2), ("a", 3)), 0)
+    assert table.counts() == {"a": 3}
 
 
-def test_a_batch_that_is_in_the_table_is_computed_and_not_written_again(
-    table: Table, attempt: Callable[..., None]
-) -> None:
-    attempt(1)
-    table.sink()(Frame([("a", 1)]), 4)
-    attempt(2)
-    again = Frame([("a", 100)])
-    table.sink()(again, 4)
-    assert table.rows() == {"a": 1}
-    assert again.discarded, "Spark's state moves on only when the rows are computed"
+def test_every_type_arrives_as_it_left(table: Table, job: Job) -> None:
+    job.attempt(1)
+    values = {
+        "s": ("string", 'a "quoted",\nword'), "e": ("string", ""), "n": ("string", None), "b": ("boolean", True),
+        "x": ("binary", bytearray(b"\x00\xff\\")), "i1": ("byte", -1), "i2": ("short", 2), "i4": ("int", 3),
+        "i8": ("long", 2**60), "f4": ("float", 0.5), "f8": ("double", 0.1), "nan": ("double", float("inf")),
+        "d": ("date", datetime.date(2024, 2, 29)), "m": ("decimal(20,4)", Decimal("-12345.6789")),
+        "t": ("timestamp_ntz", datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)),  # noqa: DTZ001
+    }  # fmt: skip
+    schema = ", ".join(f"{name} {kind}" for name, (kind, _) in values.items())
+    row = tuple(value for _, value in values.values())
+    table.log()(table.frame(row, schema=schema), 0)
+    assert table.read(f"SELECT {', '.join(values)} FROM {{}}") == [row]
 
 
-def test_a_new_timeline_counts_its_batches_anew(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1, "one")
-    table.sink()(Frame([("a", 9)]), 7)
-    attempt(2, "two")
-    table.sink()(Frame([("a", 5)]), 3)
-    assert table.rows() == {"a": 5}
+def test_a_moment_is_the_same_moment(table: Table, job: Job) -> None:
+    job.attempt(1)
+    table.log()(table.spark.sql("SELECT timestamp_seconds(1.25) AS moment"), 0)
+    [(moment,)] = table.read("SELECT moment FROM {}")
+    assert moment.timestamp() == 1.25
 
 
-def test_an_older_attempt_is_fenced_out(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(2, "two")
-    table.sink()(Frame([("a", 1)]), 0)
-    attempt(1, "one")
-    with pytest.raises(FencedOut, match="attempt 1 may not write: attempt 2 has written since"):
-        table.sink()(Frame([("a", 100)]), 9)
-    assert table.rows() == {"a": 1}
+def test_a_batch_that_is_in_the_table_is_computed_and_not_written_again(table: Table, job: Job) -> None:
+    """Computed: Spark's state moves on only with the rows."""
+    job.attempt(1)
+    table.log()(table.words_frame("a b"), 4)
+    job.attempt(2)
+    computed = table.spark.sparkContext.accumulator(0)
+
+    def count(batches: Any) -> Any:
+        for batch in batches:
+            computed.add(len(batch))
+            yield batch
+
+    table.log()(table.words_frame("a b").mapInArrow(count, "word string"), 4)
+    assert table.words() == ["a", "b"]
+    assert computed.value == 2
 
 
-def test_a_batch_that_fails_half_way_leaves_nothing(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
+def test_a_new_timeline_counts_its_batches_anew(table: Table, job: Job) -> None:
+    job.attempt(1, "A")
+    table.sink()(table.frame(("a", 9)), 7)
+    job.attempt(2, "B")
+    table.sink()(table.frame(("a", 5)), 3)
+    assert table.counts() == {"a": 5}
+
+
+def test_rows_of_abandoned_batches_leave_the_table_before_the_first_new_row(table: Table, job: Job) -> None:
+    a = job.attempt(1, "A")
+    sink = table.log()
+    for batch, words in enumerate(["a0", "a1 a1", "a2", "a3"]):
+        sink(table.words_frame(words), batch)
+    job.attempt(2, "B", restored=(a, 1))
+
+    def fail(batches: Any) -> Any:
+        raise RuntimeError("before the first new row")
+
+    with pytest.raises(Exception, match="before the first new row"):
+        table.log()(table.words_frame("b2").mapInArrow(fail, "word string"), 2)
+    assert table.words() == ["a0", "a1", "a1"]
+    table.log()(table.words_frame("b2 b2"), 2)
+    assert table.words() == ["a0", "a1", "a1", "b2", "b2"]
+    assert sorted(table.read("SELECT word, waymark_batch FROM {}_abandoned")) == [("a2", 2), ("a3", 3)]
+
+
+def test_a_state_that_was_left_behind_finds_its_rows_again(table: Table, job: Job) -> None:
+    """S1, then the older S0, then S1 again: what S1 was made by is in no input that is read again."""
+    a = job.attempt(1, "A")
+    sink = table.log()
+    for batch in range(4):
+        sink(table.words_frame(f"a{batch}"), batch)
+    s0, s1 = (a, 0), (a, 2)
+    b = job.attempt(2, "B", restored=s1)
+    table.log()(table.words_frame("b3"), 3)
+    assert table.words() == ["a0", "a1", "a2", "b3"]
+    job.attempt(3, "C", restored=s0)
+    table.log()(table.words_frame("c1"), 1)
+    assert table.words() == ["a0", "c1"]
+    job.attempt(4, "D", restored=s1)
+    table.log()(table.words_frame("d3"), 3)
+    assert table.words() == ["a0", "a1", "a2", "d3"]
+    job.attempt(5, "E", restored=(b, 3))  # a state of an abandoned timeline
+    table.log()(table.words_frame("e4"), 4)
+    assert table.words() == ["a0", "a1", "a2", "b3", "e4"]
+
+
+def test_a_keyed_table_with_history_goes_back_and_on_exactly(table: Table, job: Job) -> None:
+    a = job.attempt(1, "A")
+    sink = table.sink(history=True)
+    sink(table.frame(("x", 1), ("y", 1), (None, 1)), 0)
+    sink(table.frame(("x", 2), (None, 2)), 1)
+    sink(table.frame(("stale", 1), ("y", 9)), 2)
+    job.attempt(2, "B", restored=(a, 1))
+    table.sink(history=True)(table.frame(("new", 1)), 2)
+    assert table.counts() == {"x": 2, "y": 1, None: 2, "new": 1}
+    job.attempt(3, "C")
+    table.sink(history=True)(table.frame(("again", 1)), 0)
+    assert table.counts() == {"again": 1}
+    job.attempt(4, "D", restored=(a, 2))
+    table.sink(history=True)(table.frame(), 3)
+    assert table.counts() == {"x": 2, "y": 9, None: 2, "stale": 1}
+
+
+def test_without_history_a_key_that_only_the_abandoned_batches_wrote_stays(table: Table, job: Job) -> None:
+    a = job.attempt(1, "A")
+    table.sink()(table.frame(("x", 1)), 0)
+    table.sink()(table.frame(("stale", 1)), 1)
+    job.attempt(2, "B", restored=(a, 0))
+    table.sink()(table.frame(("x", 2)), 1)
+    assert table.counts() == {"x": 2, "stale": 1}
+
+
+def test_history_of_a_table_that_had_rows_keeps_those(table: Table, job: Job) -> None:
+    with psycopg.connect(table.dsn) as connection:
+        connection.execute(f"CREATE TABLE {table.name} (word text UNIQUE, count bigint)")
+        connection.execute(f"INSERT INTO {table.name} VALUES ('before', 1)")
+    a = job.attempt(1, "A")
+    table.sink(history=True)(table.frame(("x", 1)), 0)
+    table.sink(history=True)(table.frame(("before", 2)), 1)
+    job.attempt(2, "B", restored=(a, 0))
+    table.sink(history=True)(table.frame(("x", 2)), 1)
+    assert table.counts() == {"before": 1, "x": 2}
+
+
+def test_appending_to_a_table_that_exists_leaves_its_rows_alone(table: Table, job: Job) -> None:
+    with psycopg.connect(table.dsn) as connection:
+        connection.execute(f"CREATE TABLE {table.name} (word varchar(9), at timestamptz DEFAULT now())")
+        connection.execute(f"INSERT INTO {table.name} VALUES ('before')")
+    a = job.attempt(1, "A")
+    table.log()(table.words_frame("a0"), 0)
+    table.log()(table.words_frame("a1"), 1)
+    job.attempt(2, "B", restored=(a, 0))
+    table.log()(table.words_frame("b1"), 1)
+    assert table.words() == ["a0", "b1", "before"]
+
+
+def test_two_queries_may_append_to_one_table(table: Table, job: Job) -> None:
+    a = job.attempt(1, "A")
+    one, other = table.log(), table.sink(key=None, query="other")
+    for batch in range(2):
+        one(table.words_frame(f"one{batch}"), batch)
+        other(table.words_frame(f"other{batch}"), batch)
+    job.attempt(2, "B", restored=(a, 0))
+    table.log()(table.words_frame("again"), 1)
+    assert table.words() == ["again", "one0", "other0", "other1"]
+
+
+def test_an_older_attempt_is_fenced_out(table: Table, job: Job) -> None:
+    job.attempt(2, "B")
+    table.sink()(table.frame(("a", 1)), 0)
+    job.attempt(1, "A")
+    with pytest.raises(FencedOut, match="attempt 1 may not write: attempt 2 has claimed the table since"):
+        table.sink()(table.frame(("a", 100)), 9)
+    assert table.counts() == {"a": 1}
+
+
+def test_an_attempt_that_wrote_before_is_fenced_out_in_the_middle_of_its_batch(table: Table, job: Job) -> None:
+    job.attempt(1)
+    old = table.log()
+    old(table.words_frame("a0"), 0)
+    overtaken = SinkContext(job.job_id, 1, job.lineage[-1].timeline, {}, {QUERY: job.lineage})
+    job.attempt(2)
+    table.log()(table.words_frame("a1"), 1)
+    set_current(overtaken)
+    with pytest.raises(FencedOut, match="attempt 2 of job"):
+        old(table.words_frame("late"), 1)
+    assert table.words() == ["a0", "a1"]
+
+
+def test_a_job_that_goes_on_from_another_jobs_state_takes_its_output_over(table: Table, job: Job) -> None:
+    a = job.attempt(7, "A")
+    for batch in range(3):
+        table.log()(table.words_frame(f"a{batch}"), batch)
+    Job().attempt(1, "B", restored=(a, 1))
+    table.log()(table.words_frame("b2"), 2)
+    assert table.words() == ["a0", "a1", "b2"]
+    job.attempt(8, "A", restored=(a, 2))
+    with pytest.raises(FencedOut, match="went on from its state, has taken over"):
+        table.log()(table.words_frame("a3"), 3)
+
+
+def test_jobs_that_have_nothing_to_do_with_each_other_may_share_a_table(table: Table, job: Job) -> None:
+    a = job.attempt(1, "A")
+    table.log()(table.words_frame("one"), 0)
+    table.log()(table.words_frame("gone"), 1)
+    Job().attempt(1, "A")
+    table.log()(table.words_frame("other"), 0)
+    job.attempt(2, "B", restored=(a, 0))
+    table.log()(table.words_frame("again"), 1)
+    assert table.words() == ["again", "one", "other"]
+
+
+def test_a_batch_that_fails_half_way_leaves_nothing(table: Table, job: Job) -> None:
+    job.attempt(1)
     sink = table.sink()
-    sink(Frame([("a", 1)]), 0)
-    with pytest.raises(RuntimeError, match="a task failed"):
-        sink(Frame([("a", 2), ("b", 2)], fails_after=1), 1)
-    assert table.rows() == {"a": 1}
-    sink(Frame([("a", 2)]), 1)
-    assert table.rows() == {"a": 2}
+    sink(table.frame(("a", 1)), 0)
+
+    def fail(batches: Any) -> Any:
+        yield next(batches)
+        raise RuntimeError("a task failed")
+
+    with pytest.raises(Exception, match="a task failed"):
+        sink(table.frame(("a", 2), ("b", 2)).mapInArrow(fail, COUNTS), 1)
+    assert table.counts() == {"a": 1}
+    sink(table.frame(("a", 2)), 1)
+    assert table.counts() == {"a": 2}
 
 
-def test_a_lost_connection_is_opened_again(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
+def test_a_lost_connection_is_opened_again(table: Table, job: Job) -> None:
+    job.attempt(1)
     sink = table.sink()
-    sink(Frame([("a", 1)]), 0)
+    sink(table.frame(("a", 1)), 0)
     sink.close()
-    sink(Frame([("a", 2)]), 1)
-    assert table.rows() == {"a": 2}
+    sink(table.frame(("a", 2)), 1)
+    assert table.counts() == {"a": 2}
 
 
-def test_two_sinks_may_make_the_tables_at_once(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
+def test_two_sinks_may_make_the_tables_at_once(table: Table, job: Job) -> None:
+    job.attempt(1)
     failures: list[BaseException] = []
+    frames = {name: table.frame((name, 1)) for name in "abcd"}
 
     def write(name: str) -> None:
         try:
-            table.sink(query=name)(Frame([(name, 1)]), 0)
+            table.sink(query=name)(frames[name], 0)
         except psycopg.Error as error:
             failures.append(error)
 
@@ -178,21 +312,62 @@ def test_two_sinks_may_make_the_tables_at_once(table: Table, attempt: Callable[.
     for thread in threads:
         thread.join()
     assert not failures
-    assert table.rows() == dict.fromkeys("abcd", 1)
+    assert table.counts() == dict.fromkeys("abcd", 1)
 
 
-def test_a_column_that_postgresql_does_not_know_is_named(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
+def test_nothing_stays_behind_of_earlier_attempts(table: Table, job: Job) -> None:
+    for number in range(1, 4):
+        job.attempt(number)
+        table.log()(table.words_frame("a"), number)
+    [(sink,)] = table.read(f"SELECT id FROM waymark_sinks WHERE target = '{table.name}'")
+    left = table.read(f"SELECT count(*) FROM pg_tables WHERE starts_with(tablename, 'waymark_staging_{sink}_')")
+    assert left == [(1,)]
+
+
+def test_the_query_is_the_one_whose_batch_it_is(table: Table, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("a\nb\n")
+    job.attempt(1)
+    lines = table.spark.readStream.text(str(tmp_path / "in")).withColumnRenamed("value", "word")
+    stream = lines.writeStream.queryName("words").foreachBatch(table.sink(key=None, query=None))
+    query = stream.option("checkpointLocation", str(tmp_path / "cp")).start()
+    query.processAllAvailable()
+    query.stop()
+    assert table.words() == ["a", "b"]
+    assert table.read(f"SELECT query FROM waymark_sinks WHERE target = '{table.name}'") == [("words",)]
+
+
+def test_outside_a_streaming_query_the_query_has_to_be_named(table: Table, job: Job) -> None:
+    job.attempt(1)
+    with pytest.raises(NotInADriver, match="no batch of a streaming query"):
+        table.sink(query=None)(table.frame(), 0)
+
+
+def test_a_column_that_postgresql_does_not_know_is_named(table: Table, job: Job) -> None:
+    job.attempt(1)
     with pytest.raises(UnsupportedColumn, match="column 'tags' is a array"):
-        table.sink()(Frame([], {"word": "string", "tags": "array"}), 0)
+        table.sink()(table.frame(schema="word string, tags array<string>"), 0)
 
 
-def test_a_key_that_the_rows_lack_is_named(table: Table, attempt: Callable[..., None]) -> None:
-    attempt(1)
+def test_a_key_that_the_rows_lack_is_named(table: Table, job: Job) -> None:
+    job.attempt(1)
     with pytest.raises(ValueError, match="no column word; they have token"):
-        table.sink()(Frame([], {"token": "string"}), 0)
+        table.sink()(table.frame(schema="token string"), 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key": []}, "key=.*a list of the columns"),
+        ({"key": "word"}, "a list of the columns"),
+        ({"key": None, "history": True}, "history=True"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PostgresSink("", "t", **options)
 
 
 def test_outside_a_job_there_is_no_context(table: Table) -> None:
     with pytest.raises(NotInADriver):
-        table.sink()(Frame([]), 0)
+        table.sink()(table.frame(), 0)

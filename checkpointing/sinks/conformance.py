@@ -1,0 +1,239 @@
+"""What a sink must do so that a job's output is exact: tests that any sink can be put through.
+
+    class TestMySink(SinkConformance):
+        def make_sink(self): ...      # a fresh sink, as a new driver process makes it; always the same target
+        def batch(self, *words): ...  # a DataFrame with these words, as the sink wants its rows
+        def read(self): ...           # every word that a reader of the target sees now, in any order
+
+pytest runs the subclass. Fixtures set up the three methods: see tests/checkpointing/sinks/test_sinks_conform.py, where
+our own sinks are put through it. A sink that replaces rows by key conforms when each word is a key.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpointing.sinks.context import FencedOut, SinkContext, set_current
+from checkpointing.sinks.lineage import Lineage, begin
+
+QUERY = "query"
+
+Sink = Callable[[Any, int], None]
+
+
+@dataclass(frozen=True)
+class SnapshotOfOutput:
+    """A state that can be restored: the lineage that it was taken in, and the last batch that it contains."""
+
+    lineage: Lineage
+    batch: int
+
+
+@dataclass
+class PlayedJob:
+    """Makes this process one attempt of a job after the other, as the driver does."""
+
+    job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    lineage: Lineage = ()
+    number: int = 0
+
+    def start(self, timeline: str, restored: SnapshotOfOutput | None = None) -> SinkContext:
+        """The next attempt, in a new timeline: of `restored`, or without state."""
+        name = f"{timeline}-{self.job_id}"
+        self.lineage = begin(restored.lineage, name, restored.batch) if restored else begin((), name, None)
+        return self.go_on()
+
+    def go_on(self) -> SinkContext:
+        """The next attempt, in the timeline of the last one (local recovery)."""
+        self.number += 1
+        return self.be(SinkContext(self.job_id, self.number, self.lineage[-1].timeline, {}, {QUERY: self.lineage}))
+
+    def be(self, context: SinkContext) -> SinkContext:
+        set_current(context)
+        return context
+
+    def snapshot(self, batch: int) -> SnapshotOfOutput:
+        return SnapshotOfOutput(self.lineage, batch)
+
+
+class SinkConformance(ABC):
+    """`query` of the sink under test must be QUERY: there is no streaming query here whose name it could find."""
+
+    @abstractmethod
+    def make_sink(self) -> Sink: ...
+
+    @abstractmethod
+    def batch(self, *words: str) -> Any: ...
+
+    @abstractmethod
+    def read(self) -> Sequence[str]: ...
+
+    def crashes(self) -> Iterable[Callable[[], AbstractContextManager[None]]]:
+        """Ways in which the sink may die in the middle of a batch: it raises where a process would be gone."""
+        return ()
+
+    def failing_batch(self, *words: str) -> Any:
+        """Some of the words, then an exception in a task."""
+
+        def fail(batches: Iterator[Any]) -> Iterator[Any]:
+            yield next(batches)
+            raise RuntimeError("a task failed")
+
+        frame = self.batch(*words)
+        return frame.mapInArrow(fail, frame.schema)
+
+    def holds(self, words: str) -> None:
+        found, expected = sorted(self.read()), sorted(words.split())
+        _require(found == expected, f"the sink holds {' '.join(found)}; {' '.join(expected)} is right")
+
+    # --- the rules ---------------------------------------------------------------------------------------------------
+
+    def test_each_batch_is_there_once(self) -> None:
+        PlayedJob().start("A")
+        sink = self.make_sink()
+        sink(self.batch("a0", "b0"), 0)
+        sink(self.batch(), 1)
+        sink(self.batch("a2"), 2)
+        self.holds("a0 b0 a2")
+
+    def test_a_batch_that_runs_again_in_its_timeline_is_there_once(self) -> None:
+        """The sink had it, and the driver died before Spark recorded it."""
+        job = PlayedJob()
+        job.start("A")
+        sink = self.make_sink()
+        sink(self.batch("a0"), 0)
+        sink(self.batch("a1"), 1)
+        job.go_on()
+        sink = self.make_sink()
+        sink(self.batch("a1"), 1)
+        sink(self.batch("a2"), 2)
+        self.holds("a0 a1 a2")
+
+    def test_batches_after_the_restored_state_are_gone(self) -> None:
+        job = PlayedJob()
+        job.start("A")
+        sink = self.make_sink()
+        for batch in range(4):
+            sink(self.batch(f"a{batch}"), batch)
+        job.start("B", job.snapshot(1))
+        self.make_sink()(self.batch("b2"), 2)
+        self.holds("a0 a1 b2")
+
+    def test_a_job_that_starts_empty_again_leaves_nothing_of_its_former_output(self) -> None:
+        job = PlayedJob()
+        job.start("A")
+        self.make_sink()(self.batch("a0"), 0)
+        job.start("B")
+        self.make_sink()(self.batch("b0"), 0)
+        self.holds("b0")
+
+    def test_a_state_that_was_left_behind_finds_its_rows_again(self) -> None:
+        """Its input is behind it: nothing would write them again."""
+        job = PlayedJob()
+        job.start("A")
+        sink = self.make_sink()
+        for batch in range(3):
+            sink(self.batch(f"a{batch}"), batch)
+        older, newer = job.snapshot(0), job.snapshot(2)
+        job.start("B", newer)
+        self.make_sink()(self.batch("b3"), 3)
+        b = job.snapshot(3)
+        job.start("C", older)
+        self.make_sink()(self.batch("c1"), 1)
+        self.holds("a0 c1")
+        job.start("D", newer)
+        self.make_sink()(self.batch("d3"), 3)
+        self.holds("a0 a1 a2 d3")
+        job.start("E", b)
+        self.make_sink()(self.batch("e4"), 4)
+        self.holds("a0 a1 a2 b3 e4")
+
+    def test_another_job_that_goes_on_from_the_state_takes_the_output_over(self) -> None:
+        job = PlayedJob()
+        former = job.start("A")
+        sink = self.make_sink()
+        for batch in range(3):
+            sink(self.batch(f"a{batch}"), batch)
+        other = PlayedJob()
+        other.start("B", job.snapshot(1))
+        self.make_sink()(self.batch("b2"), 2)
+        job.be(former)
+        self._refuses(sink, 3)
+        self.holds("a0 a1 b2")
+
+    def test_an_older_attempt_writes_nothing_any_more(self) -> None:
+        job = PlayedJob()
+        old_context = job.start("A")
+        old = self.make_sink()
+        old(self.batch("a0"), 0)
+        job.go_on()
+        self.make_sink()(self.batch("a1"), 1)
+        job.be(old_context)
+        self._refuses(old, 1)
+        self._refuses(old, 2)
+        self._refuses(self.make_sink(), 2)
+        self.holds("a0 a1")
+
+    def test_a_batch_that_fails_half_way_leaves_nothing(self) -> None:
+        PlayedJob().start("A")
+        sink = self.make_sink()
+        sink(self.batch("a0"), 0)
+        with _raises("a task failed"):
+            sink(self.failing_batch("a1", "b1"), 1)
+        self.holds("a0")
+        sink(self.batch("a1"), 1)
+        self.holds("a0 a1")
+
+    def test_a_crash_in_the_middle_loses_and_doubles_nothing(self) -> None:
+        """In every way that the sink names: then the batch runs again, or an older state is restored."""
+        job = PlayedJob()
+        for number, crash in enumerate(self.crashes()):
+            job.start(f"A{number}")
+            sink = self.make_sink()
+            sink(self.batch("a0"), 0)
+            deaths = [self._dies(crash, sink, "a1")]
+            job.go_on()
+            self.make_sink()(self.batch("a1"), 1)
+            self.holds("a0 a1")
+            job.start(f"B{number}", job.snapshot(0))
+            deaths.append(self._dies(crash, self.make_sink(), "b1"))
+            job.start(f"C{number}", job.snapshot(0))
+            self.make_sink()(self.batch("c1"), 1)
+            self.holds("a0 c1")
+            _require(any(deaths), f"crash {number} never happened")
+
+    def _dies(self, crash: Callable[[], AbstractContextManager[None]], sink: Sink, word: str) -> bool:
+        try:
+            with crash():
+                sink(self.batch(word), 1)
+        except Exception:  # noqa: BLE001 - it is dead, whatever killed it
+            return True
+        return False
+
+    def _refuses(self, sink: Sink, batch: int) -> None:
+        try:
+            sink(self.batch("late"), batch)
+        except FencedOut:
+            return
+        raise AssertionError(f"batch {batch} of an attempt that is over was not refused with FencedOut")
+
+
+@contextmanager
+def _raises(text: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if text not in str(error):
+            raise
+        return
+    raise AssertionError("the sink raised nothing")
+
+
+def _require(condition: bool, text: str) -> None:
+    if not condition:
+        raise AssertionError(text)

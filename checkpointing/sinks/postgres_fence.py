@@ -1,0 +1,196 @@
+"""Who may write to a table, and whose batches are in it: two small tables of ours beside the user's.
+
+waymark_sinks            one row for each (table, query, job that began it): the attempt that writes, and its timeline
+waymark_sink_timelines   one row for each timeline that ever wrote: its number, its lineage, its last batch
+
+The row in waymark_sinks is locked for as long as a transaction that writes takes: two writers go one after the other,
+and the older one sees the newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from checkpointing.sinks.context import FencedOut, SinkContext
+from checkpointing.sinks.lineage import Lineage, Span, from_json, moves, to_json
+
+Connection = psycopg.Connection[Any]
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS waymark_sinks (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    target text NOT NULL, query text NOT NULL, origin text NOT NULL,
+    job_id text NOT NULL, attempt bigint NOT NULL, timeline bigint,
+    UNIQUE (target, query, origin));
+CREATE TABLE IF NOT EXISTS waymark_sink_timelines (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sink bigint NOT NULL REFERENCES waymark_sinks, timeline text NOT NULL, job_id text NOT NULL,
+    lineage jsonb NOT NULL, batch bigint NOT NULL DEFAULT -1, began timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (sink, timeline));
+"""
+# The output goes on under another job's id when that job was started from a state of the first one.
+_SINK = """
+SELECT id, job_id, attempt, timeline FROM waymark_sinks AS s
+WHERE target = %(target)s AND query = %(query)s AND (origin = %(job)s OR EXISTS (
+    SELECT FROM waymark_sink_timelines AS t
+    WHERE t.sink = s.id AND (t.job_id = %(job)s OR t.timeline = ANY(%(lineage)s))))
+ORDER BY id LIMIT 1 FOR UPDATE
+"""
+
+
+@dataclass(frozen=True)
+class NumberedSpan:
+    """The batches of timeline `number` from `after`, exclusive, to `to`, inclusive."""
+
+    number: int
+    after: int
+    to: int
+
+
+@dataclass(frozen=True)
+class NumberedMoves:
+    """`live` is everything that counts afterwards."""
+
+    away: tuple[NumberedSpan, ...]
+    back: tuple[NumberedSpan, ...]
+    live: tuple[NumberedSpan, ...]
+
+
+@dataclass
+class Claim:
+    """This attempt writes to sink `sink`; its timeline has number `number`, and `batch` is its last one."""
+
+    sink: int
+    number: int
+    batch: int
+
+
+def create_tables(connection: Connection) -> None:
+    """In the caller's transaction, which goes on alone: CREATE … IF NOT EXISTS fails when two do it at once."""
+    connection.execute("SELECT pg_advisory_xact_lock(hashtext('waymark sink'))")
+    if connection.execute("SELECT to_regclass('waymark_sink_timelines')").fetchone() == (None,):
+        connection.execute(_TABLES)
+
+
+def claim(
+    connection: Connection,
+    target: str,
+    query: str,
+    job: SinkContext,
+    rewind: Callable[[NumberedMoves], None],
+) -> Claim:
+    """Make this attempt the one that writes; FencedOut when it may not. In the caller's transaction.
+
+    `rewind` is called when the timeline becomes another one: afterwards the table holds what its state was made by.
+    """
+    connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"waymark sink {target}",))
+    lineage = job.lineage(query)
+    sink, writer, attempt, current = _find(connection, target, query, job, lineage)
+    _check_admitted(connection, target, sink, writer, attempt, job)
+    old = _lineage_of(connection, current)
+    number, batch = _timeline(connection, sink, job, lineage)
+    if number != current:
+        rewind(_numbered(connection, sink, old, lineage))
+    connection.execute(
+        "UPDATE waymark_sinks SET job_id = %s, attempt = %s, timeline = %s WHERE id = %s",
+        (job.job_id, job.attempt, number, sink),
+    )
+    return Claim(sink, number, batch)
+
+
+def check(connection: Connection, mine: Claim, job: SinkContext) -> None:
+    """FencedOut when the claim was lost. Until the caller's transaction ends it cannot be."""
+    row = connection.execute(
+        "SELECT job_id, attempt, timeline FROM waymark_sinks WHERE id = %s FOR UPDATE", (mine.sink,)
+    ).fetchone()
+    if row != (job.job_id, job.attempt, mine.number):
+        whom = "nobody" if row is None else f"attempt {row[1]} of job {row[0]}"
+        raise FencedOut(f"attempt {job.attempt} of job {job.job_id} may not write: {whom} has claimed the table since")
+
+
+def record(connection: Connection, mine: Claim, job: SinkContext, batch: int) -> None:
+    """Batch `batch` is in the table once the caller's transaction is. FencedOut when the claim was lost meanwhile."""
+    check(connection, mine, job)
+    connection.execute("UPDATE waymark_sink_timelines SET batch = %s WHERE number = %s", (batch, mine.number))
+
+
+def in_spans(spans: tuple[NumberedSpan, ...]) -> sql.Composable:
+    """The condition that a row belongs to one of them."""
+    if not spans:
+        return sql.SQL("false")
+    each = (
+        sql.SQL("(waymark_timeline = {} AND waymark_batch > {} AND waymark_batch <= {})").format(
+            sql.Literal(span.number), sql.Literal(span.after), sql.Literal(span.to)
+        )
+        for span in spans
+    )
+    return sql.SQL("({})").format(sql.SQL(" OR ").join(each))
+
+
+def _find(
+    connection: Connection, target: str, query: str, job: SinkContext, lineage: Lineage
+) -> tuple[int, str, int, int | None]:
+    names: Mapping[str, Any] = {
+        "target": target, "query": query, "job": job.job_id, "lineage": [segment.timeline for segment in lineage]
+    }  # fmt: skip
+    row = connection.execute(_SINK, names).fetchone()
+    if row is None:
+        row = connection.execute(
+            "INSERT INTO waymark_sinks (target, query, origin, job_id, attempt)"
+            " VALUES (%(target)s, %(query)s, %(job)s, %(job)s, -1) RETURNING id, job_id, attempt, timeline",
+            names,
+        ).fetchone()
+    if row is None:
+        raise RuntimeError(f"the sink of {target} was deleted while it was made")
+    return row  # type: ignore[no-any-return]
+
+
+def _check_admitted(
+    connection: Connection, target: str, sink: int, writer: str, attempt: int, job: SinkContext
+) -> None:
+    """Attempts of one job ascend. Another job takes over once; the one that it replaced does not come back."""
+    if writer == job.job_id:
+        if job.attempt < attempt:
+            raise FencedOut(f"attempt {job.attempt} may not write: attempt {attempt} has claimed the table since")
+        return
+    known = connection.execute(
+        "SELECT FROM waymark_sink_timelines WHERE sink = %s AND job_id = %s LIMIT 1", (sink, job.job_id)
+    )
+    if known.fetchone() is not None:
+        raise FencedOut(
+            f"job {job.job_id} may not write: job {writer}, which went on from its state, has taken over {target}"
+        )
+
+
+def _lineage_of(connection: Connection, number: int | None) -> Lineage:
+    row = connection.execute("SELECT lineage::text FROM waymark_sink_timelines WHERE number = %s", (number,)).fetchone()
+    return from_json(row[0]) if row is not None else ()
+
+
+def _timeline(connection: Connection, sink: int, job: SinkContext, lineage: Lineage) -> tuple[int, int]:
+    """Its number, given when it first comes here, and the last batch that it wrote."""
+    row = connection.execute(
+        "INSERT INTO waymark_sink_timelines (sink, timeline, job_id, lineage) VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT (sink, timeline) DO UPDATE SET lineage = excluded.lineage RETURNING number, batch",
+        (sink, job.timeline, job.job_id, to_json(lineage)),
+    ).fetchone()
+    if row is None:
+        raise RuntimeError(f"timeline {job.timeline} was deleted while it was made")
+    return row  # type: ignore[no-any-return]
+
+
+def _numbered(connection: Connection, sink: int, old: Lineage, new: Lineage) -> NumberedMoves:
+    """A timeline that never wrote here has no number, and nothing to be moved."""
+    rows = connection.execute("SELECT timeline, number FROM waymark_sink_timelines WHERE sink = %s", (sink,))
+    numbers: dict[str, int] = dict(rows.fetchall())
+
+    def numbered(spans: Iterable[Span]) -> tuple[NumberedSpan, ...]:
+        return tuple(NumberedSpan(numbers[s.timeline], s.after, s.to) for s in spans if s.timeline in numbers)
+
+    found = moves(old, new)
+    return NumberedMoves(numbered(found.away), numbered(found.back), live=numbered(moves((), new).back))

@@ -1,0 +1,31 @@
+"""The lineage of a query's output, kept with its state: a file in the checkpointLocation, part of each snapshot.
+
+Spark looks only at the names that it knows there. So a restored state says by itself which batches of which timelines
+made it, also when it is restored under another job's id.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkpointing.sinks.lineage import Lineage, begin, from_json, to_json
+
+TIMELINES = "timelines"
+
+
+def begin_timeline(location: Path, timeline: str, restored_batch: int | None) -> Lineage:
+    """The lineage of the attempt that will write `timeline` from `location`, recorded there. OSError, ValueError."""
+    path = location / TIMELINES
+    lineage = begin(_read(path), timeline, restored_batch)
+    location.mkdir(parents=True, exist_ok=True)
+    fresh = location / f".{TIMELINES}.tmp"
+    fresh.write_text(to_json(lineage))
+    fresh.rename(path)
+    return lineage
+
+
+def _read(path: Path) -> Lineage:
+    try:
+        return from_json(path.read_text())
+    except FileNotFoundError:  # no state, or a snapshot from before there were lineages
+        return ()

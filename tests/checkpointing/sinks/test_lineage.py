@@ -1,0 +1,73 @@
+"""Which batches make up a job's output. Against a model that knows every row's fate."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpointing.sinks.lineage import OPEN, Lineage, Segment, Span, begin, from_json, moves, to_json
+
+A = (Segment("A", -1),)
+
+
+def test_the_first_attempt_begins_with_the_first_batch() -> None:
+    assert begin((), "A", None) == A
+
+
+def test_an_attempt_that_goes_on_in_its_timeline_has_the_same_lineage() -> None:
+    assert begin((*A, Segment("B", 7)), "B", None) == (*A, Segment("B", 7))
+
+
+def test_a_timeline_in_which_nothing_was_written_before_the_snapshot_is_left_out() -> None:
+    assert begin((*A, Segment("B", 7)), "C", 7) == (*A, Segment("C", 7))
+
+
+def test_going_back_puts_the_later_batches_away() -> None:
+    found = moves(A, begin(A, "B", 3))
+    assert found.away == (Span("A", 3, OPEN),)
+    assert [span for span in found.back if span.timeline == "A"] == []
+
+
+def test_the_same_lineage_moves_nothing() -> None:
+    assert moves(A, A) == moves((), ())
+
+
+def test_it_survives_being_written_down() -> None:
+    lineage = (*A, Segment("B", 7))
+    assert from_json(to_json(lineage)) == lineage
+
+
+@pytest.mark.parametrize("text", ["", "{}x", "[[1]]", '[["A", "x"]]', "7"])
+def test_what_is_no_lineage_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no lineage"):
+        from_json(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 4)), min_size=1, max_size=12))
+def test_after_any_restores_the_sink_holds_exactly_what_the_state_was_made_by(steps: list[tuple[int, int]]) -> None:
+    """Each step restores any snapshot ever taken and writes some batches; every batch may be restored later."""
+    snapshots: list[tuple[Lineage, int, frozenset[tuple[str, int]]]] = [((), -1, frozenset())]
+    live: set[tuple[str, int]] = set()
+    aside: set[tuple[str, int]] = set()
+    held: Lineage = ()
+    for number, (choice, batches) in enumerate(steps):
+        lineage, batch, made_by = snapshots[choice % len(snapshots)]
+        timeline = f"T{number}"
+        new = begin(lineage, timeline, batch if batch >= 0 else None)
+        if batches:  # an attempt that writes nothing does not touch the sink
+            away = {row for row in live if _in(row, moves(held, new).away)}
+            back = {row for row in aside if _in(row, moves(held, new).back)}
+            live, aside, held = (live - away) | back, (aside - back) | away, new
+            assert live == made_by
+        for written in range(batch + 1, batch + 1 + batches):
+            live.add((timeline, written))
+            made_by |= {(timeline, written)}
+            snapshots.append((new, written, made_by))
+        if batches:
+            assert live == made_by
+
+
+def _in(row: tuple[str, int], spans: tuple[Span, ...]) -> bool:
+    return any(span.timeline == row[0] and span.after < row[1] <= span.to for span in spans)

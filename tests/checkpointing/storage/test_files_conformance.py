@@ -43,9 +43,10 @@ def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path,
 def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
     path = f"{place.root}/shared/x"
     place.files.put(local(tmp_path, b"old"), path)
-    place.files.put(local(tmp_path, b"newer", "other"), path)
+    newer = local(tmp_path, b"newer", "other")
+    place.files.put(newer, path)
     assert place.files.read(path) == b"newer"
-    place.files.put(local(tmp_path, b"newer", "other"), path)
+    place.files.put(newer, path)
     assert place.files.sizes(f"{place.root}/shared") == {"x": 5}
 
 

@@ -147,6 +147,15 @@ class Failing(MemoryFileSystem):
 
     cause: Exception = EOFError("connection lost")
 
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        if path.endswith("/unreadable"):
+            raise FileNotFoundError(path) from self.cause
+        return super().ls(path, detail, **kwargs)
+
+    def put_file(self, lpath: str, rpath: str, *args: Any, **kwargs: Any) -> None:
+        self.pipe_file(rpath, Path(lpath).read_bytes()[:3])
+        raise self.cause
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         raise FileNotFoundError(path) from self.cause
 
@@ -160,6 +169,23 @@ def test_a_driver_that_calls_every_failure_missing_is_not_believed() -> None:
     assert not isinstance(caught.value, FileNotFoundError)
     with pytest.raises(FileNotFoundError):
         files.read("memory://x/other")
+
+
+def test_a_listing_that_fails_is_no_empty_directory() -> None:
+    memory = Failing(global_store=False, skip_instance_cache=True)
+    files = FsspecFiles(lambda: memory, is_object_store=False)
+    for ask in (files.names, files.sizes, files.remove_empty_directory):
+        with pytest.raises(StorageUnreachable, match="connection lost"):
+            ask("memory://x/unreadable")
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_under_the_name(tmp_path: Path) -> None:
+    memory = Failing(global_store=False, skip_instance_cache=True)
+    files = FsspecFiles(lambda: memory, is_object_store=False)
+    (tmp_path / "source").write_bytes(b"content")
+    with pytest.raises(StorageUnreachable):
+        files.put(tmp_path / "source", "memory://x/target")
+    assert files.sizes("memory://x") == {}
 
 
 @pytest.mark.parametrize(

@@ -205,8 +205,8 @@ class _Storage:
     ) -> CheckpointLocation:
         return CheckpointLocation(f"/checkpoints/chk-{checkpoint_id}", "/checkpoints/shared")
 
-    def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
-        pass
+    def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
+        return 1
 
     def discard_location(self, location: CheckpointLocation) -> None:
         pass

@@ -163,7 +163,7 @@ class CheckpointCoordinator:
             io=self._io,
         )
         self._shut_down = False
-        self._when_settled: list[Callable[[], None]] = []
+        self._waiting_for_none: list[tuple[Callable[[PendingCheckpoint], bool], Callable[[], None]]] = []
         self._when_quiet: list[Callable[[], None]] = []
 
     # What is known
@@ -251,8 +251,18 @@ class CheckpointCoordinator:
         After `abort_pending`, wait for this before choosing what to restart from: from then on `latest_completed`
         stays as it is.
         """
-        self._when_settled.append(callback)
-        self._report_settled()
+        self._when_none(lambda pending: pending.phase is PendingPhase.ADDING, callback)
+
+    def when_savepoints_are_written(self, callback: Callable[[], None]) -> None:
+        """Call `callback` (perhaps at once) when no savepoint is on its way that the tasks have acknowledged in full.
+
+        A driver may end before its last savepoint is complete: after this it is, or it has failed.
+        """
+        self._when_none(lambda pending: pending.properties.is_savepoint and pending.is_fully_acknowledged, callback)
+
+    def _when_none(self, matches: Callable[[PendingCheckpoint], bool], callback: Callable[[], None]) -> None:
+        self._waiting_for_none.append((matches, callback))
+        self._tell_who_waited()
 
     def shutdown(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
         """The job ended for this job manager: fail all that is on its way, close store and counter, clean up.
@@ -334,17 +344,19 @@ class CheckpointCoordinator:
 
     def _start_what_waits(self) -> None:
         while True:
-            self._report_settled()
+            self._tell_who_waited()
             self._remove_condemned_if_safe()
             decision = self._decider.choose(self._facts())
             if decision == Decision():
                 return
             self._act(decision)
 
-    def _report_settled(self) -> None:
-        if all(pending.phase is not PendingPhase.ADDING for pending in self._endings.pending.values()):
-            callbacks, self._when_settled = self._when_settled, []
-            for callback in callbacks:
+    def _tell_who_waited(self) -> None:
+        waiting, self._waiting_for_none = self._waiting_for_none, []
+        for matches, callback in waiting:
+            if any(matches(pending) for pending in self._endings.pending.values()):
+                self._waiting_for_none.append((matches, callback))
+            else:
                 callback()
 
     def _remove_condemned_if_safe(self) -> None:

@@ -87,7 +87,7 @@ class CheckpointEndings:
             pending.phase = PendingPhase.COMPLETED
             del self.pending[pending.checkpoint_id]
             self.last_completion_ms = self._clock.monotonic() * 1000
-            self._stats.report_completed(pending.checkpoint_id, checkpoint)
+            self._stats.report_completed(pending.checkpoint_id, checkpoint, pending.metadata_size)
             self._failures.handle_success(pending.checkpoint_id)
             dropped = () if added is None else added.dropped
             if added is not None:

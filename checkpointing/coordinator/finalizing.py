@@ -60,11 +60,12 @@ class CheckpointFinalizer:
         """Write the metadata of `checkpoint`, which `pending.finalize` gave."""
         self._io.submit(
             lambda: self._storage.write_metadata(checkpoint),
-            lambda _: self._written(pending, checkpoint),
+            partial(self._written, pending, checkpoint),
             lambda error: self._not_written(pending, error),
         )
 
-    def _written(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint) -> None:
+    def _written(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, metadata_size: int) -> None:
+        pending.metadata_size = metadata_size
         if pending.is_aborted:
             self._on_abandoned(pending)
         elif checkpoint.properties.is_savepoint:

@@ -15,6 +15,7 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.coordinator.ports import Cancellable, CheckpointLocation, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
+from checkpointing.coordinator.stats_model import NOT_YET
 from checkpointing.messages import AcknowledgeCheckpoint, Channel, Vertex
 
 
@@ -77,6 +78,7 @@ class PendingCheckpoint:
         self.request = request
         self.trigger_timestamp = trigger_timestamp
         self.location: CheckpointLocation | None = None
+        self.metadata_size = NOT_YET
         self.phase = PendingPhase.COLLECTING
         self._vertices = {vertex.id: _VertexStates(vertex) for vertex in plan.vertices}
         self._num_subtasks = plan.num_subtasks

@@ -76,8 +76,8 @@ class CheckpointStorage(Protocol):
         self, checkpoint_id: int, kind: CheckpointKind, target_directory: str | None
     ) -> CheckpointLocation: ...
 
-    def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
-        """Make `_metadata` durable: temporary name, fsync, rename, fsync of the directory."""
+    def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
+        """Make `_metadata` durable: temporary name, fsync, rename, fsync of the directory. Its size in bytes."""
         ...
 
     def discard_location(self, location: CheckpointLocation) -> None:

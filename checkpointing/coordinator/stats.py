@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.stats_model import (
+    NOT_YET,
     CheckpointCounts,
     CheckpointStatistics,
     CheckpointStatsSnapshot,
@@ -94,9 +95,12 @@ class CheckpointStatsTracker:
             record.delay(cause)
             self._snapshot = None
 
-    def report_completed(self, checkpoint_id: int, checkpoint: CompletedCheckpoint) -> None:
+    def report_completed(
+        self, checkpoint_id: int, checkpoint: CompletedCheckpoint, metadata_size: int = NOT_YET
+    ) -> None:
+        """`metadata_size`: bytes of its `_metadata`."""
         record = self._in_progress.pop(checkpoint_id)
-        record.complete(checkpoint.location)
+        record.complete(checkpoint.location, metadata_size)
         if record.properties.is_savepoint:
             self._latest_savepoint = _newer(self._latest_savepoint, record)
         else:

@@ -123,7 +123,8 @@ def duration_since(trigger_timestamp: int, timestamp: int) -> int:
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
-    """One checkpoint. `external_path` and `discarded` mean something when completed, the failure fields when failed.
+    """One checkpoint. The failure fields mean something when it failed; `external_path`, `metadata_size` (bytes) and
+    `discarded` when it completed.
 
     `waiting_for`: what it waits for while in progress, in words; "" when the tasks have said nothing.
     """
@@ -137,6 +138,7 @@ class CheckpointStatistics:
     totals: Totals
     tasks: tuple[TaskStatistics, ...]
     external_path: str | None = None
+    metadata_size: int = NOT_YET
     discarded: bool = False
     failure_timestamp: int = NOT_YET
     failure_message: str | None = None

@@ -86,6 +86,7 @@ class CheckpointRecord:
         self._trigger_timestamp = trigger_timestamp
         self._tasks = {vertex.id: _TaskRecord(vertex.id, vertex.parallelism) for vertex in vertices}
         self._external_path: str | None = None
+        self._metadata_size = NOT_YET
         self._discarded = False
         self._failure_timestamp = NOT_YET
         self._failure_message: str | None = None
@@ -105,9 +106,10 @@ class CheckpointRecord:
         self._waiting_for = cause
         self._frozen = None
 
-    def complete(self, external_path: str) -> None:
+    def complete(self, external_path: str, metadata_size: int) -> None:
         self.status = CheckpointStatsStatus.COMPLETED
         self._external_path = external_path
+        self._metadata_size = metadata_size
         self._frozen = None
 
     def fail(self, failure_timestamp: int, failure_message: str) -> None:
@@ -134,6 +136,7 @@ class CheckpointRecord:
                 totals=totals,
                 tasks=tuple(task.freeze(self._trigger_timestamp) for task in self._tasks.values()),
                 external_path=self._external_path,
+                metadata_size=self._metadata_size,
                 discarded=self._discarded,
                 failure_timestamp=self._failure_timestamp,
                 failure_message=self._failure_message,

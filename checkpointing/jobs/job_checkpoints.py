@@ -179,9 +179,11 @@ class JobCheckpoints:
 
     async def settled(self) -> None:
         """After an abort: until no checkpoint is being added to the store any more."""
-        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.coordinator.when_settled(lambda: None if settled.done() else settled.set_result(None))
-        await settled
+        await _called(self.coordinator.when_settled)
+
+    async def savepoints_written(self) -> None:
+        """After the driver's end: until no savepoint that it handed in completely is still being written."""
+        await _called(self.coordinator.when_savepoints_are_written)
 
     async def shutdown(self, status: JobStatus) -> Exception | None:
         """What could not be closed, logged; everything else was."""
@@ -197,6 +199,13 @@ class JobCheckpoints:
     async def give_up_claim(self) -> None:
         """The job is over: a snapshot that it claimed and did not remove is its owner's again."""
         await self._claims.give_up()
+
+
+async def _called(when: Callable[[Callable[[], None]], None]) -> None:
+    """Returns when `when` calls back."""
+    called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    when(lambda: None if called.done() else called.set_result(None))
+    await called
 
 
 def _unless_done(future: asyncio.Future[T], settle: Callable[[V], None]) -> Callable[[V], None]:

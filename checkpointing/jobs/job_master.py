@@ -151,6 +151,7 @@ class JobMaster:
                 end = AttemptEnd(DriverState.FAILED, failed.info)
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
+                await self._interrupts.wait_for(self.checkpoints.savepoints_written())
                 return self._finished()
             unasked = "The driver ended as CANCELED, though nobody had asked."
             suppressed = await self._fail(end.exception or self.record.info("DriverCanceled", unasked))

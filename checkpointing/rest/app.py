@@ -22,6 +22,7 @@ from checkpointing.rest.errors import NO_LEADER, RestError, error_response
 from checkpointing.rest.jars import JarHandlers
 from checkpointing.rest.job_manager import JobManagerHandlers, RecentLog
 from checkpointing.rest.jobs import JobHandlers
+from checkpointing.rest.metrics import MetricHandlers
 from checkpointing.rest.savepoints import SavepointHandlers
 from checkpointing.rest.task_managers import TaskManagerHandlers
 
@@ -63,6 +64,7 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         Route(f"{job}/execution-result", jobs.execution_result),
         Route(f"{job}/jobmanager/config", jobs.configuration),
         Route(f"{job}/vertices/{{vertexid}}", jobs.vertex),
+        Route(f"{job}/metrics", MetricHandlers(dispatcher).job),
         Route(f"{job}/checkpoints", checkpoints.statistics, methods=["GET"]),
         Route(f"{job}/checkpoints", checkpoints.trigger, methods=["POST"]),
         Route(f"{job}/checkpoints/config", checkpoints.configuration),

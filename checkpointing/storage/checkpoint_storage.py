@@ -96,11 +96,13 @@ class FileCheckpointStorage:
                 memory.write_durably(f"{self.job_directory}/{location}", _decoded(location, content))
         return dataclasses.replace(message, contents={})
 
-    def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
+    def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
         """Also looks that every file is there with its size, so that no checkpoint completes without one of them."""
         files = self._files(checkpoint.location)
         verify_files(checkpoint, files)
-        files.write_durably(f"{checkpoint.location}/{METADATA}", encode_metadata(checkpoint))
+        content = encode_metadata(checkpoint)
+        files.write_durably(f"{checkpoint.location}/{METADATA}", content)
+        return len(content)
 
     def read_metadata(self, directory: str) -> CompletedCheckpoint:
         return read_metadata(directory, self._given_files)

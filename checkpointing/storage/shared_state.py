@@ -15,27 +15,28 @@ class ReferenceCountingRegistry:
     """The SharedStateRegistry of one job. Kept in memory: rebuilt from the retained checkpoints after a fail-over.
 
     Every known checkpoint has a bit of its own, and a file's users are the bits set: a number, small as long as few
-    checkpoints are known, so that a file costs an entry in one table and nothing else in memory.
+    checkpoints are known, so that a file costs an entry in one table and nothing else in memory. An acknowledgement only
+    notes its files; they are looked up when a checkpoint is let go, all in a row.
     """
 
     def __init__(self) -> None:
         self._users: dict[str, int] = {}
         self._used_by: dict[int, list[StateFile]] = {}
         self._bits: dict[int, int] = {}
+        self._noted: dict[int, list[StateFile]] = {}
 
     def register(self, checkpoint_id: int, files: Sequence[StateFile]) -> None:
         """Count that `checkpoint_id` needs the shared ones of `files`; once per file, however often it is said."""
+        noted = self._noted.get(checkpoint_id)
+        if noted is None:
+            noted = self._noted[checkpoint_id] = []
         for file in files:
-            if not file.shared:
-                continue
-            bit = self._bits.get(checkpoint_id) or self._new_bit(checkpoint_id)
-            users = self._users.get(file.location, 0)
-            if not users & bit:
-                self._users[file.location] = users | bit
-                self._used_by[checkpoint_id].append(file)
+            if file.shared:
+                noted.append(file)
 
     def release(self, checkpoint_id: int) -> Sequence[StateFile]:
         """Forget `checkpoint_id`; the files that no other checkpoint needs. Nothing when it is not known."""
+        self._count_noted()
         bit = self._bits.pop(checkpoint_id, 0)
         unreferenced = []
         for file in self._used_by.pop(checkpoint_id, ()):
@@ -48,8 +49,20 @@ class ReferenceCountingRegistry:
         return unreferenced
 
     def users_of(self, location: str) -> frozenset[int]:
+        self._count_noted()
         users = self._users.get(location, 0)
         return frozenset(checkpoint_id for checkpoint_id, bit in self._bits.items() if users & bit)
+
+    def _count_noted(self) -> None:
+        noted, self._noted = self._noted, {}
+        for checkpoint_id, files in noted.items():
+            bit = self._bits.get(checkpoint_id) or self._new_bit(checkpoint_id)
+            used = self._used_by[checkpoint_id]
+            for file in files:
+                users = self._users.get(file.location, 0)
+                if not users & bit:
+                    self._users[file.location] = users | bit
+                    used.append(file)
 
     def _new_bit(self, checkpoint_id: int) -> int:
         taken = sum(self._bits.values())

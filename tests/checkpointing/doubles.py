@@ -228,11 +228,12 @@ class InMemoryStorage:
         self.directories.add(location.directory)
         return location
 
-    def write_metadata(self, checkpoint: CompletedCheckpoint) -> None:
+    def write_metadata(self, checkpoint: CompletedCheckpoint) -> int:
         if self.write_error is not None:
             raise self.write_error
         self.missing_when_written |= {file.location for file in checkpoint.files if file.shared} - self.shared
         self.metadata[checkpoint.location] = checkpoint
+        return 7
 
     def discard_location(self, location: CheckpointLocation) -> None:
         if self.discard_error is not None:

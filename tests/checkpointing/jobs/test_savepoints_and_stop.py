@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.rest.client import RequestRefused
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+from checkpointing.storage import FileCheckpointStorage
+from tests.checkpointing.jobs.running_job_manager import LIMIT_S, RunningJobManager, eventually
 
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
 
@@ -80,6 +83,57 @@ async def test_conformance_o05_a_driver_that_fails_after_the_savepoint_names_it(
     assert str(manager.settings.savepoint_directory) in result["failure-cause"]["stack-trace"]
     await manager.driver(2)
     await manager.until(job_id, "RUNNING")
+
+
+class SlowStorage:
+    """Holds the writing of metadata up until `go`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_writing = threading.Event()
+        self.go = threading.Event()
+        write = FileCheckpointStorage.write_metadata
+
+        def held_up(storage: FileCheckpointStorage, checkpoint: CompletedCheckpoint) -> int:
+            self.is_writing.set()
+            assert self.go.wait(LIMIT_S)
+            return write(storage, checkpoint)
+
+        monkeypatch.setattr(FileCheckpointStorage, "write_metadata", held_up)
+
+
+async def test_conformance_o06_a_driver_that_finishes_before_the_savepoint_is_complete_does_not_lose_it(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = SlowStorage(monkeypatch)
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
+    await eventually(storage.is_writing.is_set)
+
+    await driver.finish()
+    await eventually(driver.process.exited.done)
+    storage.go.set()
+
+    location = (await manager.operation(f"/jobs/{job_id}/savepoints/{trigger}"))["location"]
+    assert Path(location.removeprefix("file:"), "_metadata").is_file()
+    await manager.until(job_id, "FINISHED")
+
+
+async def test_a_driver_that_finishes_without_its_part_of_the_savepoint_leaves_none(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+    trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
+    await eventually(lambda: driver.triggers)
+
+    await driver.finish()
+
+    result = await manager.operation(f"/jobs/{job_id}/savepoints/{trigger}")
+    assert "CheckpointCoordinator shutdown" in result["failure-cause"]["stack-trace"]
+    await manager.until(job_id, "FINISHED")
+    assert not list(Path(manager.settings.savepoint_directory).glob("*"))
 
 
 async def test_a_savepoint_of_an_unknown_job_fails_in_its_result(manager: RunningJobManager) -> None:

@@ -1,0 +1,86 @@
+"""`/jobs/:jobid/metrics`: Flink's gauges of a job, as texts."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from checkpointing.coordinator.stats_gauges import checkpoint_gauges
+from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
+from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.status import JobStatus
+from checkpointing.rest.requests import path_id
+
+# Of a job that has ended.
+NO_LONGER_RUNNING = -1
+
+_TIME_IN = {
+    "initializingTime": JobStatus.INITIALIZING,
+    "createdTime": JobStatus.CREATED,
+    "runningTime": JobStatus.RUNNING,
+    "failingTime": JobStatus.FAILING,
+    "restartingTime": JobStatus.RESTARTING,
+    "cancellingTime": JobStatus.CANCELLING,
+}
+
+
+class MetricHandlers:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def job(self, request: Request) -> JSONResponse:
+        """The names of all gauges; with `?get=a,b` the values of those. What nobody knows is left out, as in Flink."""
+        gauges = self._gauges(path_id(request, "jobid"))
+        wanted = [name for text in request.query_params.getlist("get") for name in text.split(",") if name]
+        if not wanted:
+            return JSONResponse([{"id": name} for name in gauges])
+        known = [name for name in dict.fromkeys(wanted) if name in gauges]
+        return JSONResponse([{"id": name, "value": str(gauges[name])} for name in known])
+
+    def _gauges(self, job_id: str) -> dict[str, int | str]:
+        """Of an unknown job there are none: Flink answers with an empty list, not with 404."""
+        try:
+            return job_gauges(self._dispatcher.job(job_id), self._dispatcher.services.clock.now_ms())
+        except JobNotFound:
+            return {}
+
+
+def job_gauges(job: JobMaster, now_ms: int) -> dict[str, int | str]:
+    """Times in milliseconds; that of a status is how long the job is in it by now, 0 when it is in another."""
+    return {
+        **checkpoint_gauges(job.checkpoints.stats.snapshot()),
+        "numRestarts": job.record.num_restarts,
+        "fullRestarts": job.record.num_restarts,  # its name before Flink 1.20
+        **status_gauges(job.record, now_ms),
+    }
+
+
+def status_gauges(record: JobRecord, now_ms: int) -> dict[str, int | str]:
+    since = max(0, now_ms - record.state.last_modified_ms)
+    is_running = record.status is JobStatus.RUNNING
+    is_over = record.status.terminal
+    deploying = _deploying_since(record)
+    return {
+        **{name: since if record.status is status else 0 for name, status in _TIME_IN.items()},
+        "deployingTime": 0 if deploying is None else max(0, now_ms - deploying),
+        "allSubTasksRunningOrFinishedTime": since if is_running else 0,
+        "uptime": NO_LONGER_RUNNING if is_over else since if is_running else 0,
+        "downtime": NO_LONGER_RUNNING if is_over else _outage(record, now_ms),
+    }
+
+
+def _deploying_since(record: JobRecord) -> int | None:
+    """When the driver was launched that does not run yet."""
+    attempt = record.attempt
+    if record.status is not JobStatus.CREATED or attempt is None or attempt.ended.done():
+        return None
+    return attempt.record.started_ms
+
+
+def _outage(record: JobRecord, now_ms: int) -> int:
+    """Since the job ran last; 0 while it runs, and when it never did."""
+    left_running = [move.at_ms for move in record.state.moves if move.source is JobStatus.RUNNING]
+    if record.status is JobStatus.RUNNING or not left_running:
+        return 0
+    return max(0, now_ms - left_running[-1])

@@ -7,6 +7,7 @@ lost before the server saw it, and carried out without an answer.
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,12 @@ from checkpointing.ha.checkpoint_id_counter import ZooKeeperCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore, handle_name
 from checkpointing.ha.errors import AttemptTaken, CounterUnavailable, HighAvailabilityError, LeadershipLost
 from checkpointing.ha.job_graphs import HandleJobGraphStore
+from checkpointing.ha.job_results import FileJobResultStore, JobResult
+from checkpointing.ha.leadership import LeaderInformation
 from checkpointing.ha.services import ZooKeeperServices
 from checkpointing.ha.zookeeper import Create, ZooKeeperConnection
+from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO, LATCH, ZooKeeperLeaderElection
+from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.status import JobStatus
@@ -36,7 +41,7 @@ HANDLES = f"jobs/{JOB_ID}/checkpoints"
 COUNTER = f"jobs/{JOB_ID}/checkpoint_id_counter"
 TERM = "term"
 GRAPH = JobGraph(JOB_ID, "wordcount", "1_wordcount.py", "wordcount:main")
-AT_ONCE = 8
+AT_ONCE = 12
 
 
 class Scene:
@@ -53,11 +58,14 @@ class Scene:
         holder = self.connection if term_ends_with_the_session else self.observer
         holder.commit([Create(TERM, ephemeral=True)])
         self.holders = []
+        self.election = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        if self.election is not None:
+            self.election.close()
         self.connection.close()
         self.observer.close()
         self.proxy.close()
@@ -86,6 +94,14 @@ class Scene:
     def graphs(self):
         return HandleJobGraphStore(self.handles("execution-plans"), self.directory)
 
+    def leading(self):
+        """A contender that leads, and whose address is published."""
+        contender = Elected(self.connection)
+        self.election = contender.election
+        contender.election.start(contender)
+        until(lambda: contender.is_found_with(self.observer))
+        return contender
+
     @property
     def stored(self):
         """What the next leader would find."""
@@ -96,6 +112,41 @@ class Scene:
         return [
             (name, lock) for name in self.observer.children(HANDLES) for lock in self.observer.children(locks_of(name))
         ]
+
+
+class Elected:
+    """Confirms each term, and remembers what it was told."""
+
+    def __init__(self, connection):
+        self.election = ZooKeeperLeaderElection(connection, SystemClock())
+        self.events = []
+        self.terms = []
+
+    def grant_leadership(self, session_id):
+        self.events.append("granted")
+        self.terms.append(session_id)
+        self.election.confirm_leadership(session_id, "http://127.0.0.1:1")
+
+    def revoke_leadership(self):
+        self.events.append("revoked")
+
+    def on_error(self, error):
+        self.events.append(error)
+
+    def is_found_with(self, connection):
+        found = ZooKeeperLeaderRetrieval(connection, SystemClock()).current()
+        return (
+            found is not None
+            and self.election.has_leadership(found.session_id)
+            and found == LeaderInformation("http://127.0.0.1:1", self.terms[-1])
+        )
+
+
+def until(condition, timeout_s=30.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.01)
 
 
 def locks_of(name):
@@ -288,6 +339,18 @@ def check_released(scene, held, outcome):
     assert ZooKeeperAttemptRegistry(scene.observer, SystemClock()).wait_until_free(JOB_ID, 10)
 
 
+def check_result(scene, _elected, outcome):
+    results = FileJobResultStore(scene.directory / "results")
+    assert results.has_result(JOB_ID) is (outcome.error is None)
+    assert len(list((scene.directory / "results").iterdir())) == (1 if outcome.error is None else 0)
+
+
+def record_result(scene, elected):
+    result = JobResult(JOB_ID, "wordcount", JobStatus.CANCELED, 1, 2)
+    confirm = partial(elected.election.confirm_term, elected.terms[-1])
+    FileJobResultStore(scene.directory / "results").create_dirty_result(result, confirm)
+
+
 OPERATIONS = [
     Operation(
         "add the first", lambda s: s.store(2), lambda store: store.add_checkpoint(checkpoint(1)), check_first_add
@@ -331,6 +394,14 @@ OPERATIONS = [
     Operation("recover a graph", prepared_graphs, lambda graphs: graphs.recover(JOB_ID), check_recovered_graph),
     Operation("remove a graph", prepared_graphs, lambda graphs: graphs.remove(JOB_ID), check_removed_graph),
     Operation("clean up", prepared_clean_up, lambda services: services.clean_up(JOB_ID), check_cleaned),
+    Operation(
+        "record a result",
+        lambda s: (s, s.leading()),
+        lambda subject: record_result(*subject),
+        check_result,
+        outlives_a_break=False,
+        shares_its_connection=True,
+    ),
     Operation(
         "hold an attempt",
         lambda s: ZooKeeperAttemptRegistry(s.connection, SystemClock()),
@@ -422,3 +493,32 @@ def refused_everywhere(scene):
     with pytest.raises(LeadershipLost):
         scene.graphs().put(GRAPH)
     assert scene.stored == before
+
+
+@pytest.mark.parametrize("loss", Loss)
+def test_an_election_that_is_cut_short_anywhere_leads_in_the_end_and_leaves_nothing_behind(new_scene, loss):
+    far = 1 << 20
+    with new_scene(term_ends_with_the_session=True) as scene:
+        scene.proxy.break_at(far, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)
+        scene.leading()
+        points = list(itertools.product(range(1, far - scene.proxy.remaining + 1), Point))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [pool.submit(run_broken_election, new_scene, *point, loss) for point in points]
+    assert [(point, run.exception()) for point, run in zip(points, runs, strict=True) if run.exception()] == []
+
+
+def run_broken_election(new_scene, request, point, loss):
+    with new_scene(term_ends_with_the_session=True) as scene:
+        scene.proxy.break_at(request, point, loss)
+        elected = scene.leading()
+        scene.proxy.broke.wait(1)
+        until(lambda: elected.is_found_with(scene.observer))
+        [place] = scene.observer.children(LATCH)
+        assert scene.observer.get(f"{LATCH}/{place}").owner_session == scene.connection.session_id
+        assert scene.observer.get(CONNECTION_INFO).owner_session == scene.connection.session_id
+        assert len(set(elected.terms)) == len(elected.terms), "each term has a session id of its own"
+        told = ["granted", "revoked"] * len(elected.terms)
+        assert elected.events == told[: len(elected.events)]
+        elected.election.close()
+        assert scene.observer.children(LATCH) == []
+        assert scene.observer.find(CONNECTION_INFO) is None

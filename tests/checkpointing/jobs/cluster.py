@@ -18,23 +18,23 @@ class Cluster:
     """Job managers that share one state directory and one ZooKeeper root, and one machine's drivers."""
 
     def __init__(self, directory: Path, hosts: str) -> None:
-        self._directory = directory
-        self._hosts = hosts
-        self._root = f"/test-{uuid.uuid4().hex}"
+        self.directory = directory
+        self.hosts = hosts
+        self.root = f"/test-{uuid.uuid4().hex}"
         self.launcher = FakeLauncher(asyncio.get_running_loop())
 
     def job_manager(self, **environ: str):  # type: ignore[no-untyped-def]
-        names = {"ZOOKEEPER_HOSTS": self._hosts, "WAYMARK_ZOOKEEPER_ROOT": self._root}
-        return running_job_manager(self._directory, self.launcher, **{**names, **environ})
+        names = {"ZOOKEEPER_HOSTS": self.hosts, "WAYMARK_ZOOKEEPER_ROOT": self.root}
+        return running_job_manager(self.directory, self.launcher, **{**names, **environ})
 
     def stores(self) -> HighAvailabilityServices:
         """What the job managers share, seen by one that has no part in the election. Close it."""
         return make_high_availability(
             HighAvailabilitySettings(
-                storage_directory=self._directory / "state" / "ha",
+                storage_directory=self.directory / "state" / "ha",
                 mode=HighAvailabilityMode.ZOOKEEPER,
-                hosts=self._hosts,
-                root=self._root,
+                hosts=self.hosts,
+                root=self.root,
             ),
             read_metadata,
         )

@@ -1,0 +1,73 @@
+"""A job manager in a process of its own, for tests that kill it or stop it for a while; its drivers are the test's.
+
+The only argument is a directory. The launcher writes what is to be launched there and takes it as launched once the
+test wrote the driver's pid; a driver lives as long as its file does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.jobmanager import run
+from checkpointing.jobs.settings import JobManagerSettings
+
+LAUNCH = ".launch"
+LAUNCHED = ".launched"
+ALIVE = ".alive"
+
+
+class DistantProcess:
+    def __init__(self, directory: Path, pid: int) -> None:
+        self.pid = pid
+        self._alive = directory / f"{pid}{ALIVE}"
+
+    async def wait(self) -> int | None:
+        while self._alive.exists():  # noqa: ASYNC110  (a file's end sets no event)
+            await asyncio.sleep(0.05)
+        return None
+
+    async def end(self, grace_s: float) -> None:
+        self._alive.unlink(missing_ok=True)
+
+    def last_log_lines(self) -> str:
+        return ""
+
+
+class DistantLauncher:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def launch(self, spec: DriverSpec) -> DistantProcess:
+        name = uuid.uuid4().hex
+        written = self._directory / f"{name}.part"
+        written.write_text(json.dumps(spec.to_json()))
+        written.rename(self._directory / f"{name}{LAUNCH}")
+        answer = self._directory / f"{name}{LAUNCHED}"
+        while not answer.exists():
+            os.sched_yield()
+        return DistantProcess(self._directory, int(answer.read_text()))
+
+    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DistantProcess | None:
+        return DistantProcess(self._directory, pid) if (self._directory / f"{pid}{ALIVE}").exists() else None
+
+    def check(self, graph: JobGraph) -> None:
+        """Every job may run here."""
+
+    def end_spares(self) -> None:
+        """There are none."""
+
+
+def main(directory: str) -> None:
+    settings = JobManagerSettings.from_environ(dict(os.environ))
+    asyncio.run(run(settings, {}, lambda text: print(text, flush=True), launcher=DistantLauncher(Path(directory))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

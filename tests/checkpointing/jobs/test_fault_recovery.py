@@ -1,0 +1,141 @@
+"""Leadership that is lost in the middle of the recovery: it ends there, and the next leader finds everything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.ha.leadership import LeaderElection
+from checkpointing.jobs import jobmanager
+from checkpointing.jobs.dispatcher import Dispatcher
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import eventually
+from tests.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.zookeeper
+
+LIMIT_S = 30
+RETAIN = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+          "execution.checkpointing.num-retained": "3"}  # fmt: skip
+LEAVE = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "2"}
+
+
+@pytest.fixture
+def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
+    proxy = TcpProxy(zookeeper_hosts)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def dispatchers(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
+    """Those of the job managers that the test starts, in order."""
+    made: list[Dispatcher] = []
+
+    def make(*args: Any) -> Dispatcher:
+        made.append(Dispatcher(*args))
+        return made[-1]
+
+    monkeypatch.setattr(jobmanager, "Dispatcher", make)
+    return made
+
+
+class LossAfter:
+    """Calls `read` and, the first time, returns only when the leadership of `election` is lost."""
+
+    def __init__(self, read: Callable[[str], Any], proxy: TcpProxy, election: Callable[[], LeaderElection]) -> None:
+        self.calls: list[str] = []
+        self.lost = threading.Event()
+        self._read = read
+        self._proxy = proxy
+        self._election = election
+
+    def __call__(self, name: str) -> Any:
+        self.calls.append(name)
+        result = self._read(name)
+        if len(self.calls) == 1:
+            self._proxy.cut()
+            self._wait_for_the_loss()
+            self.lost.set()
+        return result
+
+    def _wait_for_the_loss(self) -> None:
+        waited = threading.Event()
+        for _ in range(LIMIT_S * 100):
+            try:
+                if self._election().fence is None:
+                    return
+            except Exception:  # noqa: BLE001  (LeadershipLost: what is waited for)
+                return
+            waited.wait(0.01)
+        raise AssertionError("the leadership was not lost in time")
+
+
+async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_next_leader_all(
+    cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster.job_manager(**LEAVE) as first:
+        await leads(first)
+        job_ids = [await first.submit_running(RETAIN) for _ in range(3)]
+        assert await first.checkpoint(job_ids[0]) == 1
+
+    losses: list[LossAfter] = []
+    make_services = jobmanager.make_services
+
+    def make(*args: Any) -> Any:
+        services = make_services(*args)
+        graphs: Any = services.job_graphs
+        if not losses:
+            losses.append(LossAfter(graphs.recover, proxy, lambda: services.leader_election))
+            graphs.recover = losses[0]
+        return services
+
+    monkeypatch.setattr(jobmanager, "make_services", make)
+    async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address):
+        await eventually(lambda: losses and losses[0].lost.is_set())
+        async with cluster.job_manager(**SESSION) as third:
+            cluster.drivers_find(third)
+            await leads(third)
+            for job_id in job_ids:
+                await third.until(job_id, "RUNNING")
+            second = dispatchers[1]
+            assert len(losses[0].calls) == 1, "the recovery ended there"
+            assert second.jobs == ()
+            assert not second.leading
+            assert len(cluster.launcher.drivers) == 3, "all were adopted"
+            assert await third.checkpoint(job_ids[0]) == 2
+
+
+async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_removes_none(
+    cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster.job_manager(**LEAVE) as first:
+        await leads(first)
+        job_id = await first.submit_running(RETAIN)
+        assert [await first.checkpoint(job_id) for _ in range(3)] == [1, 2, 3]
+        directory = Path(first.settings.checkpoint_directory, job_id)
+
+    read_metadata = jobmanager.read_metadata
+    loss = LossAfter(read_metadata, proxy, lambda: dispatchers[1].services.high_availability.leader_election)
+    monkeypatch.setattr(jobmanager, "read_metadata", loss)
+    async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address):
+        await eventually(loss.lost.is_set)
+        monkeypatch.setattr(jobmanager, "read_metadata", read_metadata)
+        proxy.heal()
+        async with cluster.job_manager(**SESSION):
+            # Whichever of the two leads now.
+            leader = await eventually(lambda: next((d for d in dispatchers[1:] if d.leading), None))
+            for driver in cluster.launcher.drivers:
+                driver.address = leader.services.address
+            await eventually(lambda: [job.status.value for job in leader.jobs] == ["RUNNING"])
+            [job] = leader.jobs
+            assert [kept.checkpoint_id for kept in job.checkpoints.store.checkpoints] == [1, 2, 3]
+            assert await job.requests.trigger_checkpoint(full=False) == 4
+            assert [kept.checkpoint_id for kept in job.checkpoints.store.checkpoints] == [2, 3, 4]
+            await eventually(lambda: not (directory / "chk-1").exists())
+            assert len(cluster.launcher.drivers) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
 from checkpointing.spark.plan import QueryPlan, Sink
 from checkpointing.spark.staging import QueryFiles
+from checkpointing.spark.state_mismatch import mismatch_in_words
 
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
@@ -76,7 +77,11 @@ class RunningQuery:
     def failure(self, timestamp: int) -> ExceptionInfo | None:
         """Why the query ended; None when it is active or ended by itself or on request."""
         found = self._query._jsq.exception()  # noqa: SLF001 - the Python side keeps the text only, not the causes
-        return failure.of_query(self.name, found.get(), timestamp) if found.isDefined() else None
+        if not found.isDefined():
+            return None
+        info = failure.of_query(self.name, found.get(), timestamp)
+        mismatch = mismatch_in_words(info.message, self.planned.plan, self.planned.location)
+        return replace(info, message=mismatch, recoverable=False) if mismatch is not None else info
 
     def doing(self) -> str:
         """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""

@@ -1,0 +1,68 @@
+"""Input that must be read again after a restore, and is gone.
+
+Spark passes over a file that a source has listed and that is no longer there, without a word (measured): the rows would
+be missing from the result. What had been listed after the restored batch stands in the source's log, which may run
+ahead of the batch; of files that no log names nobody can know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from checkpointing.spark.layout import source_positions
+from checkpointing.spark.restore import RestoreRefused
+
+_LOG_FILE = re.compile(r"\d+(?:\.compact)?")
+_NAMED = 3
+
+
+class InputLost(RestoreRefused):
+    """Trying again changes nothing. The text names the files."""
+
+
+def check_input_is_there(query: str, location: Path, batch: int) -> None:
+    """InputLost when a local file that the sources of the query at `location` had listed after `batch` is not there."""
+    positions = source_positions((location / "offsets" / str(batch)).read_bytes())
+    lost: list[str] = []
+    for directory in sorted((location / "sources").glob("*")):
+        last = _log_offset(positions.get(int(directory.name), "")) if directory.name.isdigit() else None
+        if last is not None:
+            lost += _lost(directory, last)
+    if lost:
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        raise InputLost(
+            f"Query {query!r} would have to read again what came after batch {batch}, and its source has lost it: "
+            f"{', '.join(lost[:_NAMED])}{more} cannot be found. Bring the files back; or allow non-restored state, and "
+            "the query goes on without their rows."
+        )
+
+
+def _log_offset(position: str) -> int | None:
+    try:
+        offset = json.loads(position).get("logOffset")
+    except (ValueError, AttributeError):
+        return None  # not a file source
+    return offset if isinstance(offset, int) else None
+
+
+def _lost(log: Path, last: int) -> list[str]:
+    to_read = dict.fromkeys(path for path, number in _entries(log) if number > last)
+    return [path for path in to_read if (local := _local(path)) is not None and not local.exists()]
+
+
+def _entries(log: Path) -> Iterator[tuple[str, int]]:
+    """Path and log entry of every file in a file source's log."""
+    for file in log.glob("*"):
+        if _LOG_FILE.fullmatch(file.name):
+            for line in file.read_text().splitlines()[1:]:
+                entry = json.loads(line)
+                yield entry["path"], entry["batchId"]
+
+
+def _local(uri: str) -> Path | None:
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme in ("file", "") else None

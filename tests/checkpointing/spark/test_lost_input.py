@@ -1,0 +1,74 @@
+"""Files that a restored query would have to read again and that are gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checkpointing.spark.lost_input import InputLost, check_input_is_there
+
+
+class Restored:
+    """A checkpointLocation restored after batch 4, at entry 2 of its file source's log."""
+
+    def __init__(self, root: Path) -> None:
+        self.location, self.input = root / "query", root / "in put"
+        self.input.mkdir()
+        for name in ("offsets", "sources/0"):
+            (self.location / name).mkdir(parents=True)
+        self.offsets('{"logOffset":2}')
+
+    def offsets(self, *positions: str) -> None:
+        (self.location / "offsets/4").write_text("\n".join(["v1", "{}", *positions]))
+
+    def log(self, name: str, *numbers: int) -> None:
+        lines = [json.dumps({"path": (self.input / f"{n}.txt").as_uri(), "batchId": n}) for n in numbers]
+        (self.location / "sources/0" / name).write_text("\n".join(["v1", *lines]))
+
+    def check(self) -> None:
+        check_input_is_there("words", self.location, 4)
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> Restored:
+    return Restored(tmp_path)
+
+
+def test_files_of_the_restored_batch_and_before_may_be_gone(restored: Restored) -> None:
+    restored.log("1.compact", 0, 1)
+    restored.log("2", 2)
+    restored.check()
+
+
+def test_files_that_were_listed_since_must_be_there(restored: Restored) -> None:
+    restored.log("3.compact", 0, 1, 2, 3)
+    restored.log("4", 4)
+    (restored.input / "3.txt").touch()
+    with pytest.raises(InputLost, match=r"'words' would have to read again .* after batch 4, .*: file:.*/4.txt can"):
+        restored.check()
+    (restored.input / "4.txt").touch()
+    restored.check()
+
+
+def test_of_many_files_the_first_are_named(restored: Restored) -> None:
+    restored.log("9.compact", *range(10))
+    with pytest.raises(InputLost, match=r"3.txt, .*5.txt and 4 more cannot be found"):
+        restored.check()
+
+
+def test_a_file_elsewhere_is_not_looked_for(restored: Restored) -> None:
+    entry = json.dumps({"path": "s3a://bucket/3.txt", "batchId": 3})
+    (restored.location / "sources/0/3").write_text(f"v1\n{entry}")
+    restored.check()
+
+
+def test_a_source_of_another_kind_is_left_alone(restored: Restored) -> None:
+    restored.offsets('{"topic":{"0":17}}')
+    (restored.location / "sources/0/0").write_text("what it likes")
+    restored.check()
+    restored.offsets("17")
+    restored.check()
+    restored.offsets("-")
+    restored.check()

@@ -108,13 +108,13 @@ def _size(listing: Listing, path: str) -> int:
 
 
 def source_positions(offsets: bytes) -> dict[int, str]:
-    """How far each source had been read, by its number, out of the content of an `offsets/N`; none where it says none.
+    """How far each source had been read, by its number, out of the content of an `offsets/N`.
 
-    IncompleteBatch when the content is not understood.
+    A source that has read nothing is left out; all are when the format is not the one that is known.
     """
     lines = offsets.decode().splitlines()
-    if lines[:1] != ["v1"] or len(lines) < 2:
-        raise IncompleteBatch(f"the offsets are not in the format v1 but {lines[:1]}")
+    if lines[:1] != ["v1"]:
+        return {}
     return {index: line for index, line in enumerate(lines[2:]) if line != "-"}
 
 

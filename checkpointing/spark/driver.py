@@ -45,13 +45,14 @@ from checkpointing.messages import (
 )
 from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
-from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings
+from checkpointing.spark.executors import Executors
+from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
+from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.task_metrics import EventLog
-from checkpointing.spark.running_query import RunningQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +108,7 @@ class Driver:
         self._job: job.SparkJob | None = None
         self._agent: CheckpointAgent | None = None
         self._events = EventLog(self._work.event_log)
-        self._progress: dict[str, QueryProgress] = {}
+        self._vitals = Vitals()
         self._stopping = False
         self._terminated = False
         self._link = self._make_link()
@@ -164,7 +165,7 @@ class Driver:
             LinkSettings(spec.job_id, spec.attempt, spec.lease_s, token),
             self._find_leader,
             self._registration,
-            lambda: self._progress,
+            lambda: self._vitals,
             lambda: self._die("the lease has run out"),
             self._clock,
         )
@@ -218,8 +219,9 @@ class Driver:
         self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock)
         self._reports.status(DriverState.RUNNING)
         log.info("attempt %d runs: %s", self._spec.attempt, ", ".join(v.name for v in prepared.vertices))
+        executors = Executors(self._spark, self._clock)
         while True:
-            self._turn(prepared, self._agent)
+            self._turn(prepared, self._agent, executors)
 
     def _await_registration(self) -> None:
         """The lease bounds this wait."""
@@ -230,7 +232,7 @@ class Driver:
         while not self._link.incoming.empty():
             self._handle(self._link.incoming.get_nowait())
 
-    def _turn(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
+    def _turn(self, running: job.SparkJob, agent: CheckpointAgent, executors: Executors) -> None:
         self._check_terminated()
         try:
             busy = agent.is_busy or self._stopping
@@ -238,28 +240,31 @@ class Driver:
         except queue.Empty:
             pass
         self._handle_waiting()
-        self._read_events(running)
+        self._read_events(running, executors)
         agent.tick()
         self._look_after(running, agent)
 
-    def _read_events(self, running: job.SparkJob) -> None:
+    def _read_events(self, running: job.SparkJob, executors: Executors) -> None:
         self._events.poll()
-        for query in running.queries:
-            latest = self._events.latest(query.spark_id)
-            if latest is not None:
-                self._progress = {
-                    **self._progress,
-                    query.name: QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark),
-                }
+        latest = {query.name: self._progress(query) for query in running.queries}
+        known = {name: progress for name, progress in latest.items() if progress is not None}
+        self._vitals = Vitals({**self._vitals.queries, **known}, executors.latest())
+
+    def _progress(self, query: RunningQuery) -> QueryProgress | None:
+        if query.files.is_continuous:
+            # Of such a query Spark reports nothing but its epochs' commits: no rows, no duration.
+            epoch = query.files.last_commit()
+            return None if epoch is None else QueryProgress(epoch, 0, 0)
+        latest = self._events.latest(query.spark_id)
+        if latest is None:
+            return None
+        return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark)
 
     def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
         """A query that died fails the job; when all have ended, on request or by themselves, the job is finished."""
         ended = [query for query in running.queries if not query.is_active]
         for query in ended:
             info = query.failure(self._clock.now_ms())
-            if query.files.is_continuous:
-                self._read_epoch(query)
-                continue
             if info is not None:
                 raise _Over(DriverState.FAILED, info)
         if self._stopping:
@@ -267,12 +272,6 @@ class Driver:
                 raise _Over(DriverState.FINISHED)
         elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
             raise _Over(DriverState.FINISHED)
-    def _read_epoch(self, query: RunningQuery) -> None:
-        """Of a continuous query Spark reports nothing but its epochs' commits: no rows, no duration."""
-        epoch = query.files.last_commit()
-        if epoch is not None:
-            self._progress = {**self._progress, query.name: QueryProgress(epoch, 0, 0)}
-
 
     # --- what the job manager says ---
 

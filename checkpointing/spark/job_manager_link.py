@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from websockets.exceptions import WebSocketException
@@ -20,6 +20,7 @@ from checkpointing.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
     DelayCheckpoint,
+    Executor,
     Heartbeat,
     JobManagerMessage,
     MalformedMessage,
@@ -51,8 +52,16 @@ class LinkSettings:
     token: str | None = None
 
 
+@dataclass(frozen=True)
+class Vitals:
+    """What a heartbeat carries."""
+
+    queries: Mapping[str, QueryProgress] = field(default_factory=dict)
+    executors: tuple[Executor, ...] = ()
+
+
 class JobManagerLink:
-    """`find_address` gives the leader's REST base URL or None; `register` and `progress` what to say of the driver now.
+    """`find_address` gives the leader's REST base URL or None; `register` and `vitals` what to say of the driver now.
 
     Messages come out of `incoming`, those of an old session left out; a Registered comes after every new connection.
     `on_lease_lost` is called once, on a thread of the link's, when no leader was reachable for the lease, counted from
@@ -64,7 +73,7 @@ class JobManagerLink:
         settings: LinkSettings,
         find_address: Callable[[float], str | None],
         register: Callable[[], Register],
-        progress: Callable[[], Mapping[str, QueryProgress]],
+        vitals: Callable[[], Vitals],
         on_lease_lost: Callable[[], None],
         clock: Clock,
     ) -> None:
@@ -72,7 +81,7 @@ class JobManagerLink:
         self._settings = settings
         self._find_address = find_address
         self._register = register
-        self._progress = progress
+        self._vitals = vitals
         self._on_lease_lost = on_lease_lost
         self._clock = clock
         self._confirmed_s = clock.monotonic()
@@ -200,8 +209,9 @@ class JobManagerLink:
             self._receive(decode(text))
 
     def _send_heartbeat(self, socket: ClientConnection) -> None:
-        settings = self._settings
-        beat = Heartbeat(self._session_id, settings.job_id, settings.attempt, dict(self._progress()))
+        settings, vitals = self._settings, self._vitals()
+        queries, executors = dict(vitals.queries), vitals.executors
+        beat = Heartbeat(self._session_id, settings.job_id, settings.attempt, queries, executors)
         socket.send(encode(beat))
 
     def _receive(self, message: Message) -> None:

@@ -88,3 +88,5 @@ def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, even
     eventually(
         "a heartbeat with the batch", lambda: job_manager.heard(Heartbeat)[-1].queries["words"].input_rows == 300
     )
+    (executor,) = job_manager.heard(Heartbeat)[-1].executors
+    assert (executor.id, executor.cores, executor.max_memory > 0) == ("driver", 2, True)

@@ -24,7 +24,7 @@ from checkpointing.messages import (
     StatusUpdate,
     SubtaskMetrics,
 )
-from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings
+from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 
 MakeLink = Callable[..., JobManagerLink]
 
@@ -43,7 +43,7 @@ def make_link(lease_lost: threading.Event) -> Iterator[MakeLink]:
             LinkSettings("job", 1, lease_s),
             find_address,
             lambda: Register("job", 1, 7, DriverState.RUNNING, (), {"words": 4}),
-            lambda: {"words": QueryProgress(4, 300, 1200)},
+            lambda: Vitals({"words": QueryProgress(4, 300, 1200)}),
             lease_lost.set,
             SystemClock(),
         )

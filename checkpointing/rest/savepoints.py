@@ -19,14 +19,16 @@ from checkpointing.rest.requests import choice_field, flag_field, id_field, json
 from checkpointing.storage.checkpoint_storage import dispose_savepoint
 from checkpointing.storage.claims import check_unclaimed
 from checkpointing.storage.errors import StorageError
+from checkpointing.storage.locations import is_local
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.verification import verify
 
 OPERATION = "savepoint"
 DISPOSAL = "savepoint-disposal"
 _FORMATS = ("CANONICAL", "NATIVE")
-# Hashed within a request's time; the content of a larger snapshot is checked when the job starts.
+# Hashed within a request's time, here and from afar; the content of a larger snapshot is checked when the job starts.
 _MOST_HASHED_BYTES = 1 << 30
+_MOST_HASHED_REMOTE_BYTES = 64 << 20
 
 
 class SavepointUnusable(Exception):
@@ -52,7 +54,8 @@ async def usable_savepoint(
 
 def _verified(directory: str) -> CompletedCheckpoint:
     checkpoint = verify(directory)
-    return verify(directory, deep=True) if checkpoint.state_size <= _MOST_HASHED_BYTES else checkpoint
+    most = _MOST_HASHED_BYTES if is_local(directory) else _MOST_HASHED_REMOTE_BYTES
+    return verify(directory, deep=True) if checkpoint.state_size <= most else checkpoint
 
 
 def _is_same(entry_class: str, other: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
@@ -48,14 +47,13 @@ def distinct_files(checkpoint: CompletedCheckpoint) -> list[StateFile]:
 
 
 def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
-    """One listing a directory: a question for each file would take a remote storage minutes."""
-    listings: dict[str, Mapping[str, int]] = {}
-    for file in distinct:
-        path = state_file_path(checkpoint, file)
-        directory = parent(path)
-        if directory not in listings:
-            listings[directory] = files.sizes(directory)
-        size = listings[directory].get(name(path))
+    """One listing a directory, many at a time: a question for each file would take a remote storage minutes."""
+    paths = [state_file_path(checkpoint, file) for file in distinct]
+    directories = list(dict.fromkeys(parent(path) for path in paths))
+    with ThreadPoolExecutor(files.transfers, thread_name_prefix="verify") as pool:
+        listings = dict(zip(directories, pool.map(files.sizes, directories), strict=True))
+    for file, path in zip(distinct, paths, strict=True):
+        size = listings[parent(path)].get(name(path))
         if size is None:
             raise SnapshotIncomplete(checkpoint.location, file.location, "is missing")
         if size != file.size:

@@ -20,9 +20,9 @@ Settings come from the environment (NAME_FILE reads NAME from a file):
   WAYMARK_JOBMANAGER_ADDRESS       what drivers and people reach it by, http://host:port (host and port above)
   WAYMARK_JOBMANAGER_TOKEN         bearer token that every request must carry (none)
   WAYMARK_JOBMANAGER_STATE         programs and job directories, shared by all job managers ($WAYMARK_VAR/jobmanager)
-  WAYMARK_CHECKPOINT_DIR           checkpoints (<state>/checkpoints)
-  WAYMARK_SAVEPOINT_DIR            savepoints (<state>/savepoints)
-  WAYMARK_SAVEPOINT_ROOTS          more directories in which savepoints may lie, separated by commas (none)
+  WAYMARK_CHECKPOINT_DIR           checkpoints: a path, or s3://… and the like (<state>/checkpoints)
+  WAYMARK_SAVEPOINT_DIR            savepoints, in the same way (<state>/savepoints)
+  WAYMARK_SAVEPOINT_ROOTS          more places in which savepoints may lie, separated by commas (none)
   WAYMARK_HIGH_AVAILABILITY        NONE or ZOOKEEPER (ZOOKEEPER when ZOOKEEPER_HOSTS is set)
   ZOOKEEPER_HOSTS                  host:port,host:port
   WAYMARK_ZOOKEEPER_ROOT           root node (/waymark)

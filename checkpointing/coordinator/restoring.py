@@ -115,7 +115,9 @@ class CheckpointRestoring:
         self._endings.full_snapshot_owed = True
 
     def _retain(self, checkpoints: tuple[CompletedCheckpoint, ...]) -> None:
+        """Ids go on after them whatever became of the counter: an older state must never look like the newest."""
         for checkpoint in checkpoints:
+            self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
             if not checkpoint.properties.claimed:  # the files of a claimed one lie in no pool of ours
                 self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
         self._endings.retained = checkpoints

@@ -167,3 +167,24 @@ async def test_a_job_that_cannot_be_recovered_now_keeps_its_driver_and_is_recove
 
         await eventually(recovered)
         assert len(cluster.launcher.drivers) == 2, "its driver was adopted"
+
+
+async def test_a_job_whose_end_was_not_recorded_keeps_its_directory_when_it_is_shown_no_more(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_COMPLETED_JOBS="1") as first:
+        await leads(first)
+        job_ids = [await first.submit_running() for _ in range(2)]
+        results = first.settings.state_directory / "ha" / "job-result-store"
+        results.write_text("a file where the results should go")
+        for job_id in job_ids:
+            await first.cancel(job_id)
+
+        async def one_is_shown() -> bool:
+            return (await first.get("/jobs"))["jobs"] == [{"id": job_ids[1], "status": "CANCELED"}]
+
+        await eventually(one_is_shown)
+        results.unlink()
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        for job_id in job_ids:
+            await second.until(job_id, "RUNNING")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from checkpointing.ha.leadership import LeaderElection
+from checkpointing.ha.services import ZooKeeperServices
+from checkpointing.ha.zookeeper import SetData
 from checkpointing.jobs import jobmanager
 from checkpointing.jobs.dispatcher import Dispatcher
 from tests.checkpointing.jobs.cluster import Cluster, leads
@@ -139,3 +142,30 @@ async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_remo
             assert [kept.checkpoint_id for kept in job.checkpoints.store.checkpoints] == [2, 3, 4]
             await eventually(lambda: not (directory / "chk-1").exists())
             assert len(cluster.launcher.drivers) == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "unreadable"])
+async def test_whatever_became_of_the_counter_no_id_is_given_again(cluster: Cluster, damage: str) -> None:
+    async with cluster.job_manager(**LEAVE) as first:
+        await leads(first)
+        job_id = await first.submit_running(RETAIN)
+        assert [await first.checkpoint(job_id) for _ in range(3)] == [1, 2, 3]
+    ha = await asyncio.to_thread(cluster.stores)
+    assert isinstance(ha, ZooKeeperServices)
+    counter = f"jobs/{job_id}/checkpoint_id_counter"
+    if damage == "missing":
+        await asyncio.to_thread(ha._connection.delete, counter)
+    else:
+        await asyncio.to_thread(ha._connection.commit, [SetData(counter, b"?", -1)])
+
+    async with cluster.job_manager(**LEAVE) as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        if damage == "unreadable":
+            with pytest.raises(KeyError):  # the operation's result is a failure
+                await second.checkpoint(job_id)
+            assert await second.status(job_id) == "RUNNING"
+            await asyncio.to_thread(ha._connection.delete, counter)
+        assert await second.checkpoint(job_id) == 4
+    await asyncio.to_thread(ha.close)

@@ -47,13 +47,17 @@ class Overview:
 
 @dataclass(frozen=True)
 class JobOverview:
-    """`started_at` is set anew by a job manager's failover: it is not the time of submission."""
+    """`started_at` is set anew by a job manager's failover: it is not the time of submission.
+
+    `moved_at`: when the job last entered a state, by the engine's clock.
+    """
 
     id: str
     name: str
     state: str
     started_at: datetime
     ended_at: datetime | None
+    moved_at: datetime | None = None
 
     @classmethod
     def parse(cls, fields: Fields) -> JobOverview:
@@ -63,6 +67,7 @@ class JobOverview:
             state=_state(fields.text("state")),
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
+            moved_at=fields.optional_moment("last-modification"),
         )
 
 

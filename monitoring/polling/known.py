@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q, Subquery
@@ -13,11 +13,16 @@ from monitoring.models import Checkpoint, Cluster, Run, RunState
 from monitoring.polling.claim import Claim
 
 
+# The engine's clock may be as far behind ours. Meanwhile a run that moved is read again, which changes nothing.
+CLOCKS_APART = timedelta(minutes=1)
+
+
 @dataclass(frozen=True)
 class KnownRun:
     """`unfinished`: ids of stored checkpoints that are pending, or whose figures per subtask are still to be read."""
 
     state: str
+    observed_at: datetime
     vertices: tuple[str, ...]
     has_config: bool
     restored_at: datetime | None
@@ -26,13 +31,17 @@ class KnownRun:
     next_read_at: datetime | None
     final_read_done: bool
 
-    def due(self, state: str, now: datetime) -> bool:
-        """Whether the run has to be read, given the state that the engine reports of it now."""
+    def moved(self, moved_at: datetime | None) -> bool:
+        """Whether the job may have left its state, and perhaps come back to it, since it was last looked at."""
+        return moved_at is not None and moved_at > self.observed_at - CLOCKS_APART
+
+    def due(self, state: str, moved_at: datetime | None, now: datetime) -> bool:
+        """Whether the run has to be read, given what the engine reports of it now."""
         if state != self.state:
             return True
         if RunState(state).terminal:
             return not self.final_read_done
-        return self.next_read_at is None or self.next_read_at <= now
+        return self.next_read_at is None or self.next_read_at <= now or self.moved(moved_at)
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ def _known_runs(cluster: Cluster) -> dict[str, KnownRun]:
     return {
         run.engine_job_id: KnownRun(
             state=run.state,
+            observed_at=run.observed_at,
             vertices=tuple(vertex["id"] for vertex in run.vertices),
             has_config=bool(run.checkpoint_config),
             restored_at=run.restored_at,

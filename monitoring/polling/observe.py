@@ -50,7 +50,7 @@ class _RunReader:
         self._client = client
         self._slots = slots
         self._known = known
-        self._due = known is None or known.due(job.state, now)
+        self._due = known is None or known.due(job.state, job.moved_at, now)
         self._found = RunObservation(job, self._due)
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[str] = []
@@ -76,7 +76,8 @@ class _RunReader:
         self._found = self._with(checkpoints=checkpoints)
         restored_at = checkpoints.restored.at if checkpoints and checkpoints.restored else None
         restarted = known is not None and restored_at is not None and restored_at != known.restored_at
-        changed = known is None or known.state != self.job.state or restarted
+        moved = known is not None and known.moved(self.job.moved_at)
+        changed = known is None or known.state != self.job.state or restarted or moved
         if known is None or not known.vertices:
             self._found = self._with(job_config=await self._ask(self._client.job_config, job_id))
         if changed or (known is not None and not known.vertices):

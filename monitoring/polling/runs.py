@@ -36,6 +36,8 @@ class StoredRun:
     began_unseen: bool = False
     # The engine counts from zero again: its job manager was replaced since the last answer.
     replaced: bool = False
+    # The newest exception was not known before.
+    failed_anew: bool = False
 
 
 @dataclass
@@ -162,6 +164,7 @@ def apply_evidence(answer: Answered, runs: Runs, now: datetime) -> None:
         if run.superseded:
             continue
         if each.observed is not None:
+            each.failed_anew = _remember_exceptions(each.observed, run)
             _named(runs, each.observed, run, now)
         elif run.live:
             _not_named(runs, answer, run, now)
@@ -173,7 +176,6 @@ def apply_evidence(answer: Answered, runs: Runs, now: datetime) -> None:
 
 def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> None:
     run.missing_since, run.missing_polls = None, 0
-    _remember_exceptions(observed, run)
     state = observed.job.state
     if state == run.state:
         return
@@ -207,10 +209,11 @@ def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
         runs.move(run, RunState.LOST, evidence.why, now)
 
 
-def _remember_exceptions(observed: RunObservation, run: Run) -> None:
-    """The engine keeps few and loses them with its job manager; what was seen stays, newest first."""
+def _remember_exceptions(observed: RunObservation, run: Run) -> bool:
+    """The engine keeps few and loses them with its job manager; what was seen stays, newest first. True: a newer one."""
     if not observed.exceptions:
-        return
+        return False
+    newest_before = run.exceptions[0] if run.exceptions else None
     kept = {(one["at"], one["name"], one["task"]): one for one in run.exceptions}
     kept |= {(one["at"], one["name"], one["task"]): one for one in (each.as_row() for each in observed.exceptions)}
     run.exceptions = sorted(kept.values(), key=lambda one: datetime.fromisoformat(one["at"]), reverse=True)
@@ -218,6 +221,7 @@ def _remember_exceptions(observed: RunObservation, run: Run) -> None:
     newest = run.exceptions[0]
     # A Java class says little beside its message; a Python exception's text alone may be a bare value.
     run.exception = newest["message"] if "." in newest["name"] else f"{newest['name']}: {newest['message']}"
+    return newest_before is None or newest["at"] != newest_before["at"]
 
 
 def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:
@@ -232,6 +236,8 @@ def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:
             run.checkpoint_config = dict(observed.config.raw)
         if observed.checkpoints is not None:
             _remember_restore(runs, run, observed.checkpoints.restored, now)
+            if each.failed_anew:
+                _remember_restart(runs, run, observed.job.moved_at, now)
             counts = observed.checkpoints.counts
             each.replaced = counts.total < run.counts.get("total", 0)
             run.counts, run.summary = counts.as_row(), {k: dict(v) for k, v in observed.checkpoints.summary.items()}
@@ -250,6 +256,15 @@ def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: date
         runs.events.append(f"{run}: {why.rstrip('.')}")
     run.restored_checkpoint_id, run.restored_at = restored.id, restored.at
     run.restored_path, run.restored_is_savepoint = restored.external_path, restored.is_savepoint
+
+
+def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: datetime) -> None:
+    """Not every restart restores a checkpoint: it may go on in local state, or begin anew. Its failure is seen."""
+    came_back = moved_at is not None and moved_at >= datetime.fromisoformat(run.exceptions[0]["at"])
+    if run.counts and run.state == RunState.RUNNING and came_back and all(c.run is not run for c in runs.changes):
+        why = f"The engine restarted the job after: {run.exception}"
+        runs.changes.append(RunStateChange(run=run, at=now, source=run.state, target=run.state, why=why))
+        runs.events.append(f"{run}: {why}")
 
 
 def _next_read(cluster: Cluster, run: Run, observed: RunObservation, now: datetime) -> datetime | None:

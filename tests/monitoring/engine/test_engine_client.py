@@ -53,7 +53,8 @@ async def test_the_cluster_and_its_jobs(httpserver, client):
     assert (overview.version, overview.taskmanagers, overview.slots_total) == ("2.3.0", 1, 4)
     started = datetime(2026, 11, 21, 3, 14, 19, 821000, tzinfo=UTC)
     (job,) = await client.jobs_overview()
-    assert job == JobOverview(JOB, "demo-job", "RUNNING", job.started_at, None)
+    assert job == JobOverview(JOB, "demo-job", "RUNNING", job.started_at, None, job.moved_at)
+    assert job.moved_at is not None
     assert job.started_at.timestamp() == 1795233259.821
     assert job.started_at.microsecond == started.microsecond
 

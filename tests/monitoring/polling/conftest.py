@@ -121,6 +121,7 @@ class FakeJob:
     kept: int = 10
     counted_before: int = 0  # checkpoints that are in the counts but in no history any more
     restored: dict[str, Any] | None = None
+    moved: int | None = None
     exceptions: list[dict[str, Any]] = field(default_factory=list)
     launch: dict[str, Any] | None = None
     checkpointing: bool = True
@@ -141,7 +142,7 @@ class FakeJob:
             "end-time": self.ended,
             "duration": 1,
             "state": self.state,
-            "last-modification": self.started,
+            "last-modification": self.moved or self.started,
             "tasks": {"running": 4, "total": 4},
         }
 

@@ -88,6 +88,35 @@ def test_a_restart_by_the_engine_between_two_polls_is_seen_by_its_restore(engine
     assert len(moves(run)) == 2
 
 
+def test_a_restart_that_restored_no_checkpoint_is_seen_by_its_failure(engine, cluster, poll):
+    """It went on in local state, with other vertices perhaps."""
+    job = engine.job()
+    job.add(1, 2)
+    poll()
+    failed = time.time_ns() // 1_000_000
+    job.exceptions = [failure(failed)]
+    job.moved = failed + 500
+    engine.asked.clear()
+    assert "restarted the job after: boom" in poll()
+    assert f"/jobs/{job.id}" in engine.asked, "its vertices may be others"
+    run = Run.objects.get()
+    assert moves(run) == [("", "RUNNING"), ("RUNNING", "RUNNING")]
+    poll()
+    assert len(moves(run)) == 2
+
+
+def test_an_exception_that_restarted_nothing_is_no_restart(engine, cluster, poll):
+    job = engine.job()
+    job.add(1)
+    poll()
+    job.moved = time.time_ns() // 1_000_000
+    job.exceptions = [failure(job.moved + 500, "a file could not be removed")]
+    poll()
+    run = Run.objects.get()
+    assert run.exception == "a file could not be removed"
+    assert moves(run) == [("", "RUNNING")]
+
+
 def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
     job = engine.job(state="RESTARTING", exceptions=[failure(1_795_000_000_000, "first")])
     poll()

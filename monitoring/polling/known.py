@@ -12,7 +12,6 @@ from django.db.models import OuterRef, Q, Subquery
 from monitoring.models import Checkpoint, Cluster, Run, RunState
 from monitoring.polling.claim import Claim
 
-
 # The engine's clock may be as far behind ours. Meanwhile a run that moved is read again, which changes nothing.
 CLOCKS_APART = timedelta(minutes=1)
 

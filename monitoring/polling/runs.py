@@ -210,7 +210,7 @@ def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
 
 
 def _remember_exceptions(observed: RunObservation, run: Run) -> bool:
-    """The engine keeps few and loses them with its job manager; what was seen stays, newest first. True: a newer one."""
+    """The engine keeps few and loses them with its job manager; what was seen stays. True: there is a newer one."""
     if not observed.exceptions:
         return False
     newest_before = run.exceptions[0] if run.exceptions else None

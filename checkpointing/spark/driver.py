@@ -28,6 +28,7 @@ from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
 from checkpointing.ha.errors import AttemptTaken, HighAvailabilityError
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launching.processes import LOG_NAME
 from checkpointing.messages import (
     Cancel,
     DriverState,
@@ -47,6 +48,7 @@ from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.executors import Executors
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
+from checkpointing.spark.log_limit import LogLimit
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
@@ -107,6 +109,7 @@ class Driver:
         self._spark: SparkSession | None = None
         self._job: job.SparkJob | None = None
         self._agent: CheckpointAgent | None = None
+        self._log_limit = LogLimit(Path(spec.work_directory) / LOG_NAME, clock)
         self._events = EventLog(self._work.event_log)
         self._vitals = Vitals()
         self._stopping = False
@@ -234,6 +237,7 @@ class Driver:
 
     def _turn(self, running: job.SparkJob, agent: CheckpointAgent, executors: Executors) -> None:
         self._check_terminated()
+        self._log_limit.look()
         try:
             busy = agent.is_busy or self._stopping
             self._handle(self._link.incoming.get(timeout=_BUSY_TICK_S if busy else _IDLE_TICK_S))
@@ -271,7 +275,16 @@ class Driver:
             if all(query.has_ended() for query in running.queries):
                 raise _Over(DriverState.FINISHED)
         elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
+            self._check_context()
             raise _Over(DriverState.FINISHED)
+
+    def _check_context(self) -> None:
+        """Queries that ended because their SparkContext was stopped have not finished."""
+        if self._spark is not None and jvm.is_stopped(self._spark):
+            raise jvm.ContextStopped(
+                "The SparkContext was stopped under the queries: the program must not call stop(), the job manager "
+                "does; or the cluster removed the application, which the driver's log would say."
+            )
 
     # --- what the job manager says ---
 

@@ -19,12 +19,16 @@ _LOST_TASK = re.compile(r"Lost task (?P<task>\d+)\.\d+ in stage (?P<stage>\d+)\.
 # Where py4j called; what went wrong comes after it.
 _PY4J_SAYS = re.compile(r"\AAn error occurred while calling \S+\.\n: ")
 _DEEPEST = 32
+# In characters: a program may put a whole table into its message.
+_LONGEST_MESSAGE = 4_000
+_LONGEST_STACK = 100_000
 
 
 def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = True) -> ExceptionInfo:
     """An exception raised in this process."""
-    text = "".join(traceback.format_exception(error))
-    return ExceptionInfo(type(error).__name__, _message_of(error), text, timestamp, recoverable=recoverable)
+    text = _clipped("".join(traceback.format_exception(error)), _LONGEST_STACK)
+    message = _clipped(_message_of(error), _LONGEST_MESSAGE)
+    return ExceptionInfo(type(error).__name__, message, text, timestamp, recoverable=recoverable)
 
 
 def _message_of(error: BaseException) -> str:
@@ -45,7 +49,17 @@ def of_query(query_name: str, java_exception: Any, timestamp: int) -> ExceptionI
     user = next((found for text in texts if (found := user_exception(text))), None)
     root = chain[-1]
     name, message = user or (str(root.getClass().getSimpleName()), _without_sql_state(texts[-1]))
-    return ExceptionInfo(name, message, stack, timestamp, task_name=_task_name(query_name, stack))
+    task = _task_name(query_name, stack)
+    shown = _clipped(stack, _LONGEST_STACK)
+    return ExceptionInfo(name, _clipped(message, _LONGEST_MESSAGE), shown, timestamp, task_name=task)
+
+
+def _clipped(text: str, longest: int) -> str:
+    """Both ends of a text that is too long: what went wrong is in one of them."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
 
 
 def user_exception(text: str) -> tuple[str, str] | None:

@@ -13,10 +13,14 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
 from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_arguments, properties_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _STOP_S = 10.0
 OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
@@ -28,6 +32,10 @@ class JvmLost(Exception):
     """The JVM beside this process ended by itself."""
 
 
+class ContextStopped(Exception):
+    """Somebody stopped the SparkContext while the job was running."""
+
+
 def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
     """Start the JVM with `settings`, every one of them out of other users' sight. Does nothing when there is one."""
     from pyspark import SparkContext
@@ -37,6 +45,11 @@ def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
         arguments = client_arguments(deployment_of(settings), name, properties)
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
     SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    context = spark.sparkContext._jsc  # noqa: SLF001 - gone once Python's side was stopped
+    return context is None or bool(context.sc().isStopped())
 
 
 def exit_code(wait_s: float) -> int | None:

@@ -121,3 +121,13 @@ def test_a_missing_key_is_told_as_such() -> None:
 def test_of_an_error_in_java_the_cause_comes_first() -> None:
     error = RuntimeError("An error occurred while calling None.org.Some.\n: java.lang.NumberFormatException: zz")
     assert of_exception(error, 0).message == "java.lang.NumberFormatException: zz"
+
+
+def test_a_message_that_is_far_too_long_keeps_its_ends() -> None:
+    info = of_exception(ValueError("begin " + "x" * 20_000_000 + " end"), 1)
+
+    assert info.message.startswith("begin xxx")
+    assert info.message.endswith("xxx end")
+    assert "characters left out" in info.message
+    assert len(info.message) < 5_000
+    assert len(info.stacktrace) < 101_000

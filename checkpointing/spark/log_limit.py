@@ -1,0 +1,39 @@
+"""Keeps the driver's log from filling the disk: a program may print what it likes, as long as it likes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from checkpointing.clock import Clock
+
+LIMIT_BYTES = 64 * 1024 * 1024
+_KEPT_BYTES = 1024 * 1024
+_LOOK_S = 5.0
+
+
+class LogLimit:
+    """`look` may be called often. The log's writers append: they go on at the beginning of a log that was cut."""
+
+    def __init__(self, log: Path, clock: Clock, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._log = log
+        self._clock = clock
+        self._limit_bytes = limit_bytes
+        self._next_look_s = clock.monotonic()
+
+    def look(self) -> None:
+        """Past the limit, the last megabyte goes to `<log>.1` and the log starts anew; what came before is gone."""
+        if self._clock.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = self._clock.monotonic() + _LOOK_S
+        with contextlib.suppress(OSError):
+            if self._log.stat().st_size > self._limit_bytes:
+                self._cut()
+
+    def _cut(self) -> None:
+        with self._log.open("rb") as log:
+            log.seek(-_KEPT_BYTES, os.SEEK_END)
+            kept = log.read(_KEPT_BYTES)
+        self._log.with_name(self._log.name + ".1").write_bytes(kept)
+        os.truncate(self._log, 0)

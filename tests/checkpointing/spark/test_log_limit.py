@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from checkpointing.clock import ManualClock
+from checkpointing.spark.log_limit import LogLimit
+
+MEGABYTE = 1024 * 1024
+
+
+def test_a_log_past_its_limit_starts_anew_and_keeps_its_last_megabyte_beside_it(tmp_path: Path) -> None:
+    log, clock = tmp_path / "driver.log", ManualClock()
+    limit = LogLimit(log, clock, 3 * MEGABYTE)
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"a" * 2 * MEGABYTE)
+        limit.look()
+        assert log.stat().st_size == 2 * MEGABYTE
+        writer.write(b"b" * 2 * MEGABYTE)
+        limit.look()
+        assert log.stat().st_size == 4 * MEGABYTE, "it is not looked at all the time"
+
+        clock.advance(10)
+        limit.look()
+        writer.write(b"c")
+
+    assert log.read_bytes() == b"c"
+    assert (tmp_path / "driver.log.1").read_bytes() == b"b" * MEGABYTE
+
+
+def test_a_log_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+    LogLimit(tmp_path / "driver.log", ManualClock()).look()

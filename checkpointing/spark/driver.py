@@ -270,6 +270,7 @@ class Driver:
         for query in ended:
             info = query.failure(self._clock.now_ms())
             if info is not None:
+                self._check_context(info.message)
                 raise _Over(DriverState.FAILED, info)
         if self._stopping:
             if all(query.has_ended() for query in running.queries):
@@ -278,12 +279,12 @@ class Driver:
             self._check_context()
             raise _Over(DriverState.FINISHED)
 
-    def _check_context(self) -> None:
-        """Queries that ended because their SparkContext was stopped have not finished."""
+    def _check_context(self, last_words: str = "") -> None:
+        """Queries that ended because their SparkContext was stopped have not finished, nor is it they that failed."""
         if self._spark is not None and jvm.is_stopped(self._spark):
             raise jvm.ContextStopped(
-                "The SparkContext was stopped under the queries: the program must not call stop(), the job manager "
-                "does; or the cluster removed the application, which the driver's log would say."
+                "The SparkContext was stopped under the queries. A program must not call stop(), the job manager does; "
+                f"a cluster that removes the application says why in the driver's log. {last_words}".strip()
             )
 
     # --- what the job manager says ---

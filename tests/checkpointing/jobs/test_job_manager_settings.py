@@ -72,3 +72,25 @@ def test_checkpoints_may_be_restored_from_but_not_written_to_as_savepoints(tmp_p
     writable = settings.savepoint_roots.roots
     assert writable == (f"{tmp_path}/jobmanager/savepoints", f"{tmp_path}/a", f"{tmp_path}/b")
     assert settings.restore_roots.roots == (*writable, f"{tmp_path}/jobmanager/checkpoints")
+
+
+def test_where_jobs_run_and_what_waits_for_them_is_checked() -> None:
+    settings = JobManagerSettings.from_environ(
+        {
+            "SPARK_MASTER_URL": "spark://m1:7077,m2:7077",
+            "WAYMARK_SHARED_STORAGE": "True",
+            "WAYMARK_SPARE_DRIVERS": "2",
+        }
+    )
+    assert (settings.spark_master, settings.storage_is_shared) == ("spark://m1:7077,m2:7077", True)
+    assert settings.spare_drivers == 2
+
+    with pytest.raises(InvalidSettings) as error:
+        JobManagerSettings.from_environ(
+            {"SPARK_MASTER_URL": "m1:7077", "WAYMARK_SHARED_STORAGE": "yes", "WAYMARK_SPARE_DRIVERS": "-1"}
+        )
+    assert error.value.problems == (
+        "SPARK_MASTER_URL: 'm1:7077' is not allowed; write local[n], spark://host:port, yarn or k8s://https://host:port",
+        "WAYMARK_SHARED_STORAGE: 'yes' is not allowed; true or false",
+        "WAYMARK_SPARE_DRIVERS: -1 is not allowed; a whole number, at least 0",
+    )

@@ -49,7 +49,7 @@ from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.executors import Executors
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.log_limit import LogLimit
-from checkpointing.spark.program import ProgramError
+from checkpointing.spark.program import ProgramError, guard_batch_functions
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import RunningQuery
@@ -212,6 +212,7 @@ class Driver:
         self._await_registration()
         program, arguments = job.load(self._spec, self._work)
         self._spark = self._open_session(self._spec, self._work)
+        guard_batch_functions()
         self._handle_waiting()
         prepared = job.prepare(self._spec, self._work, self._spark, program, arguments)
         self._handle_waiting()

@@ -5,6 +5,7 @@ Every way in which a program can be unfit ends in a ProgramError whose text says
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import shutil
@@ -130,6 +131,37 @@ def call_program(program: Program, spark: Any, arguments: dict[str, str]) -> Any
         return program.function(spark, arguments)
     except (KeyboardInterrupt, SystemExit) as error:
         raise ProgramError(f"{program.entry_class} ends the process ({error!r}) instead of returning") from error
+
+
+def guard_batch_functions() -> None:
+    """Make an attempt to end the process within a foreachBatch function an exception of its batch.
+
+    py4j hands on exceptions and nothing else: the batch would wait for ever for a thread that is gone.
+    """
+    from pyspark.sql.utils import ForeachBatchFunction
+
+    plain = ForeachBatchFunction.__init__
+    if getattr(plain, "guards", False):
+        return
+
+    def guarded(self: Any, session: Any, function: Callable[[Any, int], None]) -> None:
+        plain(self, session, _without_exit(function))
+
+    guarded.guards = True  # type: ignore[attr-defined]
+    ForeachBatchFunction.__init__ = guarded
+
+
+def _without_exit(function: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+    @functools.wraps(function)
+    def call(frame: Any, batch: int) -> None:
+        try:
+            function(frame, batch)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise ProgramError(
+                f"the function of foreachBatch ends the process ({error!r}) instead of returning"
+            ) from error
+
+    return call
 
 
 def as_writers(returned: Any, entry_class: str) -> list[Any]:

@@ -9,8 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql.utils import ForeachBatchFunction
 
-from checkpointing.spark.program import Program, ProgramError, as_writers, call_program, load_program, parse_arguments
+from checkpointing.spark.program import (
+    Program,
+    ProgramError,
+    as_writers,
+    call_program,
+    guard_batch_functions,
+    load_program,
+    parse_arguments,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +150,14 @@ def test_an_argument_without_a_name_is_refused() -> None:
 def test_a_program_that_returns_something_else_is_refused(returned: object, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         as_writers(returned, "wordcount:main")
+
+
+def test_a_batch_function_that_ends_the_process_fails_its_batch_instead_of_leaving_it_waiting() -> None:
+    def leave(frame: object, batch: int) -> None:
+        sys.exit(batch)
+
+    guard_batch_functions()
+    guard_batch_functions()
+
+    with pytest.raises(ProgramError, match=r"ends the process \(SystemExit\(7\)\) instead of returning"):
+        ForeachBatchFunction(None, leave).func(None, 7)

@@ -143,12 +143,19 @@ class CheckpointCoordinator:
             storage=storage,
             store=store,
             io=self._io,
+            uncertain=lambda: tuple(self._endings.files_kept),
             on_completed=self._endings.completed,
             on_failed=self._endings.finalize_failed,
             on_abandoned=self._endings.discard_files,
         )
         self._termination = CoordinatorTermination(
-            store=store, id_counter=id_counter, storage=storage, cleaner=self._cleaner, stats=stats, io=io
+            store=store,
+            id_counter=id_counter,
+            storage=storage,
+            cleaner=self._cleaner,
+            discard_uncertain=self._endings.discard_uncertain,
+            stats=stats,
+            io=io,
         )
         self._restoring = CheckpointRestoring(
             job_id=job_id,
@@ -439,7 +446,7 @@ class CheckpointCoordinator:
         if (conflict := pending.conflicting_batch(message.batches)) is not None and pending.is_abortable:
             self._endings.abort(pending, CheckpointException(_Reason.CHECKPOINT_DECLINED, conflict), task_level=True)
             return True
-        now = self._clock.now_ms()
+        now = max(self._clock.now_ms(), pending.trigger_timestamp)  # the wall clock may have been put back
         if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
             self._stats.report_subtask(message.checkpoint_id, message.vertex_id, message.subtask, message.metrics, now)
             if pending.is_fully_acknowledged:

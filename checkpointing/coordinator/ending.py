@@ -31,7 +31,8 @@ class CheckpointEndings:
     """`abandon(request)` frees the trigger pipeline of a request whose checkpoint ended.
 
     `retained`: oldest first, as the store has them. `files_kept`: failed ones whose files stay, for the store may have
-    them. `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
+    them. `never_stored`: complete ones that a crash kept from the store, needed until a newer one is in it.
+    `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class CheckpointEndings:
     ) -> None:
         self.pending: dict[int, PendingCheckpoint] = {}
         self.retained: tuple[CompletedCheckpoint, ...] = ()
-        self.files_kept: set[int] = set()
+        self.files_kept: dict[int, PendingCheckpoint] = {}
+        self.never_stored: tuple[CompletedCheckpoint, ...] = ()
         self.last_completion_ms: float | None = None
         self.full_snapshot_owed = False
         self._tasks = tasks
@@ -100,7 +102,26 @@ class CheckpointEndings:
                 )
             for subsumed in dropped:
                 self._discard_subsumed(subsumed)
+            if added is not None:
+                self._settle_what_was_uncertain(added)
             pending.future.set_result(checkpoint)
+
+    def _settle_what_was_uncertain(self, added: Added) -> None:
+        for checkpoint_id in added.withdrawn:
+            self.discard_files(self.files_kept.pop(checkpoint_id))
+        self._discard_never_stored()
+
+    def _discard_never_stored(self) -> None:
+        orphans, self.never_stored = self.never_stored, ()
+        for orphan in orphans:
+            self._discard_subsumed(orphan)
+
+    def discard_uncertain(self) -> None:
+        """The store is closed for good: none of them can be found in it any more."""
+        uncertain, self.files_kept = self.files_kept, {}
+        for pending in uncertain.values():
+            self.discard_files(pending)
+        self._discard_never_stored()
 
     def _subsume_pending_before(self, checkpoint_id: int) -> None:
         subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)
@@ -116,7 +137,7 @@ class CheckpointEndings:
     def finalize_failed(self, pending: PendingCheckpoint, error: Exception) -> None:
         exception = CheckpointException.of_finalize_error(error)
         if isinstance(error, PossibleInconsistentState):
-            self.files_kept.add(pending.checkpoint_id)
+            self.files_kept[pending.checkpoint_id] = pending
         pending.withdraw()
         self._end_unsuccessfully(pending, exception, task_level=False, files_in_use=False)
 

@@ -18,11 +18,13 @@ from checkpointing.coordinator.ports import CheckpointStorage, CompletedCheckpoi
 class Added:
     """The store after a checkpoint was added: what it holds, oldest first, and what left it and is to be discarded.
 
-    One that left and is in neither (the store could not let go of it) keeps its files.
+    One that left and is in neither (the store could not let go of it) keeps its files. `withdrawn`: ids of which it was
+    not known whether the store has them; now it has not.
     """
 
     retained: tuple[CompletedCheckpoint, ...]
     dropped: Sequence[CompletedCheckpoint]
+    withdrawn: Sequence[int] = ()
 
 
 Completed = Callable[[PendingCheckpoint, CompletedCheckpoint, Added | None], None]
@@ -35,6 +37,7 @@ class CheckpointFinalizer:
 
     `on_completed(pending, checkpoint, added)`: durable and in the store; a savepoint is not in it, `added` is None.
     `on_failed(pending, error)`: not completed. `on_abandoned(pending)`: aborted meanwhile, its files may go now.
+    `uncertain()`: ids of earlier ones that the store may or may not have.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class CheckpointFinalizer:
         storage: CheckpointStorage,
         store: CompletedCheckpointStore,
         io: IoExecutor,
+        uncertain: Callable[[], Sequence[int]],
         on_completed: Completed,
         on_failed: Failed,
         on_abandoned: Abandoned,
@@ -50,6 +54,7 @@ class CheckpointFinalizer:
         self._storage = storage
         self._store = store
         self._io = io
+        self._uncertain = uncertain
         self._on_completed = on_completed
         self._on_failed = on_failed
         self._on_abandoned = on_abandoned
@@ -85,7 +90,7 @@ class CheckpointFinalizer:
             self._begin_adding(pending)
             self._is_adding = True
             self._io.submit(
-                partial(self._add, checkpoint),
+                partial(self._add, checkpoint, tuple(self._uncertain())),
                 partial(self._added, pending, checkpoint),
                 partial(self._not_added, pending),
             )
@@ -106,9 +111,11 @@ class CheckpointFinalizer:
         finally:
             self._add_next()
 
-    def _add(self, checkpoint: CompletedCheckpoint) -> Added:
+    def _add(self, checkpoint: CompletedCheckpoint, uncertain: Sequence[int]) -> Added:
+        """First the new one: until then one that the store may have could be the newest there is."""
         dropped = self._store.add_checkpoint(checkpoint)
-        return Added(tuple(self._store.checkpoints), dropped)
+        withdrawn = tuple(old for old in uncertain if self._store.withdraw(old))
+        return Added(tuple(self._store.checkpoints), dropped, withdrawn)
 
     def _not_written(self, pending: PendingCheckpoint, error: Exception) -> None:
         if pending.is_aborted:

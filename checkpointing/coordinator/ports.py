@@ -118,6 +118,10 @@ class CompletedCheckpointStore(Protocol):
         """Keep `checkpoint`, drop what is beyond the retained number; the caller discards what is returned."""
         ...
 
+    def withdraw(self, checkpoint_id: int) -> bool:
+        """After PossibleInconsistentState: make sure that the checkpoint is not stored. False: it may still be."""
+        ...
+
     def recover(self) -> None:
         """Read what an earlier job manager stored; CheckpointsUnreadable when handles exist and none can be read."""
         ...

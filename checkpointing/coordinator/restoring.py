@@ -62,14 +62,20 @@ class CheckpointRestoring:
     def found(self, checkpoints: Sequence[CompletedCheckpoint]) -> None:
         """Complete ones in the job's directory that the store does not know: their files are not ours to remove.
 
-        Somebody may restore from them; ids go on after them.
+        Somebody may restore from them; ids go on after them. But one that is newer than what the store holds is this
+        job's: a crash came between its metadata and the store. It is kept until a newer one is stored.
         """
+        newest = max((c.checkpoint_id for c in self._endings.retained if not c.properties.claimed), default=None)
         for checkpoint in checkpoints:
             self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
+        self._endings.never_stored = tuple(c for c in checkpoints if newest is not None and c.checkpoint_id > newest)
 
     def swept(self, checkpoint_ids: Sequence[int]) -> None:
         """These, of those found, are gone."""
+        self._endings.never_stored = tuple(
+            orphan for orphan in self._endings.never_stored if orphan.checkpoint_id not in checkpoint_ids
+        )
         for checkpoint_id in checkpoint_ids:
             self._cleaner.release_shared(checkpoint_id)
 

@@ -114,7 +114,7 @@ class CheckpointRecord:
 
     def fail(self, failure_timestamp: int, failure_message: str) -> None:
         self.status = CheckpointStatsStatus.FAILED
-        self._failure_timestamp = failure_timestamp
+        self._failure_timestamp = max(failure_timestamp, self._trigger_timestamp)
         self._failure_message = failure_message
         self._frozen = None
 

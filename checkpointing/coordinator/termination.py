@@ -30,6 +30,7 @@ class CoordinatorTermination:
         id_counter: CheckpointIDCounter,
         storage: CheckpointStorage,
         cleaner: CheckpointsCleaner,
+        discard_uncertain: Callable[[], None],
         stats: CheckpointStatsTracker,
         io: IoExecutor,
     ) -> None:
@@ -37,6 +38,7 @@ class CoordinatorTermination:
         self._id_counter = id_counter
         self._storage = storage
         self._cleaner = cleaner
+        self._discard_uncertain = discard_uncertain
         self._stats = stats
         self._io = io
         self._error: Exception | None = None
@@ -57,6 +59,8 @@ class CoordinatorTermination:
             if checkpoint.properties.discard_on(status) and not _is_all_there_is(checkpoint, dropped, status):
                 self._cleaner.discard_completed(checkpoint)
                 self._stats.report_discarded(checkpoint.checkpoint_id)
+        if status.globally_terminal:
+            self._discard_uncertain()
         # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
         owns_the_directory = status.globally_terminal or bool(dropped)
         if owns_the_directory:

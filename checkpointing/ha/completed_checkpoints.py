@@ -136,6 +136,17 @@ class HandleCompletedCheckpointStore:
         self._checkpoints = [kept for kept in self._checkpoints if kept not in dropped]
         return [old for old in dropped if self._removed(old)]
 
+    def withdraw(self, checkpoint_id: int) -> bool:
+        """After PossibleInconsistentState: make sure that the handle is not there. False: it may still be."""
+        self._check_open()
+        if any(checkpoint.checkpoint_id == checkpoint_id for checkpoint in self._checkpoints):
+            return False
+        try:
+            return self._handles.release_and_try_remove(handle_name(checkpoint_id))
+        except HighAvailabilityError as error:
+            log.warning("whether checkpoint %d is stored is still not known: %s", checkpoint_id, error)
+            return False
+
     def recover(self) -> None:
         """Read what an earlier job manager stored. Nothing is subsumed: the next `add_checkpoint` does.
 

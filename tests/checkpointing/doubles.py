@@ -182,6 +182,12 @@ class InMemoryStore:
         self._checkpoints = self._checkpoints[-self._num_retained :]
         return dropped
 
+    def withdraw(self, checkpoint_id: int) -> bool:
+        if self.add_error is not None:
+            return False
+        self._checkpoints = [kept for kept in self._checkpoints if kept.checkpoint_id != checkpoint_id]
+        return True
+
     def recover(self) -> None:
         if self.recover_error is not None:
             raise self.recover_error

@@ -1,0 +1,301 @@
+"""A job's coordinator over real files and a real store, moved by hand: one job manager after the other, and its driver.
+
+Everything that survives a job manager is in `directory` and in what `open_stores` opens; `kill` loses the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checkpointing.clock import ManualClock
+from checkpointing.configuration import UNLIMITED_FAILURES, CheckpointConfiguration
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.coordinator.coordinator import CheckpointCoordinator
+from checkpointing.coordinator.failures import CheckpointFailureManager
+from checkpointing.coordinator.ports import CheckpointIDCounter, CheckpointPlan
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
+from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, StateFile, SubtaskMetrics, TriggerCheckpoint
+from checkpointing.storage import FileCheckpointStorage, ReferenceCountingRegistry, read_metadata
+from checkpointing.storage.claims import JobClaims
+from checkpointing.storage.files import LocalFiles
+from tests.checkpointing.doubles import STATEFUL, ManualIo, ManualTimer, RecordingTasks
+
+OpenStores = Callable[[str, int], tuple[HandleCompletedCheckpointStore, CheckpointIDCounter]]
+
+
+class SurvivingHandles(InMemoryStateHandleStore):
+    """Stands for what outlives a job manager, where the real thing is not the subject."""
+
+    durable = True
+
+
+def surviving_stores() -> OpenStores:
+    """The same handles and the same counter for each job manager of a job."""
+    handles: dict[str, SurvivingHandles] = {}
+    counters: dict[str, StandaloneCheckpointIDCounter] = {}
+
+    def open_stores(job_id: str, num_retained: int) -> tuple[HandleCompletedCheckpointStore, CheckpointIDCounter]:
+        kept = handles.setdefault(job_id, SurvivingHandles())
+        counter = counters.setdefault(job_id, StandaloneCheckpointIDCounter())
+        return HandleCompletedCheckpointStore(kept, num_retained, read_metadata), counter
+
+    return open_stores
+
+
+class KillableIo(ManualIo):
+    """`die`: the work that has begun may still be done, but nobody hears of it."""
+
+    def __init__(self, *, inline: bool) -> None:
+        super().__init__(inline=inline)
+        self._begun: list[Callable[[], object]] = []
+
+    def submit(self, work, on_done, on_error):  # type: ignore[no-untyped-def]
+        if self.inline:
+            super().submit(work, on_done, on_error)
+            return
+        entry: list[Callable[[], object]] = [work]
+        self._begun.append(work)
+
+        def done(result: object) -> None:
+            self._begun.remove(entry[0])
+            on_done(result)
+
+        def failed(error: Exception) -> None:
+            self._begun.remove(entry[0])
+            on_error(error)
+
+        super().submit(work, done, failed)
+
+    def die(self, num_done: int) -> None:
+        begun, self._begun = self._begun, []
+        self._queue.clear()
+        for work in begun[:num_done]:
+            try:
+                work()
+            except Exception:  # noqa: BLE001  (whatever it raises, nobody is there to hear it)
+                continue
+
+
+@dataclass
+class Snapshotting:
+    """A driver at work on one checkpoint; `owed` are the subtasks that it has not acknowledged."""
+
+    message: TriggerCheckpoint
+    shared: tuple[str, ...]
+    owed: list[int]
+
+
+class JobOnDisk:
+    """`claimed`: where the snapshot lies that the job takes over."""
+
+    def __init__(
+        self,
+        directory: Path,
+        job_id: str,
+        open_stores: OpenStores,
+        *,
+        files: LocalFiles | None = None,
+        inline: bool = True,
+        clock: ManualClock | None = None,
+        num_retained: int = 2,
+        claimed: str | None = None,
+        config: CheckpointConfiguration | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.clock = clock or ManualClock()
+        self.claimed = claimed
+        self.futures: list[Future[CompletedCheckpoint]] = []
+        self.completed_ids: list[int] = []
+        self.triggered_ids: list[int] = []
+        self.left_behind: list[str] = []
+        self._files = files or LocalFiles()
+        self._inline = inline
+        self._directory = directory
+        self._open_stores = open_stores
+        self._num_retained = num_retained
+        self._config = config or CheckpointConfiguration(
+            timeout_ms=60_000,
+            max_concurrent=2,
+            tolerable_failures=UNLIMITED_FAILURES,
+            retention=RetentionPolicy.RETAIN_ON_CANCELLATION,
+            savepoint_directory=str(directory / "savepoints"),
+        )
+        self.start()
+
+    # --- a job manager's life ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new job manager recovers the job, as JobCheckpoints does."""
+        self.timer = ManualTimer(self.clock)
+        self.io = KillableIo(inline=True)
+        self.tasks = RecordingTasks()
+        self.work: list[Snapshotting] = []
+        self.num_seen = 0
+        self.stats = CheckpointStatsTracker()
+        self.job_failures: list[str] = []
+        self.store, id_counter = self._open_stores(self.job_id, self._num_retained)
+        self.storage = FileCheckpointStorage(
+            str(self._directory / "checkpoints"), self.job_id, files=self._files, owns_pool=lambda: True
+        )
+        self.claims = JobClaims(self.job_id, self.storage.job_directory, self._files)
+        self.coordinator = CheckpointCoordinator(
+            job_id=self.job_id,
+            job_name="wordcount",
+            entry_class="wordcount:main",
+            config=self._config,
+            plan=lambda: CheckpointPlan((STATEFUL,), ready=True),
+            tasks=self.tasks,
+            id_counter=id_counter,
+            store=self.store,
+            storage=self.storage,
+            registry=ReferenceCountingRegistry(),
+            stats=self.stats,
+            failure_manager=CheckpointFailureManager(
+                tolerable_failures=self._config.tolerable_failures,
+                fail_job=lambda message, error: self.job_failures.append(message),
+            ),
+            clock=self.clock,
+            timer=self.timer,
+            io=self.io,
+            left_behind=lambda what, error: self.left_behind.append(f"{what}: {error}"),
+            initial_delay_ms=lambda low, high: low,
+        )
+        self._recover()
+        self.io.inline = self._inline
+
+    def _recover(self) -> None:
+        errors: list[Exception] = []
+        self.coordinator.recover(lambda newest: None, errors.append)
+        if errors:
+            raise errors[0]
+        known = [c.checkpoint_id for c in self.store.checkpoints if not c.properties.claimed]
+        self.found = list(self.storage.found(known))
+        self.coordinator.found(self.found)
+        self.sweep()
+        if self.claimed is not None and not self.store.checkpoints:
+            self._take_over(self.claimed)
+        if (newest := self.coordinator.latest_completed) is not None:
+            self.coordinator.restored(newest, is_savepoint=False)
+
+    def sweep(self) -> None:
+        """As before the first attempt under a job manager."""
+        retained = [c for c in self.store.checkpoints if not c.properties.claimed]
+        swept = self.storage.sweep(retained, (), lambda: True)
+        self.coordinator.swept(swept.checkpoint_ids)
+        dropped = bool(retained) and all(c.location != self.claimed for c in self.store.checkpoints)
+        if self.claimed is not None and dropped:
+            self.claims.finish_discarding(self.claimed)
+
+    def _take_over(self, location: str) -> None:
+        errors: list[Exception] = []
+        self.claims.claim(location)
+        self.coordinator.claim(
+            read_metadata(location),
+            lambda: None,
+            errors.append,
+            lies_elsewhere=self.claims.lies_elsewhere(location),
+        )
+        if errors:
+            raise errors[0]
+
+    def kill(self, num_done: int = 0) -> None:
+        """SIGKILL to the job manager; of the work under way the first `num_done` pieces are done all the same."""
+        self.io.die(num_done)
+        self.start()
+
+    def end(self, status: JobStatus) -> list[Exception | None]:
+        outcomes: list[Exception | None] = []
+        self.coordinator.shutdown(status, outcomes.append)
+        self.io.run_all()
+        if status.globally_terminal and self.claimed is not None:
+            self.claims.give_up(self.claimed)
+        return outcomes
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def trigger(self) -> Future[CompletedCheckpoint]:
+        return self._noted(self.coordinator.trigger_checkpoint())
+
+    def trigger_savepoint(self) -> Future[CompletedCheckpoint]:
+        return self._noted(self.coordinator.trigger_savepoint(None))
+
+    def _noted(self, future: Future[CompletedCheckpoint]) -> Future[CompletedCheckpoint]:
+        self.futures.append(future)
+        future.add_done_callback(self._note_completion)
+        return future
+
+    def _note_completion(self, future: Future[CompletedCheckpoint]) -> None:
+        if future.exception() is None:
+            self.completed_ids.append(future.result().checkpoint_id)
+
+    def checkpoint(self, *shared: str) -> CompletedCheckpoint:
+        """One that goes well."""
+        return self._gone_well(self.trigger(), shared)
+
+    def savepoint(self) -> CompletedCheckpoint:
+        return self._gone_well(self.trigger_savepoint(), ())
+
+    def _gone_well(self, future: Future[CompletedCheckpoint], shared: Sequence[str]) -> CompletedCheckpoint:
+        self.io.run_all()
+        while not future.done():
+            self.begin_snapshot(*shared)
+            self.acknowledge(self.work[-1], all_of_them=True)
+            self.io.run_all()
+        return future.result(timeout=0)
+
+    # --- the driver -------------------------------------------------------------------------------------------------
+
+    def begin_snapshot(self, *shared: str) -> None:
+        """Take up the next trigger; `shared` are the contents that go to the pool, if they are not there."""
+        message = self.tasks.triggered[self.num_seen]
+        self.num_seen += 1
+        self.triggered_ids.append(message.checkpoint_id)
+        names = shared if message.kind is CheckpointKind.CHECKPOINT else ()
+        self.work.append(Snapshotting(message, names, list(range(STATEFUL.parallelism))))
+
+    def acknowledge(self, work: Snapshotting, *, all_of_them: bool = False) -> None:
+        while work.owed:
+            subtask = work.owed.pop()
+            if not work.owed:
+                self.work.remove(work)
+            self.coordinator.receive_acknowledge(self._acknowledgement(work, subtask))
+            if not all_of_them:
+                return
+
+    def _acknowledgement(self, work: Snapshotting, subtask: int) -> AcknowledgeCheckpoint:
+        message = work.message
+        return AcknowledgeCheckpoint(
+            session_id=self.tasks.session_id,
+            job_id=self.job_id,
+            attempt=1,
+            checkpoint_id=message.checkpoint_id,
+            vertex_id=STATEFUL.id,
+            subtask=subtask,
+            metrics=SubtaskMetrics(checkpointed_size=10, state_size=20),
+            files=self._written(message, subtask, work.shared if subtask == 0 else ()),
+            batches={"q": 7},
+        )
+
+    def _written(self, message: TriggerCheckpoint, subtask: int, shared: Sequence[str]) -> tuple[StateFile, ...]:
+        """Nothing is written for a checkpoint whose directory is gone: the driver has heard of its end."""
+        directory = Path(message.directory)
+        own = f"own-{subtask}"
+        location = own if message.kind is not CheckpointKind.CHECKPOINT else f"{directory.name}/{own}"
+        files = [_put(directory / own, location, own)]
+        files += [replace(_put(directory.parent / "shared" / n, f"shared/{n}", n), shared=True) for n in shared]
+        return tuple(files)
+
+
+def _put(path: Path, location: str, text: str) -> StateFile:
+    content = text.encode()
+    if path.parent.is_dir() and not path.exists():
+        path.write_bytes(content)
+    return StateFile(f"state/{location}", location, len(content), hashlib.sha256(content).hexdigest())

@@ -121,7 +121,7 @@ class Dispatcher:
         await self.services.io.run(self.services.launcher.end_spares)
 
     async def _recovered(self, job_id: str, session_id: str) -> bool:
-        """False: to be tried again. Until then it is left as it is: storage is often away just when leadership moves."""
+        """False: to be tried again, and left as it is till then. Storage is often away just when leadership moves."""
         try:
             await self._recover(job_id, session_id)
         except (*STORE_ERRORS, InvalidConfiguration) as error:
@@ -231,13 +231,13 @@ class Dispatcher:
         self._runs.pop(job_id, None)
         if status.globally_terminal:  # a suspended job is another job manager's now, with all that it has
             self._ended[job_id] = job
-            await self._archive.write(job_id, self._describe(job))
+            await self._archive_of(job)
             await self._forget_oldest()
 
     async def _record_result(self, job: JobMaster) -> bool:
         """The archive first: once the result is there, no job manager runs the job again to tell of it."""
         record = job.record
-        await self._archive.write(record.graph.job_id, self._describe(job))
+        await self._archive_of(job)
         return await self._ended_jobs.record(
             JobResult(
                 job_id=record.graph.job_id,
@@ -249,6 +249,17 @@ class Dispatcher:
             ),
             job.session_id,
         )
+
+    async def _archive_of(self, job: JobMaster) -> None:
+        if not self.services.leads(job.session_id):
+            return
+        try:
+            answers = self._describe(job)
+        except Exception:
+            # A mistake of ours in what is shown later must not keep the job from ending.
+            logger.exception("job %s: it will not be shown after a restart of the job manager", job.graph.job_id)
+        else:
+            await self._archive.write(job.graph.job_id, answers)
 
     async def _release(self, job_id: str) -> None:
         """The job is for the next leader, to run or to clean up."""

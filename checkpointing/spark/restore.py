@@ -16,7 +16,9 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorSt
 from checkpointing.messages import StateFile, Vertex, VertexKind
 from checkpointing.spark.file_store import copy_verified
 from checkpointing.spark.layout import SINK_PREFIX
+from checkpointing.spark.schema_paths import relocate_schemas
 from checkpointing.spark.staging import SINK_LOCATION
+from checkpointing.state.batch_function import has_no_taker, name_of_holder
 from checkpointing.storage import state_file_path
 
 
@@ -75,6 +77,12 @@ def check_fits(snapshot: Snapshot, vertices: Sequence[Vertex], *, allow_non_rest
         for operator in snapshot.checkpoint.operators
         if operator.vertex_id not in fitting and _files(operator)
     ]
+    left_out += [
+        f"operator state {name_of_holder(file.path)!r} of query {operator.query!r}"
+        for operator in snapshot.checkpoint.operators
+        for file in _files(operator)
+        if has_no_taker(file.path)
+    ]
     if left_out and not allow_non_restored_state:
         raise RestoreRefused(
             f"Checkpoint {snapshot.checkpoint.checkpoint_id} has state that the program has no operator for: "
@@ -129,8 +137,9 @@ def restore_query(
     sink_files = {file.path: file for file in files if file.path.startswith(SINK_PREFIX)}
     try:
         for file in files:
-            if file.path not in sink_files:
+            if file.path not in sink_files and not has_no_taker(file.path):
                 _bring(snapshot.path_of(file), location / file.path, file)
+        relocate_schemas(location)
         _rewind_file_sink(snapshot, sink_files, keep_output=keep_output)
     except (OSError, ValueError) as error:
         raise SnapshotDamaged(f"Query {query!r} cannot be restored: {error}") from error

@@ -1,0 +1,286 @@
+"""List, union-list and broadcast state of an operator, as Flink's OperatorStateStore has them.
+
+State belongs to a subtask, not to a key. What becomes of it when the operator is restored:
+
+    list        stays where it was; with another parallelism all elements, in the subtasks' order, are dealt out anew in
+                even runs
+    union list  every subtask gets the elements of all, also with the same parallelism
+    broadcast   every subtask gets a copy: subtask i the one of subtask i modulo the old parallelism
+
+Values are JSON's, and are kept by value: what is read back is a copy, before a restore as after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from checkpointing.state.values import json_copy
+
+VERSION = 1
+
+
+class OperatorStateUnusable(Exception):
+    """Written operator state that cannot be read back; the text says where it is from and what is wrong."""
+
+
+class StateMode(Enum):
+    """How a state is redistributed. Flink: SPLIT_DISTRIBUTE, UNION, BROADCAST."""
+
+    LIST = "list"
+    UNION_LIST = "union-list"
+    BROADCAST = "broadcast"
+
+
+@dataclass
+class _Entry:
+    """`elements` of a broadcast state are pairs of key and value."""
+
+    name: str
+    mode: StateMode
+    elements: list[Any] = field(default_factory=list)
+
+
+class ListState:
+    """Elements in the order in which they were added."""
+
+    def __init__(self, entry: _Entry) -> None:
+        self._entry = entry
+
+    def get(self) -> list[Any]:
+        return [self._kept(element) for element in self._entry.elements]
+
+    def add(self, element: Any) -> None:
+        self._entry.elements.append(self._kept(element))
+
+    def add_all(self, elements: Iterable[Any]) -> None:
+        self._entry.elements.extend([self._kept(element) for element in elements])
+
+    def update(self, elements: Iterable[Any]) -> None:
+        """`elements` instead of what there was."""
+        self._entry.elements[:] = [self._kept(element) for element in elements]
+
+    def clear(self) -> None:
+        self._entry.elements.clear()
+
+    def _kept(self, element: Any) -> Any:
+        return json_copy(element, f"{self._entry.mode.value} state {self._entry.name!r}")
+
+
+class BroadcastState:
+    """A small map that is meant to be the same in every subtask. Keys are any value that JSON can hold."""
+
+    def __init__(self, entry: _Entry) -> None:
+        self._entry = entry
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        place = self._place(key)
+        return default if place is None else self._kept(self._entry.elements[place][1])
+
+    def put(self, key: Any, value: Any) -> None:
+        pair = [self._kept(key), self._kept(value)]
+        place = self._place(key)
+        if place is None:
+            self._entry.elements.append(pair)
+        else:
+            self._entry.elements[place] = pair
+
+    def put_all(self, entries: Mapping[Any, Any]) -> None:
+        for key, value in entries.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        """A missing one is fine."""
+        place = self._place(key)
+        if place is not None:
+            del self._entry.elements[place]
+
+    def contains(self, key: Any) -> bool:
+        return self._place(key) is not None
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        return iter([(self._kept(key), self._kept(value)) for key, value in self._entry.elements])
+
+    def clear(self) -> None:
+        self._entry.elements.clear()
+
+    def _place(self, key: Any) -> int | None:
+        """By JSON's idea of equality, in which 1, 1.0 and true differ."""
+        wanted = _canonical(self._kept(key))
+        return next((n for n, (each, _) in enumerate(self._entry.elements) if _canonical(each) == wanted), None)
+
+    def _kept(self, value: Any) -> Any:
+        return json_copy(value, f"broadcast state {self._entry.name!r}")
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+class OperatorStateStore:
+    """The operator state of one subtask. A name has one mode for as long as it lives."""
+
+    def __init__(self, entries: Iterable[_Entry] = ()) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+
+    def list_state(self, name: str) -> ListState:
+        return ListState(self._entry(name, StateMode.LIST))
+
+    def union_list_state(self, name: str) -> ListState:
+        return ListState(self._entry(name, StateMode.UNION_LIST))
+
+    def broadcast_state(self, name: str) -> BroadcastState:
+        return BroadcastState(self._entry(name, StateMode.BROADCAST))
+
+    @property
+    def entries(self) -> Mapping[str, _Entry]:
+        """By name, in the order of first use."""
+        return self._entries
+
+    def _entry(self, name: str, mode: StateMode) -> _Entry:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"the name of a {mode.value} state is a text that is not empty, not {name!r}")
+        entry = self._entries.setdefault(name, _Entry(name, mode))
+        if entry.mode is not mode:
+            raise ValueError(f"operator state {name!r} is a {entry.mode.value} state, not a {mode.value} state")
+        return entry
+
+
+@dataclass(frozen=True)
+class OperatorStateContext:
+    """The stores of all subtasks of an operator that runs in one process.
+
+    `is_restored`: this is the first use since the state came back from a snapshot or an earlier run.
+    """
+
+    stores: tuple[OperatorStateStore, ...]
+    is_restored: bool = False
+
+    @property
+    def parallelism(self) -> int:
+        return len(self.stores)
+
+    def subtask(self, index: int) -> OperatorStateStore:
+        if not 0 <= index < self.parallelism:
+            raise IndexError(f"subtask {index} does not exist: there are {self.parallelism}, counted from 0")
+        return self.stores[index]
+
+    def list_state(self, name: str) -> ListState:
+        return self._only().list_state(name)
+
+    def union_list_state(self, name: str) -> ListState:
+        return self._only().union_list_state(name)
+
+    def broadcast_state(self, name: str) -> BroadcastState:
+        return self._only().broadcast_state(name)
+
+    def _only(self) -> OperatorStateStore:
+        if self.parallelism != 1:
+            raise ValueError(f"there are {self.parallelism} subtasks; say whose state it is: context.subtask(index)")
+        return self.stores[0]
+
+
+def empty_stores(parallelism: int) -> tuple[OperatorStateStore, ...]:
+    return tuple(OperatorStateStore() for _ in range(parallelism))
+
+
+def checked_parallelism(parallelism: object) -> int:
+    if not isinstance(parallelism, int) or isinstance(parallelism, bool) or parallelism < 1:
+        raise ValueError(f"parallelism: a whole number of at least 1 is expected, not {parallelism!r}")
+    return parallelism
+
+
+# --- restoring -------------------------------------------------------------------------------------------------------
+
+
+def restored(stores: Sequence[OperatorStateStore], parallelism: int) -> tuple[OperatorStateStore, ...]:
+    """The stores of `parallelism` subtasks out of those that were written; those given are not changed."""
+    modes = {name: entry.mode for store in stores for name, entry in store.entries.items()}
+    shares = {name: _shares(name, mode, stores, parallelism) for name, mode in modes.items()}
+    return tuple(
+        OperatorStateStore(_Entry(name, mode, json_copy(shares[name][index], name)) for name, mode in modes.items())
+        for index in range(parallelism)
+    )
+
+
+def _shares(name: str, mode: StateMode, stores: Sequence[OperatorStateStore], parallelism: int) -> list[list[Any]]:
+    """The elements of each new subtask."""
+    old = [store.entries[name].elements if name in store.entries else [] for store in stores]
+    if mode is StateMode.UNION_LIST:
+        return [[element for elements in old for element in elements]] * parallelism
+    if len(old) == parallelism:
+        return old
+    if mode is StateMode.BROADCAST:
+        return [old[index % len(old)] for index in range(parallelism)]
+    return _even_runs([element for elements in old for element in elements], parallelism)
+
+
+def _even_runs(elements: list[Any], parallelism: int) -> list[list[Any]]:
+    """The first ones are one longer where the number does not divide."""
+    length, longer = divmod(len(elements), parallelism)
+    ends = [(index + 1) * length + min(index + 1, longer) for index in range(parallelism)]
+    return [elements[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+# --- written form ----------------------------------------------------------------------------------------------------
+
+
+def to_plain(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
+    """JSON values: `{"version": 1, "subtasks": [{name: {"mode": …, "elements": […]}}]}`; empty states are left out.
+
+    ValueError when a name has one mode in one subtask and another in another.
+    """
+    modes: dict[str, StateMode] = {}
+    for store in stores:
+        for name, entry in store.entries.items():
+            if modes.setdefault(name, entry.mode) is not entry.mode:
+                raise ValueError(f"operator state {name!r} is a {modes[name].value} state in one subtask, not in all")
+    return {"version": VERSION, "subtasks": [_plain_store(store) for store in stores]}
+
+
+def _plain_store(store: OperatorStateStore) -> dict[str, Any]:
+    return {
+        name: {"mode": entry.mode.value, "elements": entry.elements}
+        for name, entry in store.entries.items()
+        if entry.elements
+    }
+
+
+def from_plain(value: Any, where: str) -> tuple[OperatorStateStore, ...]:
+    """OperatorStateUnusable, which names `where`, for anything but the written form."""
+    version = value.get("version") if isinstance(value, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        raise OperatorStateUnusable(f"{where}: operator state of version {version}; this release reads up to {VERSION}")
+    try:
+        if version != VERSION or not value["subtasks"]:
+            raise KeyError("version")
+        return tuple(
+            OperatorStateStore(_entry_of(name, plain) for name, plain in subtask.items())
+            for subtask in value["subtasks"]
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OperatorStateUnusable(f"{where}: this is no operator state: {str(value)[:80]}") from error
+
+
+def _entry_of(name: str, plain: Mapping[str, Any]) -> _Entry:
+    mode, elements = StateMode(plain["mode"]), plain["elements"]
+    if not isinstance(elements, list):
+        raise TypeError(name)
+    if mode is StateMode.BROADCAST and not all(isinstance(pair, list) and len(pair) == 2 for pair in elements):
+        raise TypeError(name)
+    return _Entry(name, mode, elements)
+
+
+def encode(stores: Sequence[OperatorStateStore]) -> bytes:
+    return json.dumps(to_plain(stores), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decode(content: bytes, where: str) -> tuple[OperatorStateStore, ...]:
+    try:
+        value = json.loads(content)
+    except ValueError as error:
+        raise OperatorStateUnusable(f"{where}: cut off or damaged: {error}") from error
+    return from_plain(value, where)

@@ -1,0 +1,158 @@
+"""A small Spark session a module, queries over text files, and snapshots of them in checkpoint storage."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import (
+    CheckpointProperties,
+    CompletedCheckpoint,
+    OperatorState,
+    RetentionPolicy,
+    SubtaskState,
+)
+from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics
+from checkpointing.spark.layout import BatchFile, select_batch
+from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
+from checkpointing.spark.restore import Snapshot, restore_query
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.storage import FileCheckpointStorage
+
+ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 120.0
+T = TypeVar("T")
+
+
+def eventually(what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
+    """The first true result of `condition`; fails after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.02)
+    raise AssertionError(f"not within {limit_s:.0f} s: {what}")
+
+
+@pytest.fixture(name="eventually")
+def _eventually() -> Callable[..., object]:
+    return eventually
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    # Spark's Python workers import what a program imports.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    work = WorkDirectory(tmp_path_factory.mktemp("session"))
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    settings = {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}
+    session = start_session("state", settings, work)
+    yield session
+    session.stop()
+
+
+@dataclass
+class Queries:
+    """Starts queries over text files, one file a batch, each in a checkpointLocation of its own below `root`."""
+
+    spark: Any
+    root: Path
+    _files: Iterator[int] = field(default_factory=itertools.count)
+    _snapshots: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _epoch: int = field(default_factory=lambda: int(time.time()) - 1000)
+    started: list[Any] = field(default_factory=list)
+
+    def feed(self, words: Sequence[str], into: str = "in") -> None:
+        number = next(self._files)
+        hidden = self.directory(into) / f".{number}"
+        hidden.write_text("\n".join(words))
+        os.utime(hidden, (self._epoch + number, self._epoch + number))  # the order in which Spark reads them
+        hidden.rename(self.directory(into) / f"{number}.txt")
+
+    def directory(self, name: str) -> Path:
+        (self.root / name).mkdir(exist_ok=True)
+        return self.root / name
+
+    def lines(self, name: str = "in") -> Any:
+        reader = self.spark.readStream.format("text").option("maxFilesPerTrigger", "1")
+        return reader.load(str(self.directory(name)))
+
+    def start(self, writer: Any, location: str, name: str = "words") -> Any:
+        query = writer.queryName(name).option("checkpointLocation", str(self.root / location)).start()
+        self.started.append(query)
+        return query
+
+    def run(self, writer: Any, location: str, name: str = "words") -> None:
+        """Work through all input that there is."""
+        query = self.start(writer, location, name)
+        query.processAllAvailable()
+        query.stop()
+
+    def stop(self) -> None:
+        for query in self.started:
+            query.stop()
+
+    def last_commit(self, location: str) -> int:
+        return max(int(path.name) for path in (self.root / location / "commits").glob("[0-9]*"))
+
+    # --- snapshots ---
+
+    def snapshot(
+        self, writer: Any, location: str, *, name: str = "words", kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    ) -> CompletedCheckpoint:
+        """Of the last committed batch. `writer` is the query's, from which its operators are known."""
+        number = next(self._snapshots)
+        plan = query_plan(name, explain(writer), sink_of(writer, writer_options(writer)), {})
+        storage = FileCheckpointStorage(str(self.root / "checkpoints"), "ab" * 16)
+        at = storage.initialize_location(number, kind, str(self.root / "savepoints"))
+        batch = self.last_commit(location)
+        source = self.root / location
+        listing = {str(path.relative_to(source)): path.stat().st_size for path in source.rglob("*") if path.is_file()}
+        selected = select_batch(listing, batch, lambda path: (source / path).read_bytes())
+        assert all(plan.vertex(file.owner) for file in selected), "a file of no operator that is known"
+        prefix = "" if kind.is_savepoint else f"chk-{number}/"
+
+        def saved(file: BatchFile) -> StateFile:
+            target = Path(at.directory) / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / file.path, target)
+            digest = hashlib.sha256(target.read_bytes()).hexdigest()
+            return StateFile(file.path, f"{prefix}{file.path}", file.size, digest)
+
+        operators = []
+        for (vertex_kind, index), vertex in plan.by_owner.items():
+            mine = [file for file in selected if (file.owner.kind, file.owner.index) == (vertex_kind, index)]
+            subtasks = tuple(
+                SubtaskState(i, SubtaskMetrics(), tuple(saved(f) for f in mine if f.owner.subtask == i), 0)
+                for i in range(vertex.parallelism)
+            )
+            operators.append(OperatorState(vertex.id, vertex.name, vertex.kind, name, vertex.parallelism, subtasks))
+        checkpoint = CompletedCheckpoint(
+            "ab" * 16, "words", "program:words", number,
+            CheckpointProperties(kind, RetentionPolicy.RETAIN_ON_CANCELLATION),
+            0, 0, tuple(operators), {name: batch}, at.directory, at.shared_directory,
+        )  # fmt: skip
+        storage.write_metadata(checkpoint)
+        return checkpoint
+
+    def restore(self, checkpoint: CompletedCheckpoint, writer: Any, location: str, name: str = "words") -> int | None:
+        plan = query_plan(name, explain(writer), sink_of(writer, writer_options(writer)), {})
+        return restore_query(Snapshot(checkpoint), name, plan.vertices, self.root / location)
+
+
+@pytest.fixture
+def queries(spark: Any, tmp_path: Path) -> Iterator[Queries]:
+    made = Queries(spark, tmp_path)
+    yield made
+    made.stop()

@@ -144,18 +144,18 @@ class _Store:
 
 def _state(listing: Listing, batch: int, read: ReadFile) -> Iterator[BatchFile]:
     stores: dict[_Store, set[str]] = defaultdict(set)
+    places: dict[str, _Place | None] = {}  # there are far fewer directories than files
     for path in listing:
-        parts = path.split("/")
-        if parts[0] != "state" or len(parts) < 4 or not parts[1].isdigit() or _hidden(parts[-1]):
+        directory, _, name = path.rpartition("/")
+        if directory not in places:
+            places[directory] = _place(directory)
+        place = places[directory]
+        if place is None or _hidden(name):
             continue
-        if not parts[2].isdigit():
-            if _is_of(batch, parts[-1]):
-                yield BatchFile(path, listing[path], Owner(VertexKind.STATEFUL, int(parts[1])))
-        elif "_metadata" in parts[3:-1]:
-            yield BatchFile(path, listing[path], Owner(VertexKind.STATEFUL, int(parts[1]), int(parts[2])))
-        else:
-            store, name = _store_of(parts)
-            stores[store].add(name)
+        if place.store is not None:
+            stores[place.store].add(place.prefix + name)
+        elif not place.is_of_operator or _is_of(batch, name):
+            yield BatchFile(path, listing[path], place.owner)
     committed = _CommittedIds(listing, read)
     for store in sorted(stores, key=lambda each: each.directory):
         yield from _store_files(listing, store, stores[store], batch, committed, read)
@@ -167,12 +167,33 @@ def _is_of(batch: int, name: str) -> bool:
     return match is None or int(match[0]) <= batch
 
 
-def _store_of(parts: list[str]) -> tuple[_Store, str]:
-    operator, partition, rest = int(parts[1]), int(parts[2]), parts[3:]
-    named = len(rest) > 1 and rest[0] not in _DATA_DIRECTORIES
-    name = rest[0] if named else "default"
-    directory = "/".join(parts[:4] if named else parts[:3])
-    return _Store(operator, partition, name, directory), "/".join(rest[1:] if named else rest)
+@dataclass(frozen=True)
+class _Place:
+    """What a directory below `state` holds: operator metadata, a partition's own, or a store's files.
+
+    `prefix` leads from the store's directory to this one.
+    """
+
+    owner: Owner
+    is_of_operator: bool = False
+    store: _Store | None = None
+    prefix: str = ""
+
+
+def _place(directory: str) -> _Place | None:
+    """None for a directory that is no part of the state."""
+    parts = directory.split("/")
+    if parts[0] != "state" or len(parts) < 3 or not parts[1].isdigit():
+        return None
+    operator = int(parts[1])
+    if not parts[2].isdigit():
+        return _Place(Owner(VertexKind.STATEFUL, operator), is_of_operator=True)
+    owner, rest = Owner(VertexKind.STATEFUL, operator, int(parts[2])), parts[3:]
+    if "_metadata" in rest:
+        return _Place(owner)
+    named = bool(rest) and rest[0] not in _DATA_DIRECTORIES
+    store = _Store(operator, owner.subtask, rest[0] if named else "default", "/".join(parts[: 4 if named else 3]))
+    return _Place(owner, store=store, prefix="".join(f"{part}/" for part in (rest[1:] if named else rest)))
 
 
 class _CommittedIds:

@@ -132,9 +132,12 @@ def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
     if files.sink_path is not None:
         location = str(files.sink_path).encode()
         selected.append(BatchFile(SINK_LOCATION, len(location), SINK, content=location))
+    made: set[Path] = set()
     for file in selected:
         target = directory / file_name(file.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
         if file.content is not None:
             target.write_bytes(file.content)
             continue

@@ -151,12 +151,15 @@ class FsspecFiles:
     def _run(self, path: str, work: Callable[[Any], T]) -> T:
         """All operations may be repeated: a lost connection gets one more chance."""
         try:
-            with in_words(path), self._instance() as fs:
-                return work(fs)
+            return self._run_once(path, work)
         except StorageUnreachable:
             if self._shared is not None:  # asynchronous drivers try again themselves
                 raise
-        with in_words(path), self._instance() as fs:
+        return self._run_once(path, work)
+
+    def _run_once(self, path: str, work: Callable[[Any], T]) -> T:
+        """The inner words tell whether the instance may be used again, the outer ones are for connecting."""
+        with in_words(path), self._instance() as fs, in_words(path):
             return work(fs)
 
     @contextlib.contextmanager

@@ -179,6 +179,13 @@ def test_a_listing_that_fails_is_no_empty_directory() -> None:
             ask("memory://x/unreadable")
 
 
+def test_a_connection_that_was_lost_and_calls_it_missing_is_not_used_again() -> None:
+    instances = [Failing(global_store=False, skip_instance_cache=True), fsspec.filesystem("memory", global_store=False)]
+    instances[1].pipe_file("/x/unreadable/file", b"x")
+    files = FsspecFiles(lambda: instances.pop(0), is_object_store=False)
+    assert list(files.names("memory://x/unreadable")) == ["file"]
+
+
 def test_an_upload_that_breaks_off_leaves_nothing_under_the_name(tmp_path: Path) -> None:
     memory = Failing(global_store=False, skip_instance_cache=True)
     files = FsspecFiles(lambda: memory, is_object_store=False)

@@ -198,20 +198,6 @@ def test_given_up_in_the_middle_it_leaves_nothing_running_and_knows_what_it_brou
     assert sorted(brought) == sorted(f"{pool}/{name}" for name in files_for(pool).names(pool))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    made = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if not made or made.returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
 def test_a_disk_that_is_full_is_named_and_older_snapshots_stay_as_they_are(bench: Bench, small_disk: Path) -> None:
     bench.root = str(small_disk)
     bench.write(A, content("a", 300_000))

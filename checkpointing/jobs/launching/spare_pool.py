@@ -38,12 +38,14 @@ class SpareLimits:
     """Seconds. `start_delay_s` lets a job that starts have the processor; `retry_delay_s` follows a spare that died.
 
     `kept_without_job_s` covers a restart's delay: a job that is waiting for it has no driver and wants its spare.
+    `swept_after_s`: a directory without a process that is younger may be one whose process is just being started.
     """
 
     start_delay_s: float = 10.0
     retry_delay_s: float = 60.0
     kept_without_job_s: float = 300.0
     max_age_s: float = 6 * 3600.0
+    swept_after_s: float = 60.0
 
 
 @dataclass
@@ -136,7 +138,6 @@ class SparePool:
     # --- the thread ---
 
     def _look_after(self) -> None:
-        self._sweep()
         with self._changed:
             while self._jobs and self._thread is threading.current_thread():
                 self._look(self._clock.monotonic())
@@ -181,6 +182,7 @@ class SparePool:
         is_early = now < max(job.started_s + self._limits.start_delay_s, self._not_before.get(signature, now))
         if is_early or job.ended_s is not None:
             return
+        self._sweep()
         try:
             self._spares.append(self._started(job.spec, signature, now))
         except (OSError, LaunchFailed) as error:
@@ -214,10 +216,11 @@ class SparePool:
         """Remove what spares of this machine left whose process is gone, whatever became of them."""
         for path in self.directory.glob(f"*/{SPARE_NAME}"):
             try:
+                age_ms = self._clock.now_ms() - path.stat().st_mtime_ns // 1_000_000
                 spec = SpareSpec.from_json(json.loads(path.read_text()))
             except (OSError, ValueError, MalformedMessage):
-                continue  # another job manager is just writing it
-            if spec.host == socket.gethostname() and not _runs(path):
+                continue  # another job manager of this machine is just writing it
+            if age_ms > self._limits.swept_after_s * 1000 and spec.host == socket.gethostname() and not _runs(path):
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 

@@ -20,7 +20,9 @@ from checkpointing.jobs.launching.spare_pool import SpareLimits
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
-AT_ONCE = SpareLimits(start_delay_s=0.0, retry_delay_s=0.0, kept_without_job_s=60.0, max_age_s=3600.0)
+AT_ONCE = SpareLimits(
+    start_delay_s=0.0, retry_delay_s=0.0, kept_without_job_s=60.0, max_age_s=3600.0, swept_after_s=0.0
+)
 
 DRIVER = """
 import time

@@ -1,6 +1,6 @@
 # Needs only make and Python 3.11 or newer with its venv module. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench clean lock browser install install-dev
+.PHONY: help run test lint bench chaos clean lock browser install install-dev
 SHELL := /bin/bash
 
 VENV := .venv
@@ -31,6 +31,9 @@ lint: install-dev ## ruff, mypy and the import contracts
 
 bench: install-dev ## run the benchmarks
 	$(PY) -m bench
+
+chaos: install-dev ## twenty faults for each sink, most of an hour (CHAOS_ROUNDS, CHAOS_SINKS, CHAOS_SEED)
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-20} CHAOS_SINKS=$${CHAOS_SINKS:-postgres,files} $(PY) -m pytest -q tests/chaos
 
 clean: ## remove the virtual environment, the caches and ALL data under ./var
 	@if [ -s var/run/up.lock ] && kill -0 "$$(cat var/run/up.lock)" 2>/dev/null; then \

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import JobManagers
+
+
+@pytest.fixture
+def job_managers(tmp_path: Path, zookeeper_hosts: str) -> Iterator[JobManagers]:
+    """Two: one leads, the other stands by."""
+    managers = JobManagers(tmp_path, zookeeper_hosts)
+    try:
+        managers.start()
+        managers.start()
+        yield managers
+    finally:
+        managers.stop()

@@ -1,0 +1,106 @@
+"""Exactly-once under fire: real Spark, real job managers, a real PostgreSQL, and whatever can go wrong.
+
+CHAOS_ROUNDS rounds (3) of faults drawn by CHAOS_SEED, which is printed. `make chaos` runs twenty for each sink.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.chaos.cluster import Job, JobManagers
+from tests.chaos.faults import FAULTS, Fault, Target
+from tests.chaos.under_fire import Feeder, ReadIds, run_rounds
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(7200)]
+
+PROGRAM = Path(__file__).parent / "programs.py"
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "3"))
+SINKS = os.environ.get("CHAOS_SINKS", "both").split(",")
+TABLE = "under_fire"
+
+
+def drawn(chance: random.Random, rounds: int) -> list[Fault]:
+    """Each fault as often as the others, give or take one."""
+    bags = [chance.sample(FAULTS, len(FAULTS)) for _ in range(rounds // len(FAULTS) + 1)]
+    return [fault for bag in bags for fault in bag][:rounds]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_every_row_is_in_the_result_exactly_once(
+    sink: str, job_managers: JobManagers, postgres_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
+    chance = random.Random(seed)
+
+    def say(line: str) -> None:
+        with capsys.disabled():
+            print(f"  {sink}: {line}", flush=True)
+
+    faults = drawn(chance, ROUNDS)
+    say(f"CHAOS_SEED={seed}: {', '.join(fault.__name__ for fault in faults)}")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "connections.json").write_text(json.dumps({"database": postgres_dsn}))
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {TABLE}")
+    paths = {"input": "in", "poison": "poison", "connections": "connections.json", "output": "out"}
+    arguments = {name: str(tmp_path / path) for name, path in paths.items()}
+    job = Job(job_managers, PROGRAM, f"to_{sink}", {**arguments, "table": TABLE})
+    target = Target(job_managers, job, tmp_path / "poison", chance)
+    try:
+        for read in readers(sink, postgres_dsn, tmp_path / "out")[:1]:
+            run_rounds(faults, target, Feeder(tmp_path / "in", chance), read, say)
+        check_all_agree([sorted(read()) for read in readers(sink, postgres_dsn, tmp_path / "out")])
+    except AssertionError:
+        say(f"the job's exceptions:\n{job.exceptions()}")
+        raise
+    finally:
+        keep_logs(job)
+    job.cancel()
+
+
+def readers(sink: str, dsn: str, output: Path) -> list[ReadIds]:
+    all_readers: dict[str, Callable[[], list[int]]] = {
+        "postgres": lambda: ids_in_table(dsn),
+        "files": lambda: ids_in_files(output),
+    }
+    return [read for name, read in all_readers.items() if sink in (name, "both")]
+
+
+def check_all_agree(results: list[list[int]]) -> None:
+    assert all(result == results[0] for result in results)
+
+
+def ids_in_table(dsn: str) -> list[int]:
+    with psycopg.connect(dsn) as connection:
+        try:
+            return [number for (number,) in connection.execute(f"SELECT id FROM {TABLE}").fetchall()]
+        except psycopg.errors.UndefinedTable:
+            return []
+
+
+def ids_in_files(output: Path) -> list[int]:
+    """As anybody reads a directory. Batches come and go whole: a listing that changed meanwhile is read again."""
+    while True:
+        before = sorted(output.glob("waymark_batch=*"))
+        try:
+            files = [file for directory in before for file in directory.glob("*.json")]
+            found = [json.loads(line)["id"] for file in files for line in file.read_text().splitlines()]
+        except FileNotFoundError:
+            continue
+        if sorted(output.glob("waymark_batch=*")) == before:
+            return found
+
+
+def keep_logs(job: Job) -> None:
+    """For whoever has to find out why a round failed."""
+    kept = Path("var") / "test" / "chaos" / job.id
+    kept.mkdir(parents=True, exist_ok=True)
+    for log in job.directory.glob("attempt-*/driver.log"):
+        (kept / f"{log.parent.name}.log").write_bytes(log.read_bytes())

@@ -7,7 +7,7 @@ import sys
 
 from bench.figures import print_figures
 
-BENCHMARKS = ("idle", "coordinator")
+BENCHMARKS = ("idle", "figures_cost", "coordinator", "savepoint")
 
 
 def main() -> None:

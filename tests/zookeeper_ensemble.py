@@ -61,6 +61,14 @@ class ZooKeeperEnsemble:
         process.kill()
         process.wait()
 
+    def mend(self) -> None:
+        """Start those that were killed."""
+        missing = [index for index in range(len(self._ports)) if index not in self._processes]
+        for index in missing:
+            self.start_server(index)
+        for index in missing:
+            self.wait_until_serving(index)
+
     def stop(self) -> None:
         for index in self.running:
             self.kill(index)

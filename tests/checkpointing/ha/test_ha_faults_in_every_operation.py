@@ -328,8 +328,8 @@ def check_held(scene, registry, outcome):
         assert not isinstance(outcome.error, AttemptTaken), "nobody else took part"
         return
     held = outcome.value
-    # Held means held; one whose session ended knows it, and either way it lets go.
-    assert held.lost or living.holder(JOB_ID) == 1
+    # Held means held. One whose session ended learns of it: here the server ends it at once, which no lease foresees.
+    until(lambda: held.lost or living.holder(JOB_ID) == 1)
     held.release()
     assert living.wait_until_free(JOB_ID, 10) or held.lost
 
@@ -468,7 +468,7 @@ def run_broken(new_scene, operation, request, point, loss, term_ends):
         operation.check(scene, subject, outcome)
         assert scene.connection.wait_until_connected(20)
         if loss is Loss.SESSION:
-            assert scene.connection.session_id != session
+            until(lambda: scene.connection.session_id not in (None, session))
         if loss is Loss.CONNECTION and operation.outlives_a_break:
             assert outcome.error is None, f"a short break costs nothing: {outcome.error!r}"
         if loss is Loss.SESSION and term_ends:

@@ -6,12 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checkpointing.ha.driver_services import driver_services
 from checkpointing.ha.services import zookeeper_services
 from tests.checkpointing.ha.leader_process import JOB_ID, Contender, checkpoint_at
 
@@ -119,35 +117,3 @@ def test_a_server_that_is_killed_and_comes_back_has_one_leader_and_all_data(make
     recovered.store.recover()
     assert recovered.store.latest_id == 1
     assert recovered.counter.get_and_increment() == 2
-
-
-def test_an_ensemble_of_three_goes_on_when_its_leader_is_killed_and_a_driver_keeps_its_attempt(
-    make_ensemble, start_standby, eventually
-):
-    ensemble = make_ensemble(3)
-    services, contender = start_standby(ensemble.hosts)
-    first_term = contender.granted.get(timeout=30)
-    recovery = services.recovery_factory.create(JOB_ID, 2)
-    recovery.store.add_checkpoint(checkpoint_at(f"/checkpoints/chk-{recovery.counter.get_and_increment()}"))
-    driver = driver_services(replace(services.driver_specification, session_timeout_s=10.0))
-    held = driver.attempts.hold(JOB_ID, 1)
-
-    dead = ensemble.leader()
-    ensemble.kill(dead)
-
-    eventually(lambda: not services.leader_election.has_leadership(first_term) or ensemble_leads(ensemble), 60)
-    eventually(lambda: services.leader_election.has_leadership(contender.session_id), 60)
-    recovered = services.recovery_factory.create(JOB_ID, 2)
-    recovered.store.recover()
-    assert recovered.store.latest_id == 1
-    assert recovered.counter.get_and_increment() == 2
-    eventually(lambda: services.attempts.holder(JOB_ID) == 1)
-    assert not held.lost
-    ensemble.start_server(dead)
-    ensemble.wait_until_serving(dead)
-    held.release()
-    driver.close()
-
-
-def ensemble_leads(ensemble):
-    return any(ensemble.mode(index) == "leader" for index in ensemble.running)

@@ -6,7 +6,7 @@
         waymark_batch=0/country=NL/part-….parquet       one directory for each batch
         waymark_batch=1/…
         .waymark/                                       hidden, as names with a dot are
-            lock, fence.json                            who may publish
+            lock, fence                                 who may publish
             aside/<attempt>-…/                          a batch in the making
             abandoned/<timeline>/waymark_batch=7/       a batch that no longer counts, see `lineage`
 

@@ -20,7 +20,7 @@ from checkpointing.sinks.lineage import Lineage, moves
 
 BATCH = "waymark_batch"
 CONTROL = ".waymark"
-_MARKER = ".waymark-batch.json"
+_MARKER = ".waymark-batch"  # no ending of a format: some readers look at nothing else
 _BATCH_DIRECTORY = re.compile(rf"{BATCH}=(\d+)")
 
 
@@ -132,15 +132,15 @@ class OutputDirectory:
 
     def _fence(self) -> Fence | None:
         try:
-            return from_plain(Fence, json.loads((self._control / "fence.json").read_text()))
+            return from_plain(Fence, json.loads((self._control / "fence").read_text()))
         except FileNotFoundError:
             return None
 
     def _write_fence(self, fence: Fence) -> None:
-        fresh = self._control / "fence.json.new"
+        fresh = self._control / "fence.new"
         fresh.write_text(json.dumps(to_plain(fence)))
         _sync(fresh)
-        fresh.rename(self._control / "fence.json")
+        fresh.rename(self._control / "fence")
         _sync(self._control)
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpointing.sinks import context
-from checkpointing.sinks.context import SinkContext, set_current
-from checkpointing.sinks.lineage import Lineage, begin
+from checkpointing.sinks.conformance import PlayedJob, SnapshotOfOutput
+from checkpointing.sinks.lineage import Lineage
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
-
-QUERY = "query"
 
 
 @pytest.fixture(scope="session")
@@ -29,25 +25,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator
     session.stop()
 
 
-@dataclass
-class Job:
-    """Plays the attempts of one job: what the driver does with a lineage, without a driver."""
-
-    job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    lineage: Lineage = ()
+class Job(PlayedJob):
+    """With attempts by their numbers, for tests of who may write."""
 
     def attempt(self, number: int, timeline: str = "A", *, restored: tuple[Lineage, int] | None = None) -> Lineage:
-        """Be attempt `number`; it writes `timeline`, of which each test has its own.
+        """Be attempt `number`, in the timeline of the last one when that is `timeline`, else in a new one.
 
-        `restored` is a snapshot: the lineage that it was taken in, and its batch. Without one the attempt goes on in
-        the timeline when that is the last one's, else it starts empty.
+        `restored` is a state: the lineage that it was made by, and its batch. Without one a new timeline starts empty.
         """
-        name = f"{timeline} of {self.job_id}"
-        found, batch = restored or (self.lineage, None)
-        started_empty = restored is None and (not found or found[-1].timeline != name)
-        self.lineage = begin(() if started_empty else found, name, batch)
-        batches = {} if batch is None else {QUERY: batch}
-        set_current(SinkContext(self.job_id, number, name, batches, {QUERY: self.lineage}))
+        self.number = number - 1
+        if restored is None and self.lineage and self.lineage[-1].timeline.startswith(f"{timeline}-"):
+            self.go_on()
+        else:
+            self.start(timeline, SnapshotOfOutput(*restored) if restored else None)
         return self.lineage
 
 

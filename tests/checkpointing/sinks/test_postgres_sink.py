@@ -14,9 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from checkpointing.sinks.conformance import QUERY
 from checkpointing.sinks.context import NotInADriver, SinkContext, set_current
 from checkpointing.sinks.postgres import FencedOut, PostgresSink, UnsupportedColumn
-from tests.checkpointing.sinks.conftest import QUERY, Job
+from tests.checkpointing.sinks.conftest import Job
 
 pytestmark = pytest.mark.spark
 

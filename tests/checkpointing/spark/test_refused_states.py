@@ -1,0 +1,202 @@
+"""Queries that get stuck, states that do not fit, input that is gone: in words, with real Spark; the rest goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.spark.job import plan_queries
+from checkpointing.spark.lost_input import InputLost, check_input_is_there
+from checkpointing.spark.running_query import RunningQuery
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.starting_state import NoState
+from checkpointing.storage import verify
+from tests.checkpointing.spark import taking
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    work = WorkDirectory(tmp_path_factory.mktemp("session"))
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session = start_session("refused", {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}, work)
+    yield session
+    session.stop()
+
+
+class Words:
+    """A directory of words, one file a batch, and queries over it."""
+
+    def __init__(self, spark: Any, root: Path, name: str = "in") -> None:
+        self.spark = spark
+        self.input = root / name
+        self.input.mkdir()
+        self._number = 0
+
+    def feed(self, *words: str) -> Path:
+        self._number += 1
+        partial = self.input / f".{self._number}"
+        partial.write_text("\n".join(words))
+        return partial.rename(self.input / f"{self._number}.txt")
+
+    def lines(self) -> Any:
+        return self.spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.input))
+
+    def counting(self, *keys: str, name: str = "words", each: Callable[[], None] = lambda: None) -> Any:
+        def batch(frame: Any, number: int) -> None:
+            frame.collect()
+            each()
+
+        counts = self.lines().groupBy(*(keys or ("value",))).count()
+        return counts.writeStream.outputMode("update").queryName(name).foreachBatch(batch)
+
+
+def query(writer: Any, directory: Path) -> RunningQuery:
+    [planned] = plan_queries([writer], WorkDirectory(directory), NoState("job"), {})
+    return RunningQuery(planned)
+
+
+def checkpoint_of(running: RunningQuery, root: Path, eventually: Callable[..., object]) -> CompletedCheckpoint:
+    agent = taking.Taking([running], root)
+    agent.trigger(1)
+    checkpoint = agent.complete(1, eventually)
+    agent.agent.close()
+    return checkpoint
+
+
+def test_a_query_stuck_in_a_batch_is_named_and_the_others_go_on(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    """The job manager gives the checkpoint up when its time is over; the next one, after the batch, is taken."""
+    goes_on, words, others = threading.Event(), Words(spark, tmp_path), Words(spark, tmp_path, "others")
+    stuck = words.counting(name="stuck", each=lambda: goes_on.wait(120) and None)
+    writers = [stuck, others.counting(name="lively")]
+    planned = plan_queries(writers, WorkDirectory(tmp_path / "work"), NoState("job"), {})
+    queries = [RunningQuery(each) for each in planned]
+    words.feed("a")
+    others.feed("a")
+    for each in queries:
+        each.start()
+    eventually("both have begun", lambda: all(each.files.next_boundary() == 0 for each in queries))
+    eventually("one has ended a batch", lambda: queries[1].files.has_committed(0))
+    agent = taking.Taking(queries, tmp_path)
+    agent.trigger(1)
+
+    def told() -> list[str]:
+        agent.agent.tick()
+        return agent.reports.delays.get(1, [])
+
+    eventually("words", told)
+    assert agent.reports.delays[1][-1] == (
+        "Query 'stuck' has not come to the end of batch 0; Spark says: Processing new data."
+    )
+    others.feed("b")
+    eventually("another batch of the other query", lambda: queries[1].files.has_committed(1))
+    agent.agent.aborted(1)
+    goes_on.set()
+    agent.trigger(2)
+    assert agent.complete(2, eventually).batches == {"stuck": 0, "lively": 1}
+    for each in queries:
+        each.stop()
+    agent.agent.close()
+
+
+def test_a_state_of_another_schema_is_refused_with_operator_and_difference(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    words = Words(spark, tmp_path)
+    first = query(words.counting(), tmp_path / "first")
+    words.feed("a", "b")
+    first.start()
+    first._query.processAllAvailable()
+    checkpoint = checkpoint_of(first, tmp_path, eventually)
+    first.stop()
+    changed = query(
+        words.lines().selectExpr("value", "length(value) AS n").groupBy("value", "n").count()
+        .writeStream.outputMode("update").queryName("words").foreachBatch(lambda frame, _: frame.collect()),
+        tmp_path / "changed",
+    )  # fmt: skip
+    taking.restore(checkpoint, [changed.planned])
+    words.feed("c")
+    changed.start()
+    eventually("its end", lambda: not changed.is_active)
+    info = changed.failure(7)
+    assert info is not None
+    assert not info.recoverable, "no new try changes the program"
+    assert info.message.startswith(
+        "The restored state of 'aggregate (stateStoreSave)' in query 'words' does not fit the program: "
+        "its key is (value: string), the program's is (value: string, n: integer)."
+    )
+    assert verify(checkpoint.location, deep=True).files == checkpoint.files
+
+
+def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    """The checkpoint is taken when the batch after it had been listed already; Spark alone would pass over its file."""
+    held, goes_on, words = threading.Event(), threading.Event(), Words(spark, tmp_path)
+    goes_on.set()
+
+    def hold() -> None:
+        held.set()
+        goes_on.wait(120)
+
+    first = query(words.counting(each=hold), tmp_path / "first")
+    words.feed("a")
+    first.start()
+    first._query.processAllAvailable()
+    goes_on.clear()
+    held.clear()
+    lost = words.feed("b")
+    eventually("the next batch", held.is_set)
+    batch = first.files.last_commit()
+    assert batch is not None
+    checkpoint = _taken_at(first, batch, tmp_path, eventually)
+    goes_on.set()
+    first._query.processAllAvailable()
+    first.stop()
+    again = query(words.counting(), tmp_path / "again")
+    taking.restore(checkpoint, [again.planned])
+    check_input_is_there("words", again.planned.location, batch)
+    lost.unlink()
+    with pytest.raises(InputLost, match=rf"'words' .* after batch {batch}, .*/in/2.txt cannot be found"):
+        check_input_is_there("words", again.planned.location, batch)
+    assert verify(checkpoint.location, deep=True).files == checkpoint.files
+
+
+class _At:
+    """A query as the agent saw it at the end of `batch`, whatever it has begun since."""
+
+    def __init__(self, running: RunningQuery, batch: int) -> None:
+        self._running = running
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._running, name)
+
+    @property
+    def files(self) -> Any:
+        return _FilesAt(self._running.files, self._batch)
+
+
+class _FilesAt:
+    def __init__(self, files: Any, batch: int) -> None:
+        self._files = files
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def next_boundary(self) -> int:
+        return self._batch
+
+
+def _taken_at(running: RunningQuery, batch: int, root: Path, eventually: Callable[..., object]) -> CompletedCheckpoint:
+    return checkpoint_of(_At(running, batch), root, eventually)  # type: ignore[arg-type]

@@ -16,18 +16,31 @@ from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ids import stable_id
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
-from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.local_recovery import (
+    LocalRecoveryFacts,
+    LocalRestore,
+    is_enabled,
+    is_group_alive,
+    local_restore,
+    went_on_in_vain,
+)
+from checkpointing.jobs.parallelism import asked_parallelism
 from checkpointing.jobs.restore import may_start_empty, restore_candidates
 from checkpointing.jobs.services import JobServices
 from checkpointing.messages import ExceptionInfo
+from checkpointing.spark.local_recovery import LocalStateUnusable
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.local_copy import local_copy
 from checkpointing.storage.locations import JOB_MANAGER, scheme_of
 from checkpointing.storage.verification import verify
 
 logger = logging.getLogger(__name__)
+
+_GONE_WITHIN_S = 5.0
+_LOOK_AGAIN_S = 0.1
 
 
 class AttemptFailed(Exception):
@@ -49,8 +62,10 @@ class Restore:
 
 
 class AttemptStarter:
-    """`on_bad_candidate` is told of each snapshot that could not be used; none is skipped in silence.
+    """`on_bad_candidate` is told of each state that could not be used; none is skipped in silence.
 
+    `recovered`: attempts that an earlier job manager recorded were this job's; else they are of another job that had
+    its id. `graph` may be replaced by one with another parallelism, for the next attempt.
     Attempts are recorded and launched in the term of `session_id` only: LeadershipLost afterwards.
     """
 
@@ -61,19 +76,26 @@ class AttemptStarter:
         services: JobServices,
         store: CompletedCheckpointStore,
         on_bad_candidate: Callable[[ExceptionInfo], None],
+        *,
+        recovered: bool = False,
     ) -> None:
-        self._graph = graph
+        """InvalidConfiguration."""
+        self.graph = graph
         self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
         self._store = store
         self._on_bad_candidate = on_bad_candidate
         self.directory = JobDirectory(services.jobs_directory, graph.job_id)
         self._last_number = 0
+        self._recovered = recovered
+        self._from_local = is_enabled(graph.configuration)
+        self._former: AttemptRecord | None = None
 
     async def read_record(self) -> AttemptRecord | None:
         """What an earlier job manager recorded; AttemptRecordUnreadable or OSError."""
         record = await self._services.io.run(self.directory.read_record)
         self._last_number = record.attempt if record is not None else 0
+        self._former = record if self._recovered else None
         return record
 
     def former(self, record: AttemptRecord) -> Attempt | None:
@@ -86,9 +108,46 @@ class AttemptStarter:
         attempt.process = self._adopted(record, record.pid)
         return attempt if attempt.process is not None else None
 
-    async def choose_restore(self) -> Restore | None:
-        """The best snapshot that verifies; None for a job without any. AttemptFailed when none is usable."""
-        candidates = restore_candidates(self._store.checkpoints, self._graph)
+    async def choose_restore(self) -> Restore | LocalRestore | None:
+        """What the attempt before left here, else the best snapshot that verifies; None for a job without any state.
+
+        To be called once that attempt is gone. AttemptFailed when there are snapshots and none is usable.
+        """
+        return await self._choose_local() or await self._choose_snapshot()
+
+    async def _choose_local(self) -> LocalRestore | None:
+        former = self._former
+        if former is None or not self._from_local:
+            return None
+        facts = LocalRecoveryFacts(
+            host=self._services.host_name,
+            has_snapshot=bool(restore_candidates(self._store.checkpoints, self.graph)),
+            rescales=former.parallelism != asked_parallelism(self.graph),
+        )
+        try:
+            await self._until_gone(former)
+            return await self._services.io.run(lambda: local_restore(former, facts))
+        except LocalStateUnusable as error:
+            message = f"The local state of attempt {former.attempt} cannot be used: {error}"
+            self._on_bad_candidate(self._info("LocalStateUnusable", message))
+            return None
+
+    async def _until_gone(self, former: AttemptRecord) -> None:
+        """A JVM that was killed may take a moment to go. Bounded: who is still there then is found there."""
+        deadline = self._services.clock.monotonic() + _GONE_WITHIN_S
+        while former.pid is not None and self._services.clock.monotonic() < deadline:
+            if not await self._services.io.run(partial(is_group_alive, former.pid)):
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def has_blamed_local_state(self, ended: AttemptRecord) -> bool:
+        """An attempt that ended without a batch had started from local state, and the next one will not."""
+        if not restore_candidates(self._store.checkpoints, self.graph):
+            return False
+        return await self._services.io.run(lambda: went_on_in_vain(ended))
+
+    async def _choose_snapshot(self) -> Restore | None:
+        candidates = restore_candidates(self._store.checkpoints, self.graph)
         refusal = ""
         for candidate in candidates:
             try:
@@ -97,36 +156,40 @@ class AttemptStarter:
                 refusal = f"{candidate.label} cannot be restored: {error}"
                 self._on_bad_candidate(self._info("SnapshotUnusable", refusal))
             else:
-                return Restore(checkpoint, candidate.location, candidate.location == self._graph.savepoint_path)
-        if candidates and not may_start_empty(self._graph):
+                return Restore(checkpoint, candidate.location, candidate.location == self.graph.savepoint_path)
+        if candidates and not may_start_empty(self.graph):
             message = f"The job may not start empty: {refusal}"
             if len(candidates) > 1:
                 message += f" (the last of {len(candidates)} that were tried)"
             raise AttemptFailed(self._info("NoUsableSnapshot", message, recoverable=False), keep_state=True)
         return None
 
-    async def prepare(self, restore: Restore | None) -> Attempt:
+    async def prepare(self, restore: Restore | LocalRestore | None) -> Attempt:
         """Make the next attempt durable, before anything of it runs."""
         number = self._last_number + 1
+        asked, former = asked_parallelism(self.graph), self._former
         record = AttemptRecord(
             attempt=number,
-            timeline=stable_id(self._graph.job_id, str(number)),
+            timeline=stable_id(self.graph.job_id, str(number)),
             work_directory=str(self.directory.attempt_directory(number)),
             started_ms=self._services.clock.now_ms(),
             host=self._services.host_name,
-            restored_checkpoint_id=restore.checkpoint.checkpoint_id if restore else None,
-            restored_is_savepoint=restore.checkpoint.properties.is_savepoint if restore else False,
-            restored_location=restore.location if restore else None,
+            parallelism=asked,
+            is_rescaled=former is not None and former.parallelism != asked,
+            parallelism_before=former.parallelism if former is not None else None,
         )
+        record = _started_from(record, restore)
         await self._write(record)
         self._last_number = number
-        await self._services.io.run(lambda: self.directory.remove_old_attempts(number))
+        self._former = record
+        needed = record.local_directory
+        await self._services.io.run(lambda: self.directory.remove_old_attempts(number, needed=needed))
         return Attempt(record, None, self._services.clock)
 
-    async def launch(self, attempt: Attempt, restore: Restore | None) -> None:
+    async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
         try:
-            if restore is not None:
+            if isinstance(restore, Restore):
                 restore = await self._services.io.run(partial(_within_reach, attempt.record, restore))
             spec = self._spec(attempt.record, self.directory.program(), restore)
             attempt.process = await self._services.io.run(partial(self._launch, spec))
@@ -135,6 +198,7 @@ class AttemptStarter:
         except (LaunchFailed, StorageError) as error:
             raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
         attempt.record = replace(attempt.record, pid=attempt.process.pid)
+        self._former = attempt.record
         await self._write(attempt.record)
 
     def _launch(self, spec: DriverSpec) -> DriverProcess:
@@ -165,12 +229,12 @@ class AttemptStarter:
         except (OSError, HighAvailabilityError) as error:
             # The next job manager would look for this driver once more, and find it gone.
             logger.warning(
-                "job %s: the end of attempt %d was not recorded: %s", self._graph.job_id, attempt.number, error
+                "job %s: the end of attempt %d was not recorded: %s", self.graph.job_id, attempt.number, error
             )
 
     async def _free(self, attempt: Attempt) -> None:
         """Its claim would outlive a killed driver by its session's time-out, and the next attempt would wait for it."""
-        job_id, registry = self._graph.job_id, self._services.high_availability.attempts
+        job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         try:
             await self._services.io.run(lambda: registry.free(job_id, attempt.number))
         except HighAvailabilityError as error:
@@ -178,7 +242,7 @@ class AttemptStarter:
 
     async def wait_until_free(self) -> None:
         """Wait while a driver claims the job, or nobody can say: two attempts at a time would spoil its state."""
-        job_id, registry = self._graph.job_id, self._services.high_availability.attempts
+        job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         while True:
             try:
                 if await self._services.io.run(lambda: registry.wait_until_free(job_id, 5.0)):
@@ -189,7 +253,7 @@ class AttemptStarter:
                 await asyncio.sleep(1.0)
 
     def _adopted(self, record: AttemptRecord, pid: int) -> DriverProcess | None:
-        return self._services.launcher.adopt(pid, self._graph.job_id, record.attempt, Path(record.work_directory))
+        return self._services.launcher.adopt(pid, self.graph.job_id, record.attempt, Path(record.work_directory))
 
     async def _write(self, record: AttemptRecord) -> None:
         try:
@@ -198,8 +262,8 @@ class AttemptStarter:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error
 
-    def _spec(self, record: AttemptRecord, program: Path, restore: Restore | None) -> DriverSpec:
-        graph, services = self._graph, self._services
+    def _spec(self, record: AttemptRecord, program: Path, restore: Restore | LocalRestore | None) -> DriverSpec:
+        graph, services = self.graph, self._services
         return DriverSpec(
             job_id=graph.job_id,
             job_name=graph.name,
@@ -213,7 +277,10 @@ class AttemptStarter:
             timeline=record.timeline,
             job_manager_address=services.address,
             lease_s=services.settings.heartbeat_timeout_s,
-            restore=_restore_spec(restore, graph),
+            restore=_restore_spec(restore, graph) if isinstance(restore, Restore) else None,
+            local=LocalRecoverySpec(restore.work_directory, restore.attempt)
+            if isinstance(restore, LocalRestore)
+            else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
         )
@@ -236,9 +303,30 @@ def _within_reach(record: AttemptRecord, restore: Restore) -> Restore:
     return replace(restore, checkpoint=copy)
 
 
-def _restore_spec(restore: Restore | None, graph: JobGraph) -> RestoreSpec | None:
-    if restore is None:
-        return None
+def _started_from(record: AttemptRecord, restore: Restore | LocalRestore | None) -> AttemptRecord:
+    match restore:
+        case Restore():
+            return replace(
+                record,
+                restored_checkpoint_id=restore.checkpoint.checkpoint_id,
+                restored_is_savepoint=restore.checkpoint.properties.is_savepoint,
+                restored_location=restore.location,
+                restored_batches=dict(restore.checkpoint.batches),
+            )
+        case LocalRestore():
+            # The same timeline: what a sink has of the batch in flight is what that batch will write again.
+            return replace(
+                record,
+                timeline=restore.timeline,
+                local_directory=restore.work_directory,
+                restored_batches=restore.batches,
+                restored_checkpoint_id=restore.checkpoint_id,
+            )
+        case None:
+            return record
+
+
+def _restore_spec(restore: Restore, graph: JobGraph) -> RestoreSpec:
     return RestoreSpec(
         directory=restore.checkpoint.location,
         checkpoint_id=restore.checkpoint.checkpoint_id,

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,13 @@ class AttemptRecordUnreadable(Exception):
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """The newest attempt. `pid` on `host` is None until its process was started; `ended`: it is known to be gone."""
+    """The newest attempt. `pid` on `host` is None until its process was started; `ended`: it is known to be gone.
+
+    `local_directory`: the work directory of the attempt that it goes on after, instead of a snapshot's location; its
+    `restored_checkpoint_id` is that attempt's.
+    `restored_batches` has, by query, the last batch of what it was started from. `parallelism` is what the job asked
+    for then, `parallelism_before` what it had asked for at the attempt before; they differ when it `is_rescaled`.
+    """
 
     attempt: int
     timeline: str
@@ -42,6 +48,11 @@ class AttemptRecord:
     restored_is_savepoint: bool = False
     restored_location: str | None = None
     ended: bool = False
+    local_directory: str | None = None
+    restored_batches: dict[str, int] = field(default_factory=dict)
+    parallelism: int | None = None
+    is_rescaled: bool = False
+    parallelism_before: int | None = None
 
 
 class JobDirectory:
@@ -92,23 +103,31 @@ class JobDirectory:
         finally:
             os.close(descriptor)
 
-    def remove_old_attempts(self, newest: int, *, kept: int = 3) -> None:
-        """Remove what ended attempts left behind; the newest `kept` stay, for their logs."""
+    def remove_old_attempts(self, newest: int, *, kept: int = 3, needed: str | None = None) -> None:
+        """Of ended attempts keep the logs of the newest `kept`, and the directory `needed` as it is."""
         if not self.path.is_dir():
             return
         for directory in self.path.iterdir():
             match = _ATTEMPT_DIRECTORY.fullmatch(directory.name)
-            if match and int(match[1]) <= newest - kept:
+            if match is None or int(match[1]) >= newest or str(directory) == needed:
+                continue
+            if int(match[1]) <= newest - kept:
                 shutil.rmtree(directory, ignore_errors=True)
+            else:
+                _keep_logs_of(directory)
 
     def keep_logs_only(self) -> None:
         """The job is over: its queries' own checkpoints are of no use to anybody."""
         for directory in self.path.glob("attempt-*"):
-            for path in directory.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                elif path.name not in _KEPT_OF_AN_ENDED_JOB:
-                    path.unlink(missing_ok=True)
+            _keep_logs_of(directory)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _keep_logs_of(attempt_directory: Path) -> None:
+    for path in attempt_directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name not in _KEPT_OF_AN_ENDED_JOB:
+            path.unlink(missing_ok=True)

@@ -18,6 +18,14 @@ class RestoreSpec:
 
 
 @dataclass(frozen=True)
+class LocalRecoverySpec:
+    """Go on in what `attempt` left in its `work_directory` on this machine; the job manager has checked it before."""
+
+    work_directory: str
+    attempt: int
+
+
+@dataclass(frozen=True)
 class HighAvailabilitySpec:
     """How the driver finds the leader and claims its attempt; `hosts` as in ZOOKEEPER_HOSTS."""
 
@@ -30,7 +38,8 @@ class HighAvailabilitySpec:
 class DriverSpec:
     """One attempt of one job. `work_directory` is fresh and belongs to this attempt alone.
 
-    `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it.
+    `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it. At most
+    one of `restore` and `local` is given.
     """
 
     job_id: str
@@ -46,6 +55,7 @@ class DriverSpec:
     job_manager_address: str
     lease_s: float
     restore: RestoreSpec | None = None
+    local: LocalRecoverySpec | None = None
     high_availability: HighAvailabilitySpec | None = None
     token_file: str | None = None
     environment: dict[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ class JobGraph:
 
     `jar_id` names the uploaded program file (`<uuid>_<name>`), `entry_class` is `module:function` as in Flink's
     `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, text.
+    `lower_bounds` are those of the resource requirements last put, by vertex id.
     """
 
     job_id: str
@@ -26,9 +27,11 @@ class JobGraph:
     claim_mode: str = "NO_CLAIM"
     configuration: Mapping[str, str] = field(default_factory=dict)
     submitted_ms: int = 0
+    lower_bounds: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "program_args": list(self.program_args), "configuration": dict(self.configuration)}
+        mappings = {"configuration": dict(self.configuration), "lower_bounds": dict(self.lower_bounds)}
+        return {**asdict(self), "program_args": list(self.program_args), **mappings}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobGraph:

@@ -25,6 +25,8 @@ from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.job_recovery import JobRecovery
 from checkpointing.jobs.job_requests import JobRequests
+from checkpointing.jobs.local_recovery import LocalRestore
+from checkpointing.jobs.rescale import JobRescale
 from checkpointing.jobs.restart import restart_strategy
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
@@ -70,7 +72,12 @@ class JobMaster:
         )
         coordinator = self.checkpoints.coordinator
         self._starter = AttemptStarter(
-            graph, session_id, services, self.checkpoints.store, self.record.record_exception
+            graph,
+            session_id,
+            services,
+            self.checkpoints.store,
+            self.record.record_exception,
+            recovered=recovered,
         )
         self._recovery = JobRecovery(self.record, services, self.checkpoints, self._starter, self._interrupts)
         self.driver = DriverConversation(
@@ -84,9 +91,13 @@ class JobMaster:
             self.wait_ended,
             services.settings.cancel_timeout_s,
         )
+        self.rescale = JobRescale(
+            self.record, services, coordinator, self._gateway, self._starter, lambda: self.requests.is_stopping
+        )
         self.left_nothing = False
         self._may_hold_orphans = False
         self._keep_state = False
+        self._last_excused = 0
         self._ended: asyncio.Future[JobStatus] = asyncio.get_running_loop().create_future()
 
     @property
@@ -140,6 +151,7 @@ class JobMaster:
         self._may_hold_orphans = attempt is None
         if attempt is not None:
             self.checkpoints.adopted(attempt.record)
+            self.rescale.begin_if_due()
         while True:
             try:
                 if attempt is None:
@@ -151,8 +163,12 @@ class JobMaster:
                 end = AttemptEnd(DriverState.FAILED, failed.info)
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
-                await self._interrupts.wait_for(self.checkpoints.savepoints_written())
-                return self._finished()
+                if attempt is None or not self.rescale.takes_over(attempt):
+                    await self._interrupts.wait_for(self.checkpoints.savepoints_written())
+                    return self._finished()
+                await self._restart_rescaled(attempt)
+                attempt = None
+                continue
             unasked = "The driver ended as CANCELED, though nobody had asked."
             suppressed = await self._fail(end.exception or self.record.info("DriverCanceled", unasked))
             if suppressed is not None:
@@ -167,12 +183,14 @@ class JobMaster:
             await self._interrupts.wait_for(self.checkpoints.sweep(self._gateway.session_id))
             self._may_hold_orphans = False
         restore = await self._interrupts.wait_for(self._starter.choose_restore())
-        if restore is not None:
+        if isinstance(restore, Restore):
             await self._go_on_from(restore)
         # From here to the process's start nothing interrupts: a driver that nobody knows of must not come about.
         attempt = await self._starter.prepare(restore)
         self._gateway.channel = None
         self.record.enter_attempt(attempt)
+        if isinstance(restore, LocalRestore):
+            self.checkpoints.adopted(attempt.record)
         await self._starter.launch(attempt, restore)
         return attempt
 
@@ -201,6 +219,10 @@ class JobMaster:
         failed_s = self._services.clock.monotonic()
         if self.record.attempt is not None:
             await self._interrupts.wait_for(self._starter.end(self.record.attempt, END_GRACE_S))
+        excuse = await self._excuse(info)
+        if excuse is not None:
+            self.record.move(JobStatus.RESTARTING, excuse)
+            return None
         is_new_attempt = self.strategy.notify_failure(failed_s)
         if not info.recoverable:
             return f"The failure is not recoverable: {info.message}"
@@ -211,6 +233,23 @@ class JobMaster:
         self.record.move(JobStatus.RESTARTING, f"next attempt in {delay:g} s")
         await self._interrupts.wait_for(asyncio.sleep(delay))
         return None
+
+    async def _excuse(self, info: ExceptionInfo) -> str | None:
+        """Why this failure is none of the job's own, so that the restart strategy does not count it."""
+        attempt = self.record.attempt
+        if attempt is None or attempt.number <= self._last_excused:
+            return None
+        self._last_excused = attempt.number
+        if await self.rescale.undo(attempt, info):
+            return "the change of the parallelism was refused and is undone"
+        if await self._starter.has_blamed_local_state(attempt.record):
+            return "no batch was committed after a local recovery; a checkpoint is next"
+        return None
+
+    async def _restart_rescaled(self, attempt: Attempt) -> None:
+        self.record.move(JobStatus.RESTARTING, "the parallelism changes")
+        self._halt_checkpoints(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+        await self._interrupts.wait_for(self._starter.end(attempt, END_GRACE_S, ends_itself=True))
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 

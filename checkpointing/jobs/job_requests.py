@@ -45,6 +45,11 @@ class JobRequests:
         self._stop_timeout_s = stop_timeout_s
         self._stopping = False
 
+    @property
+    def is_stopping(self) -> bool:
+        """A stop-with-savepoint is on its way."""
+        return self._stopping
+
     def cancel(self) -> None:
         """Asked again, or of a canceled job, it changes nothing; OperationRefused when the job ended in another way."""
         status = self._record.status

@@ -35,7 +35,8 @@ _S = JobStatus
 TRANSITIONS: dict[JobStatus, frozenset[JobStatus]] = {
     _S.INITIALIZING: frozenset({_S.CREATED, _S.RECONCILING, _S.CANCELLING, _S.CANCELED, _S.FAILED, _S.SUSPENDED}),
     _S.CREATED: frozenset({_S.RUNNING, _S.FAILING, _S.CANCELLING, _S.SUSPENDED}),
-    _S.RUNNING: frozenset({_S.FAILING, _S.CANCELLING, _S.FINISHED, _S.SUSPENDED}),
+    # RUNNING to RESTARTING: not after a failure but to change the parallelism, as Flink's adaptive scheduler does.
+    _S.RUNNING: frozenset({_S.FAILING, _S.RESTARTING, _S.CANCELLING, _S.FINISHED, _S.SUSPENDED}),
     _S.FAILING: frozenset({_S.RESTARTING, _S.FAILED, _S.CANCELLING, _S.SUSPENDED}),
     _S.RESTARTING: frozenset({_S.CREATED, _S.CANCELLING, _S.CANCELED, _S.FAILING, _S.FAILED, _S.SUSPENDED}),
     _S.CANCELLING: frozenset({_S.CANCELED, _S.FAILED, _S.SUSPENDED}),

@@ -23,6 +23,7 @@ from checkpointing.rest.jars import JarHandlers
 from checkpointing.rest.job_manager import JobManagerHandlers, RecentLog
 from checkpointing.rest.jobs import JobHandlers
 from checkpointing.rest.metrics import MetricHandlers
+from checkpointing.rest.resource_requirements import ResourceRequirementsHandlers
 from checkpointing.rest.savepoints import SavepointHandlers
 from checkpointing.rest.task_managers import TaskManagerHandlers
 
@@ -51,6 +52,7 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         CheckpointHandlers(dispatcher),
         SavepointHandlers(dispatcher),
     )
+    requirements = ResourceRequirementsHandlers(dispatcher)
     job = "/jobs/{jobid}"
     return [
         Route("/jobs", jobs.list),
@@ -61,6 +63,8 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         Route(f"{job}/plan", jobs.plan),
         Route(f"{job}/config", jobs.config),
         Route(f"{job}/exceptions", jobs.exceptions),
+        Route(f"{job}/resource-requirements", requirements.get, methods=["GET"]),
+        Route(f"{job}/resource-requirements", requirements.put, methods=["PUT"]),
         Route(f"{job}/execution-result", jobs.execution_result),
         Route(f"{job}/jobmanager/config", jobs.configuration),
         Route(f"{job}/vertices/{{vertexid}}", jobs.vertex),

@@ -42,6 +42,9 @@ class JobManagerClient:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
         return self._call("POST", path, json.dumps(body or {}).encode(), "application/json")
 
+    def put(self, path: str, body: Mapping[str, Any]) -> Json:
+        return self._call("PUT", path, json.dumps(body).encode(), "application/json")
+
     def upload(self, program: Path) -> str:
         """The id under which the program can be run. OSError when the file cannot be read."""
         boundary = uuid.uuid4().hex

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from checkpointing.jobs.attempt import Attempt
+from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.exceptions import ExceptionEntry, sentence
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
@@ -182,10 +183,20 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "state": end.state.value if end else attempt.state.value,
         "cause": sentence(end.exception.message) if end and end.exception else None,
         "pid": record.pid,
-        "restored-checkpoint-id": record.restored_checkpoint_id,
-        "restored-path": record.restored_location,
+        "restored-checkpoint-id": record.restored_checkpoint_id if record.local_directory is None else None,
+        "restored-path": record.restored_location or record.local_directory,
+        "restored-from": _restored_from(record),
+        "restored-batches": record.restored_batches,
         "connected": attempt.channel is not None and not attempt.channel.gone.done(),
     }
+
+
+def _restored_from(record: AttemptRecord) -> str | None:
+    if record.local_directory is not None:
+        return "local"
+    if record.restored_location is None:
+        return None
+    return "savepoint" if record.restored_is_savepoint else "checkpoint"
 
 
 def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:

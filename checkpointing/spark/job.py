@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +16,6 @@ from checkpointing.spark.channels import QueryEnds, find_channels
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
-    query_plan,
     sink_of,
     sources_of,
     writer_options,
@@ -31,21 +28,19 @@ from checkpointing.spark.program import (
     load_program,
     parse_arguments,
 )
-from checkpointing.spark.restore import Snapshot, check_fits, restore_query
+from checkpointing.spark.rescale import asks_for_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.starting_state import StartingState, build_queries, plan_on, starting_state
 from checkpointing.spark.timelines import begin_timeline
-from checkpointing.storage import local_copy, read_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class SparkJob:
-    """`restored` has, by query, the batch that the restored state ends with."""
+    """`restored` has, by query, the batch that the state it started with ends with."""
 
     queries: tuple[RunningQuery, ...]
     restored: Mapping[str, int]
@@ -76,36 +71,26 @@ def prepare(
 ) -> SparkJob:
     """Call the program and build each query's checkpointLocation; nothing is started yet.
 
-    ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, or whatever the program raises.
+    ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, LocalStateUnusable, or what the program raises.
     """
-    brought = work.root / "restored"
-    snapshot = Snapshot(local_copy(read_metadata(spec.restore.directory), brought)) if spec.restore else None
+    state = starting_state(spec, work.root)
     spark.sparkContext.addPyFile(str(program.path))
     writers = as_writers(call_program(program, spark, arguments), program.entry_class)
-    planned = plan_queries(writers, work, snapshot, spec.configuration)
-    restored: dict[str, int] = {}
-    if snapshot is not None and spec.restore is not None:
-        vertices = [vertex for query in planned for vertex in query.plan.vertices]
-        check_fits(snapshot, vertices, allow_non_restored_state=spec.restore.allow_non_restored_state)
-        restored = _restore(snapshot, planned)
-    lineages = {q.name: begin_timeline(q.location, spec.timeline, restored.get(q.name)) for q in planned}
-    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, restored, lineages))
-    shutil.rmtree(brought, ignore_errors=True)  # the queries have linked or copied what they need
-    return SparkJob(tuple(RunningQuery(query) for query in planned), restored)
-
-
-def _restore(snapshot: Snapshot, planned: Sequence[PlannedQuery]) -> dict[str, int]:
-    restored = {}
-    for query in planned:
-        batch = restore_query(snapshot, query.name, query.plan.vertices, query.location)
-        if batch is not None:
-            restored[query.name] = batch
-            log.info("query %s continues after batch %d", query.name, batch)
-    return restored
+    asks = asks_for_partitions(spec.parallelism, spec.configuration)
+    planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
+    built = build_queries(state, spark, work.root, planned)
+    lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
+    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
+    return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after)
 
 
 def plan_queries(
-    writers: Sequence[Any], work: WorkDirectory, snapshot: Snapshot | None, configuration: Mapping[str, str]
+    writers: Sequence[Any],
+    work: WorkDirectory,
+    state: StartingState,
+    configuration: Mapping[str, str],
+    *,
+    asks_for_partitions: bool = False,
 ) -> list[PlannedQuery]:
     """Name and place each query, and find what feeds what; ProgramError. `configuration` is the job's."""
     planned: list[PlannedQuery] = []
@@ -117,8 +102,7 @@ def plan_queries(
             raise ProgramError(f"two queries are named {name!r}; give each its own .queryName(...)")
         location = work.queries / f"{number}-{re.sub(r'[^A-Za-z0-9_-]', '_', name)}"
         sink = sink_of(writer, options)
-        partitions = snapshot.partitions(name) if snapshot else {}
-        plan = query_plan(name, explain(writer), sink, partitions)
+        plan = plan_on(state, name, explain(writer), sink, asks=asks_for_partitions)
         is_continuous = has_continuous_trigger(writer)
         if is_continuous:
             refuse_exactly_once(name, configuration)

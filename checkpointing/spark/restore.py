@@ -14,6 +14,7 @@ from pathlib import Path
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
 from checkpointing.messages import StateFile, Vertex, VertexKind
+from checkpointing.spark.checksums import is_rewritten, write_sums
 from checkpointing.spark.file_store import copy_verified
 from checkpointing.spark.layout import SINK_PREFIX
 from checkpointing.spark.schema_paths import relocate_schemas
@@ -162,6 +163,8 @@ def _bring(source: Path, target: Path, file: StateFile) -> None:
         else:
             return
     copy_verified(source, target, file.size, file.sha256)
+    if not is_rewritten(file.path):
+        write_sums(target)
 
 
 def _rewind_file_sink(snapshot: Snapshot, files: Mapping[str, StateFile], *, keep_output: bool) -> None:
@@ -180,9 +183,27 @@ def _rewind_file_sink(snapshot: Snapshot, files: Mapping[str, StateFile], *, kee
     fresh.mkdir(parents=True, exist_ok=True)
     if keep_output:
         _take_over(_entries(log), fresh)
-    if log.exists():
-        log.rename(output / f"._spark_metadata.abandoned.{uuid.uuid4().hex}")
+    _put_aside(log)
     fresh.rename(log)
+
+
+def _put_aside(log: Path) -> None:
+    if log.exists():
+        log.rename(log.with_name(f"._spark_metadata.abandoned.{uuid.uuid4().hex}"))
+
+
+def start_file_sink_anew(output: Path, job_id: str) -> None:
+    """For a query that starts without state: what an earlier attempt of the job logged is put aside.
+
+    The sink would skip the new batches of the same numbers. A log that was there before the job is left to it: the job
+    marks the directory when it finds none. OSError.
+    """
+    log, mark = output / "_spark_metadata", output / f"._spark_metadata.of.{job_id}"
+    if mark.exists():
+        _put_aside(log)
+    elif not log.exists():
+        output.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
 
 def _take_over(entries: Sequence[str], log: Path) -> None:

@@ -27,7 +27,7 @@ from checkpointing.coordinator.checkpoint import (
 )
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.ids import new_id
-from checkpointing.jobs.driver_spec import DriverSpec, HighAvailabilitySpec, RestoreSpec
+from checkpointing.jobs.driver_spec import DriverSpec, HighAvailabilitySpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
@@ -230,6 +230,7 @@ class Drivers:
         *,
         attempt: int = 1,
         restore: CompletedCheckpoint | None = None,
+        local: Driver | None = None,
         lease_s: float = 60.0,
         configuration: dict[str, str] | None = None,
         token_file: str | None = None,
@@ -250,10 +251,11 @@ class Drivers:
             parallelism=2,
             configuration=configuration or {},
             work_directory=str(work),
-            timeline=f"timeline-{attempt}",
+            timeline=f"timeline-{attempt}" if local is None else f"timeline-{attempt - 1}",
             job_manager_address=manager.address,
             lease_s=lease_s,
             restore=restored,
+            local=LocalRecoverySpec(str(local.work), attempt - 1) if local is not None else None,
             token_file=token_file,
             high_availability=high_availability,
         )

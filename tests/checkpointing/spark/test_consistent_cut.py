@@ -20,6 +20,7 @@ from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -103,7 +104,7 @@ class Chain:
 
     def planned(self, name: str) -> list[PlannedQuery]:
         work = WorkDirectory(self.root / name)
-        return plan_queries([self._count(), self._clean()], work, None, {})
+        return plan_queries([self._count(), self._clean()], work, NoState("job"), {})
 
     def start(self, name: str, checkpoint: CompletedCheckpoint | None = None) -> list[RunningQuery]:
         planned = self.planned(name)
@@ -224,4 +225,4 @@ def test_queries_in_a_circle_are_refused_before_anything_runs(spark: Any, tmp_pa
     words = spark.readStream.format("text").load(str(tmp_path / "mid"))
     writer = words.writeStream.format("text").option("path", str(tmp_path / "mid")).queryName("echo")
     with pytest.raises(ProgramError, match="in a circle: echo → echo"):
-        plan_queries([writer], WorkDirectory(tmp_path / "work"), None, {})
+        plan_queries([writer], WorkDirectory(tmp_path / "work"), NoState("job"), {})

@@ -1,0 +1,109 @@
+"""May the next attempt go on in what the one before left on this machine? See spark/local_recovery.py for how.
+
+Only when that attempt is surely gone, ran here, and got further than what it was started from. An attempt that went on
+in local state and failed before each of its queries had committed a batch may have failed because of that state: then
+the newest completed checkpoint is next. A job that has no checkpoint at all has nothing better and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.attempts import AttemptRecord
+from checkpointing.spark.local_recovery import RECORD_NAME, LocalState, LocalStateUnusable
+
+FROM_LOCAL = "execution.state-recovery.from-local"
+_OLD_NAME = "state.backend.local-recovery"
+
+
+def is_enabled(configuration: Mapping[str, str]) -> bool:
+    """On unless switched off (Flink's default is off: its local state is a second copy, ours costs nothing)."""
+    key = FROM_LOCAL if FROM_LOCAL in configuration else _OLD_NAME
+    value = configuration.get(key, "true").strip()
+    if value.lower() not in ("true", "false"):
+        raise InvalidConfiguration(key, value, "true or false")
+    return value.lower() == "true"
+
+
+@dataclass(frozen=True)
+class LocalRestore:
+    """What `attempt` left in `work_directory`, checked. `batches`: the last commit by query.
+
+    `checkpoint_id`: the snapshot that its first attempt in a row of such was restored from, if it was.
+    """
+
+    attempt: int
+    work_directory: str
+    timeline: str
+    batches: dict[str, int]
+    checkpoint_id: int | None
+
+
+@dataclass(frozen=True)
+class LocalRecoveryFacts:
+    """`has_snapshot`: there is a checkpoint or savepoint to restore instead. `rescales`: the next attempt asks for
+    another number of state partitions, which Spark gives to committed batches only."""
+
+    host: str
+    has_snapshot: bool
+    rescales: bool
+
+
+def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRestore | None:
+    """None when there is nothing to gain; LocalStateUnusable says why what is there cannot be used. Blocking."""
+    if former.host != facts.host or former.pid is None:
+        return None
+    work = _left_in(former)
+    if work is None:
+        return None
+    if is_group_alive(former.pid):
+        raise LocalStateUnusable("a process of it is still alive")
+    state = LocalState.read(work)
+    if facts.has_snapshot and not _got_further(former, work, state):
+        return None
+    if not state.batches and not state.in_flight:
+        return None
+    if facts.rescales and state.in_flight:
+        raise LocalStateUnusable("its last batch is not committed, so its state cannot be rescaled")
+    state.check()
+    return LocalRestore(former.attempt, str(work), former.timeline, state.batches, former.restored_checkpoint_id)
+
+
+def _left_in(former: AttemptRecord) -> Path | None:
+    """Its own work directory, or, when it ended before it had taken over, the one that it was to go on in."""
+    for directory in (former.work_directory, former.local_directory):
+        if directory is not None and (Path(directory) / RECORD_NAME).exists():
+            return Path(directory)
+    return None
+
+
+def _got_further(former: AttemptRecord, work: Path, state: LocalState) -> bool:
+    if former.local_directory is None:
+        return state.some_advanced
+    return str(work) == former.work_directory and state.all_advanced
+
+
+def went_on_in_vain(ended: AttemptRecord) -> bool:
+    """Whether an attempt that was restored from local state ended before any of its queries committed a batch."""
+    if ended.local_directory is None:
+        return False
+    try:
+        return not LocalState.read(Path(ended.work_directory)).some_advanced
+    except LocalStateUnusable:
+        return True
+
+
+def is_group_alive(group: int) -> bool:
+    """Whether a process of the session that a driver leads still runs; one that only waits to be reaped does not."""
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
+            try:
+                state, _, pgrp = (directory / "stat").read_text().rpartition(")")[2].split()[:3]
+            except OSError:
+                continue  # it ended meanwhile
+            if int(pgrp) == group and state not in ("Z", "X"):
+                return True
+    return False

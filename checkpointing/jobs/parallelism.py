@@ -1,0 +1,118 @@
+"""How many state partitions a job asks for, and changing that (Flink's job resource requirements). Pure.
+
+All keyed state of a job lies on `spark.sql.shuffle.partitions` partitions, a setting of the whole session: so its
+stateful vertices have one parallelism together. A source and a sink have one subtask each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.messages import Vertex, VertexKind
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+# Flink's, too.
+MAX_PARALLELISM = 1 << 15
+
+
+class InvalidRequirements(ValueError):
+    """`problems`: one sentence for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class ParallelismBounds:
+    lower: int
+    upper: int
+
+
+Requirements = Mapping[str, ParallelismBounds]
+
+
+def asked_parallelism(graph: JobGraph) -> int | None:
+    """None: the job leaves it to its state, or to the default."""
+    text = graph.configuration.get(SHUFFLE_PARTITIONS, "").strip()
+    return int(text) if text.isdigit() else graph.parallelism
+
+
+def with_parallelism(graph: JobGraph, parallelism: int | None) -> JobGraph:
+    """`graph` as if it had been submitted so: the setting that says it now says the new number."""
+    if SHUFFLE_PARTITIONS in graph.configuration and parallelism is not None:
+        return replace(graph, configuration={**graph.configuration, SHUFFLE_PARTITIONS: str(parallelism)})
+    return replace(graph, parallelism=parallelism)
+
+
+def requirements_of(graph: JobGraph, vertices: Sequence[Vertex]) -> dict[str, ParallelismBounds]:
+    """What the job asks for now. Whatever it asks for it gets, so the lower bounds are only what was last put."""
+    asked = asked_parallelism(graph)
+    found = {}
+    for vertex in vertices:
+        rescales = vertex.kind is VertexKind.STATEFUL and asked is not None and not _is_alone(vertex, vertices)
+        upper = asked if rescales and asked is not None else vertex.parallelism
+        found[vertex.id] = ParallelismBounds(min(graph.lower_bounds.get(vertex.id, 1), upper), upper)
+    return found
+
+
+def required_parallelism(requirements: Requirements, vertices: Sequence[Vertex]) -> int:
+    """The one parallelism of the stateful vertices that `requirements` ask for; InvalidRequirements."""
+    problems = [*_unknown_or_missing(requirements, vertices)]
+    problems += [problem for vertex in vertices if vertex.id in requirements
+                 for problem in _problems_of(vertex, requirements[vertex.id])]  # fmt: skip
+    if problems:
+        raise InvalidRequirements(problems)
+    stateful = [vertex for vertex in vertices if vertex.kind is VertexKind.STATEFUL]
+    if not stateful:
+        raise InvalidRequirements(["The job has no stateful vertex: its sources and sinks have one subtask each."])
+    return _common_upper_bound(requirements, stateful)
+
+
+def _unknown_or_missing(requirements: Requirements, vertices: Sequence[Vertex]) -> list[str]:
+    known = {vertex.id for vertex in vertices}
+    missing = [f"{vertex.id}: the bounds of vertex {vertex.name!r} are missing" for vertex in vertices]
+    return [
+        *(f"{vertex_id}: the job has no such vertex" for vertex_id in requirements if vertex_id not in known),
+        *(text for vertex, text in zip(vertices, missing, strict=True) if vertex.id not in requirements),
+    ]
+
+
+def _problems_of(vertex: Vertex, bounds: ParallelismBounds) -> list[str]:
+    most = 1 if vertex.kind is not VertexKind.STATEFUL else MAX_PARALLELISM
+    where = f"{vertex.id} ({vertex.name})"
+    problems = []
+    if bounds.lower < 1:
+        problems.append(f"{where}: lowerBound {bounds.lower} is not allowed; at least 1")
+    if not 1 <= bounds.upper <= most:
+        why = "a source and a sink have one subtask" if most == 1 else f"from 1 to {most}"
+        problems.append(f"{where}: upperBound {bounds.upper} is not allowed; {why}")
+    elif bounds.lower > bounds.upper:
+        problems.append(f"{where}: lowerBound {bounds.lower} is above upperBound {bounds.upper}")
+    return problems
+
+
+def _common_upper_bound(requirements: Requirements, stateful: Sequence[Vertex]) -> int:
+    """Vertices whose state cannot be spread stay at 1; a query that has one of them beside others cannot be changed."""
+    moving = [vertex for vertex in stateful if not (_is_alone(vertex, stateful) and requirements[vertex.id].upper == 1)]
+    asked = {vertex.id: requirements[vertex.id].upper for vertex in moving}
+    if len(set(asked.values())) > 1:
+        told = ", ".join(f"{vertex_id}: {upper}" for vertex_id, upper in asked.items())
+        problem = f"upperBound differs between stateful vertices ({told}); they share {SHUFFLE_PARTITIONS}"
+        raise InvalidRequirements([f"{problem}: give all of them the same"])
+    upper = next(iter(asked.values()))
+    changed = {vertex.query for vertex in moving if vertex.parallelism != upper}
+    stuck = next((vertex for vertex in stateful if _is_alone(vertex, stateful) and vertex.query in changed), None)
+    if stuck is not None:
+        raise InvalidRequirements(
+            [f"{stuck.id} ({stuck.name}): keeps all state in one partition, and Spark cannot rescale its query"]
+        )
+    return upper
+
+
+def _is_alone(vertex: Vertex, vertices: Sequence[Vertex]) -> bool:
+    """Its state lies in one partition though others' is spread: it has no keys."""
+    most = max(other.parallelism for other in vertices)
+    return vertex.kind is VertexKind.STATEFUL and vertex.parallelism == 1 and most > 1

@@ -1,0 +1,130 @@
+"""Is a file of a checkpointLocation what Spark wrote? As far as Spark and Hadoop left something to tell by.
+
+    .<name>.crc      Hadoop's, beside what it wrote itself: a CRC-32 for every 512 bytes
+    <name>.crc       Spark's (state format 2): the size; its CRC-32C Spark checks itself when it reads the file
+    <version>.zip    a CRC-32 for each member, and the sizes of the SST files it refers to
+    logs             JSON
+
+What a restore puts there gets the first of these from it, so that Spark, too, notices damage when it reads.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+_MAGIC = b"crc\x00"
+_STEP = 512
+_LARGEST_CHECKED_WHOLE = 2 << 20
+_LOG = re.compile(r"metadata|offsets/\d+|commits/\d+")
+
+
+def check_file(location: Path, path: str) -> None:
+    """ValueError or OSError names the file that is wrong."""
+    target = location / path
+    size = target.stat().st_size
+    _check_against_hadoop(target, size)
+    _check_against_spark(target, size)
+    if path.endswith(".zip"):
+        _check_zip(target, target.read_bytes())
+    elif _LOG.fullmatch(path):
+        _check_log(path, target.read_bytes())
+
+
+def is_rewritten(path: str) -> bool:
+    """Whether a file, once placed, is written again by us (schema_paths.py, timelines.py): old checksums would not fit.
+
+    `path` is relative to the checkpointLocation.
+    """
+    return "/_metadata/v2/" in path or path == "timelines"
+
+
+def sums_path(path: Path) -> Path:
+    """Where Hadoop keeps the checksums of `path`."""
+    return path.with_name(f".{path.name}.crc")
+
+
+def write_sums(path: Path) -> None:
+    """As if Hadoop had written `path`; nothing for a large file, of which Spark itself keeps a checksum."""
+    if path.stat().st_size <= _LARGEST_CHECKED_WHOLE:
+        content = path.read_bytes()
+        sums_path(path).write_bytes(_MAGIC + struct.pack(">i", _STEP) + _sums_of(content, _STEP))
+
+
+def _check_against_hadoop(path: Path, size: int) -> None:
+    try:
+        sums = sums_path(path).read_bytes()
+    except FileNotFoundError:
+        return
+    if not sums.startswith(_MAGIC) or len(sums) < 8:
+        raise ValueError(f"the checksums of {path.name} are damaged")
+    (step,) = struct.unpack(">i", sums[4:8])
+    known = sums[8:]
+    if step < 1 or len(known) != 4 * -(-size // step):
+        raise ValueError(f"{path.name} is damaged: it has {size} bytes, and checksums for another number")
+    with path.open("rb") as file:
+        for begin, end in _checked_parts(size, step):
+            file.seek(begin)
+            if _sums_of(file.read(end - begin), step) != known[begin // step * 4 : -(-end // step) * 4]:
+                raise ValueError(f"{path.name} is damaged: its checksum is another one")
+
+
+def _checked_parts(size: int, step: int) -> list[tuple[int, int]]:
+    """All of it, but only both ends of what is large: RocksDB checks each block itself when it reads one."""
+    if size <= _LARGEST_CHECKED_WHOLE:
+        return [(0, size)]
+    part = _LARGEST_CHECKED_WHOLE // 2 // step * step
+    return [(0, part), ((size - part) // step * step, size)]
+
+
+def _sums_of(content: bytes, step: int) -> bytes:
+    view = memoryview(content)
+    return b"".join(zlib.crc32(view[at : at + step]).to_bytes(4, "big") for at in range(0, len(content), step))
+
+
+def _check_against_spark(path: Path, size: int) -> None:
+    try:
+        promised = json.loads(path.with_name(f"{path.name}.crc").read_text())["mainFileSize"]
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"the checksum of {path.name} is damaged") from error
+    if size != promised:
+        raise ValueError(f"{path.name} is damaged: it has {size} bytes instead of {promised}")
+
+
+def _check_zip(path: Path, content: bytes) -> None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if (member := archive.testzip()) is not None:
+                raise ValueError(f"{path.name} is damaged: its member {member}")
+            metadata = json.loads(archive.read("metadata").decode().partition("\n")[2])
+    except (zipfile.BadZipFile, KeyError, zlib.error) as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from error
+    for file in metadata.get("sstFiles") or ():
+        sst = path.parent / "SSTs" / file["dfsSstFileName"]
+        if sst.stat().st_size != file["sizeBytes"]:
+            raise ValueError(f"{sst.name} is damaged: it has {sst.stat().st_size} bytes, not {file['sizeBytes']}")
+
+
+def _check_log(path: str, content: bytes) -> None:
+    lines = content.decode().splitlines()
+    if path != "metadata" and not (lines and re.fullmatch(r"v\d+", lines.pop(0))):
+        raise ValueError(f"{path} is damaged: it does not begin with a version")
+    if not lines or not all(_is_whole(line) for line in lines):
+        raise ValueError(f"{path} is damaged: it is cut off, or no JSON")
+
+
+def _is_whole(line: str) -> bool:
+    """What does not look like JSON is a source's own way to write its offset."""
+    try:
+        if line.startswith(("{", "[")):
+            json.loads(line)
+    except ValueError:
+        return False
+    return bool(line)

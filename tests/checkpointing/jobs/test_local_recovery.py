@@ -1,0 +1,268 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
+"""When the next attempt goes on in what the one before left on this machine, and when in a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.local_recovery import (
+    LocalRecoveryFacts,
+    is_enabled,
+    is_group_alive,
+    local_restore,
+    went_on_in_vain,
+)
+from checkpointing.rest.client import RequestRefused
+from checkpointing.spark.local_recovery import LiveQuery, LocalStateUnusable, write_record
+from tests.checkpointing.jobs.fake_driver import FakeDriver
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
+from tests.checkpointing.jobs.test_job_master import FAST_RESTART
+
+ONCE = FAST_RESTART | {"restart-strategy.fixed-delay.attempts": "1"}
+NOBODY = 4_000_000  # no process of this machine has this id
+
+
+def leave(work: Path, batch: int, *, started_after: int | None = None, in_flight: bool = False) -> Path:
+    """What a driver with one stateless query leaves behind. Its checkpointLocation."""
+    location = work / "queries" / "0-words"
+    for log in ("offsets", "commits"):
+        (location / log).mkdir(parents=True, exist_ok=True)
+    (location / "metadata").write_text('{"id":"4f5cc95e-14c6-494d-857f-0093c1bb30ed"}')
+    for number in range(batch + 1 + in_flight):
+        (location / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{{"at":{number}}}')
+    for number in range(batch + 1):
+        (location / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    write_record(work, [LiveQuery("wordcount", "queries/0-words", started_after)])
+    return location
+
+
+async def fails(driver: FakeDriver, message: str = "crash", **left: Any) -> None:
+    leave(Path(driver.spec.work_directory), **left)
+    await driver.report_failure(message)
+
+
+async def exceptions(manager: RunningJobManager, job_id: str) -> list[str]:
+    entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+    return [f"{entry['exceptionName']}: {entry['message']}" for entry in entries]
+
+
+async def test_the_next_attempt_goes_on_where_the_last_one_was(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    first = await manager.driver(1)
+    await fails(first, batch=9, in_flight=True)
+    second = await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+
+    assert second.spec.restore is None
+    assert second.spec.local is not None
+    assert second.spec.local.work_directory == first.spec.work_directory
+    assert second.spec.timeline == first.spec.timeline, "a sink would take the batch in flight for another one"
+    newest = (await manager.get(f"/jobs/{job_id}"))["attempts"][0]
+    assert (newest["restored-from"], newest["restored-batches"]) == ("local", {"wordcount": 9})
+    assert newest["restored-path"] == first.spec.work_directory
+    assert newest["restored-checkpoint-id"] is None
+    checkpoints = await manager.get(f"/jobs/{job_id}/checkpoints")
+    assert (checkpoints["counts"]["restored"], checkpoints["latest"]["restored"]) == (0, None)
+    assert await manager.checkpoint(job_id) == 2
+
+
+async def test_switched_off_it_is_the_newest_checkpoint(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART | {"execution.state-recovery.from-local": "false"})
+    newest = await manager.checkpoint(job_id)
+    await fails(await manager.driver(1), batch=9)
+    second = await manager.driver(2)
+    assert second.spec.local is None
+    assert second.spec.restore is not None
+    assert second.spec.restore.checkpoint_id == newest
+    attempt = (await manager.get(f"/jobs/{job_id}"))["attempts"][0]
+    assert (attempt["restored-from"], attempt["restored-batches"]) == ("checkpoint", {"wordcount": 7})
+
+
+async def test_local_state_that_leads_nowhere_is_not_tried_again_and_costs_no_restart(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running(ONCE)
+    newest = await manager.checkpoint(job_id)
+    await fails(await manager.driver(1), batch=9)
+    await manager.until(job_id, "RUNNING")
+    second = await manager.driver(2)
+    await fails(second, "the state is broken", batch=9, started_after=9)
+    third = await manager.driver(3)
+    await manager.until(job_id, "RUNNING")
+    assert third.spec.local is None
+    assert third.spec.restore is not None
+    assert third.spec.restore.checkpoint_id == newest
+    assert third.spec.timeline != second.spec.timeline
+    assert (await exceptions(manager, job_id))[0] == "ValueError: the state is broken"
+    await fails(third, batch=9, started_after=9)
+    await manager.until(job_id, "FAILED")
+
+
+async def test_an_attempt_that_went_on_and_committed_can_be_gone_on_with(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    first = await manager.driver(1)
+    await fails(first, batch=9)
+    second = await manager.driver(2)
+    await fails(second, batch=10, started_after=9)
+    third = await manager.driver(3)
+    assert third.spec.local is not None
+    assert third.spec.local.work_directory == second.spec.work_directory
+    assert third.spec.timeline == first.spec.timeline
+    remaining = {path.name for path in Path(first.spec.work_directory).iterdir()}
+    assert remaining <= {"driver.log", "driver.json"}, "only the attempt that is gone on with is kept"
+    assert (Path(second.spec.work_directory) / "queries").is_dir()
+
+
+async def test_damaged_local_state_is_told_and_a_checkpoint_is_used(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    newest = await manager.checkpoint(job_id)
+    first = await manager.driver(1)
+    location = leave(Path(first.spec.work_directory), 9)
+    (location / "commits" / "9").write_text("v1\n{")
+    await first.report_failure("crash")
+    second = await manager.driver(2)
+    assert second.spec.restore is not None
+    assert second.spec.restore.checkpoint_id == newest
+    told = (await exceptions(manager, job_id))[0]
+    assert told.startswith(
+        "LocalStateUnusable: The local state of attempt 1 cannot be used: query 'wordcount': commits/9"
+    )
+
+
+async def test_without_a_checkpoint_local_state_is_tried_again_and_counted(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(ONCE)
+    await fails(await manager.driver(1), batch=9)
+    second = await manager.driver(2)
+    assert second.spec.local is not None
+    await fails(second, batch=9, started_after=9)
+    await manager.until(job_id, "FAILED")
+    assert len(manager.launcher.drivers) == 2
+
+
+async def test_a_driver_that_died_before_it_had_taken_over_leaves_the_state_where_it_was(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    first = await manager.driver(1)
+    await fails(first, batch=9)
+    second = await manager.driver(2)
+    second.kill(-9)
+    third = await manager.driver(3)
+    await manager.until(job_id, "RUNNING")
+    assert third.spec.local is not None
+    assert third.spec.local.work_directory == first.spec.work_directory
+    assert (Path(first.spec.work_directory) / "queries").is_dir()
+
+
+async def test_another_job_with_the_same_id_starts_without_it(tmp_path: Path) -> None:
+    job_id = "ab" * 16
+    async with running_job_manager(tmp_path) as first:
+        await first.submit_running(jobId=job_id)
+        leave(Path(first.launcher.specs[0].work_directory), 9)
+    async with running_job_manager(tmp_path) as second:
+        await second.submit_running(jobId=job_id)
+        assert second.launcher.specs[0].attempt == 2
+        assert second.launcher.specs[0].local is None
+
+
+async def test_a_value_that_is_neither_true_nor_false_is_refused(manager: RunningJobManager) -> None:
+    with pytest.raises(
+        RequestRefused, match=r"execution\.state-recovery\.from-local: 'maybe' is not allowed"
+    ) as refused:
+        await manager.submit({"execution.state-recovery.from-local": "maybe"})
+    assert refused.value.status == 400
+
+
+def test_flinks_old_name_of_the_setting_counts_where_the_new_one_is_not_given() -> None:
+    assert is_enabled({})
+    assert not is_enabled({"state.backend.local-recovery": "false"})
+    assert is_enabled({"state.backend.local-recovery": "false", "execution.state-recovery.from-local": "TRUE"})
+    with pytest.raises(InvalidConfiguration, match=r"state\.backend\.local-recovery"):
+        is_enabled({"state.backend.local-recovery": "yes"})
+
+
+# --- the decision itself ---------------------------------------------------------------------------------------------
+
+HERE = LocalRecoveryFacts(host="here", has_snapshot=True, rescales=False)
+
+
+@pytest.fixture
+def former(tmp_path: Path) -> AttemptRecord:
+    work = tmp_path / "attempt-1"
+    leave(work, 9, started_after=4, in_flight=True)
+    return AttemptRecord(1, "timeline", str(work), 0, host="here", pid=NOBODY)
+
+
+def test_what_lies_on_another_machine_is_not_looked_for(former: AttemptRecord) -> None:
+    assert local_restore(former, HERE) is not None
+    assert local_restore(former, replace(HERE, host="there")) is None
+    assert local_restore(replace(former, pid=None), HERE) is None
+
+
+def test_an_attempt_that_committed_nothing_gained_nothing_over_its_checkpoint(former: AttemptRecord) -> None:
+    leave(Path(former.work_directory), 9, started_after=9)
+    assert local_restore(former, HERE) is None
+    assert local_restore(former, replace(HERE, has_snapshot=False)) is not None
+
+
+def test_after_a_restart_of_the_machine_nothing_is_trusted(former: AttemptRecord) -> None:
+    path = Path(former.work_directory) / "queries.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "of-another-boot"}))
+    with pytest.raises(LocalStateUnusable, match="the machine was restarted since"):
+        local_restore(former, HERE)
+
+
+def test_a_batch_in_flight_cannot_be_rescaled(former: AttemptRecord) -> None:
+    with pytest.raises(LocalStateUnusable, match="its last batch is not committed"):
+        local_restore(former, replace(HERE, rescales=True))
+
+
+def test_a_process_of_the_driver_that_lives_on_keeps_everybody_off(former: AttemptRecord) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        assert is_group_alive(child.pid)
+        with pytest.raises(LocalStateUnusable, match="still alive"):
+            local_restore(replace(former, pid=child.pid), HERE)
+    finally:
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not is_group_alive(child.pid), "it is dead, though nobody has asked for its exit code"
+    child.communicate()
+
+
+@pytest.mark.parametrize(("second_batch", "goes_on"), [(4, False), (5, True)])
+def test_after_a_local_recovery_every_query_must_have_gone_on(tmp_path: Path, second_batch: int, goes_on: bool) -> None:
+    work = tmp_path / "attempt-2"
+    location = leave(work, 9, started_after=8)
+    other = leave(tmp_path / "other", second_batch, started_after=4)
+    other.rename(location.with_name("1-other"))
+    write_record(
+        work, [LiveQuery("wordcount", "queries/0-words", 8), LiveQuery("other", "queries/1-other", started_after=4)]
+    )
+    record = AttemptRecord(2, "timeline", str(work), 0, host="here", pid=NOBODY, local_directory="/of/attempt-1")
+    assert (local_restore(record, HERE) is not None) is goes_on
+    assert not went_on_in_vain(record)
+
+
+def test_of_old_attempts_the_logs_of_the_newest_stay_and_what_is_needed(tmp_path: Path) -> None:
+    jobs = JobDirectory(tmp_path, "job")
+    for number in range(1, 7):
+        leave(jobs.attempt_directory(number), 1)
+        (jobs.attempt_directory(number) / "driver.log").touch()
+    jobs.remove_old_attempts(6, needed=str(jobs.attempt_directory(2)))
+    left = {path.name: {entry.name for entry in path.iterdir()} for path in jobs.path.iterdir()}
+    whole = {"queries", "queries.json", "driver.log"}
+    logs = {"driver.log"}
+    assert left == {"attempt-2": whole, "attempt-4": logs, "attempt-5": logs, "attempt-6": whole}

@@ -1,0 +1,84 @@
+"""Whether a file is what was written, by what Hadoop and Spark left beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from checkpointing.spark.checksums import check_file
+
+STEP = 512
+
+
+def written(directory: Path, name: str, content: bytes) -> Path:
+    """As Hadoop's file system writes it."""
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    sums = b"".join(zlib.crc32(content[at : at + STEP]).to_bytes(4, "big") for at in range(0, len(content), STEP))
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\x00" + struct.pack(">i", STEP) + sums)
+    return path
+
+
+@pytest.mark.parametrize("size", [0, 1, STEP, STEP + 1, (5 << 20) + 3], ids=str)
+def test_a_whole_file_passes_whatever_its_size(tmp_path: Path, size: int) -> None:
+    written(tmp_path, "1.sst", os.urandom(size))
+    check_file(tmp_path, "1.sst")
+
+
+@pytest.mark.parametrize("at", [0, 700, -1], ids=["first byte", "within", "last byte"])
+@pytest.mark.parametrize("size", [5000, (5 << 20) + 3], ids=["small", "large"])
+def test_another_byte_is_noticed(tmp_path: Path, size: int, at: int) -> None:
+    content = os.urandom(size)
+    path = written(tmp_path, "1.sst", content)
+    changed = bytearray(content)
+    changed[at] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(ValueError, match=r"1\.sst is damaged: its checksum is another one"):
+        check_file(tmp_path, "1.sst")
+
+
+def test_another_size_is_noticed_before_anything_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "1.sst", os.urandom(2000))
+    path.write_bytes(path.read_bytes()[:-600])
+    with pytest.raises(ValueError, match="it has 1400 bytes, and checksums for another number"):
+        check_file(tmp_path, "1.sst")
+
+
+def test_checksums_that_are_damaged_themselves_are_told(tmp_path: Path) -> None:
+    path = written(tmp_path, "1.sst", b"content")
+    path.with_name(".1.sst.crc").write_bytes(b"no")
+    with pytest.raises(ValueError, match=r"the checksums of 1\.sst are damaged"):
+        check_file(tmp_path, "1.sst")
+
+
+def test_a_file_that_a_restore_has_put_there_is_held_against_sparks_size(tmp_path: Path) -> None:
+    (tmp_path / "3.changelog").write_bytes(b"12345")
+    check_file(tmp_path, "3.changelog")
+    (tmp_path / "3.changelog.crc").write_text(json.dumps({"algorithm": "CRC32C", "value": 1, "mainFileSize": 5}))
+    check_file(tmp_path, "3.changelog")
+    (tmp_path / "3.changelog").write_bytes(b"1234")
+    with pytest.raises(ValueError, match="it has 4 bytes instead of 5"):
+        check_file(tmp_path, "3.changelog")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "v1", 'v1\n{"batch', '{"batchWatermarkMs":0}', 'v1\n{"batchWatermarkMs":0}\n{"logOffset":', "v1\n\n"],
+)
+def test_a_log_that_is_cut_off_is_noticed_without_any_checksum(tmp_path: Path, content: str) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text(content)
+    with pytest.raises(ValueError, match="offsets/3 is damaged"):
+        check_file(tmp_path, "offsets/3")
+
+
+def test_a_sources_own_way_to_write_its_offset_is_let_be(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "3").write_text('v1\n{"batchWatermarkMs":0}\n-\nup to here\n17')
+    check_file(tmp_path, "offsets/3")

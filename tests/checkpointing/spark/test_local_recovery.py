@@ -1,0 +1,319 @@
+"""Going on in what a dead attempt left, with real Spark: nothing is replayed, nothing lost, and damage is noticed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import DriverState, VertexKind
+from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.timelines import begin_timeline
+from checkpointing.storage import verify
+from tests.checkpointing.spark.conftest import eventually
+from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    work = WorkDirectory(tmp_path_factory.mktemp("session"))
+    often = {
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "300ms",
+        "spark.eventLog.enabled": "false",
+    }
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session = start_session("local recovery", {**session_settings(work, 2, {}), **often}, work)
+    yield session
+    session.stop()
+
+
+class Lives(Bench):
+    """One query, attempt after attempt, each in a work directory of its own."""
+
+    def work(self, attempt: int) -> Path:
+        return self.root / f"attempt-{attempt}"
+
+    def attempt(self, number: int, writer: Any) -> RunningQuery:
+        planned = self.planned(writer, self.work(number) / "queries" / "0-words")
+        started_after = LocalState.read(self.work(number - 1)).build("words", planned.location) if number > 1 else None
+        self.is_ready(number, planned, started_after)
+        query = RunningQuery(planned)
+        query.start()
+        return query
+
+    def is_ready(self, number: int, planned: PlannedQuery, started_after: int | None) -> None:
+        """What the driver writes down before it starts its queries."""
+        begin_timeline(planned.location, "timeline", started_after)
+        sink_path = str(planned.files.sink_path) if planned.files.sink_path else None
+        stateful = [vertex for vertex in planned.plan.vertices if vertex.kind is VertexKind.STATEFUL]
+        partitions = {str(operator): vertex.parallelism for operator, vertex in enumerate(stateful)}
+        write_record(self.work(number), [LiveQuery("words", "queries/0-words", started_after, sink_path, partitions)])
+
+    def left_by(self, number: int) -> LocalState:
+        state = LocalState.read(self.work(number))
+        state.check()
+        return state
+
+
+@pytest.fixture
+def bench(spark: Any, tmp_path: Path) -> Lives:
+    return Lives(spark, tmp_path, LAYOUTS["rocksdb format 2"])
+
+
+class Crash(Exception):
+    pass
+
+
+class FencedCounts:
+    """A sink as PostgresSink is one: a batch that it has is not taken again. `crash` ends the query in a batch."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.batches: list[int] = []
+        self.crash: str | None = None
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        if self.crash == "before":
+            raise Crash
+        if not self.batches or batch > self.batches[-1]:
+            rows = {row["value"]: row["count"] for row in frame.collect()}
+            self.batches.append(batch)
+            self.counts.update(rows)
+        else:
+            frame.write.format("noop").mode("overwrite").save()
+        if self.crash == "after":
+            raise Crash
+
+
+@pytest.mark.parametrize("crash", ["before", "after"])
+def test_the_batch_in_flight_runs_again_with_the_same_input(bench: Lives, crash: str) -> None:
+    sink = FencedCounts()
+
+    def counting() -> Any:
+        return bench.lines().groupBy("value").count().writeStream.outputMode("update").foreachBatch(sink)
+
+    number = 1
+    query = bench.attempt(number, counting())
+    for _ in range(2):
+        bench.feed()
+        bench.feed()
+        bench.run_all(query)
+        sink.crash = crash
+        bench.feed()
+        with pytest.raises(Exception, match="Crash"):
+            bench.run_all(query)
+        sink.crash = None
+        bench.feed()
+        left = bench.left_by(number)
+        assert left.in_flight
+        assert left.all_advanced
+        number += 1
+        query = bench.attempt(number, counting())
+        bench.run_all(query)
+        assert sink.counts == bench.expected
+    assert sink.batches == list(range(8)), "a batch was replayed, or its number was given to another input"
+    checkpoint = bench.snapshot(query)
+    query.stop()
+    assert verify(checkpoint.location, deep=True).batches == {"words": 7}
+
+    restored = bench.planned(counting(), bench.work(number + 1) / "queries" / "0-words")
+    bench.is_ready(number + 1, restored, bench.restore(checkpoint, restored))
+    assert not bench.left_by(number + 1).some_advanced
+    overwritten(restored.location / "metadata")
+    with pytest.raises(LocalStateUnusable, match="metadata is damaged"):
+        bench.left_by(number + 1)
+
+
+def test_a_file_sinks_log_that_is_ahead_by_the_batch_in_flight_is_exact(bench: Lives) -> None:
+    """The moment between the sink's commit and Spark's."""
+    output = bench.root / "out"
+
+    def writing() -> Any:
+        return bench.lines().writeStream.format("json").option("path", str(output))
+
+    query = bench.attempt(1, writing())
+    for _ in range(3):
+        bench.feed()
+    bench.run_all(query)
+    query.stop()
+    for name in ("2", ".2.crc"):
+        (query.planned.location / "commits" / name).unlink()
+    left = bench.left_by(1)
+    assert (left.batches, left.in_flight) == ({"words": 1}, True)
+    bench.feed()
+    again = bench.attempt(2, writing().option("maxRecordsPerFile", "50"))
+    bench.run_all(again)
+    again.stop()
+    rows = bench.spark.read.json(str(output)).collect()
+    assert Counter(row["value"] for row in rows) == bench.expected
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def shortened(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(max(0, path.stat().st_size - 3))
+
+
+def overwritten(path: Path) -> None:
+    size = path.stat().st_size
+    path.unlink()
+    path.write_bytes(os.urandom(size))
+
+
+def emptied(path: Path) -> None:
+    path.unlink()
+    path.touch()
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def newest(location: Path, pattern: str) -> Path:
+    return max(location.glob(pattern), key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+DAMAGED = {
+    "the last commit": "commits/4",
+    "the last offsets": "offsets/4",
+    "the offsets in flight": "offsets/5",
+    "the query's id": "metadata",
+    "a changelog": "state/0/0/*.changelog",
+    "a snapshot": "state/0/0/*.zip",
+    "an SST file": "state/0/0/SSTs/*.sst",
+    "the operator's metadata": "state/0/_metadata/metadata",
+}
+
+
+@pytest.fixture(scope="module")
+def left_behind(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An attempt's directory: five batches of a count with snapshots, a sixth in flight."""
+    bench = Lives(spark, tmp_path_factory.mktemp("left"), LAYOUTS["rocksdb format 2"])
+    query = bench.attempt(1, bench.lines().groupBy("value").count().writeStream.outputMode("update").format("noop"))
+    location = query.planned.location
+    for _ in range(5):
+        bench.feed()
+    bench.run_all(query)
+    eventually("a snapshot", lambda: any(name.startswith("state/0/0/SSTs") for name in needed(bench.work(1))))
+    query.stop()
+    for name in ("{}", ".{}.crc"):
+        shutil.copyfile(location / "offsets" / name.format(4), location / "offsets" / name.format(5))
+    return bench.work(1)
+
+
+def needed(work: Path) -> list[str]:
+    target = work / "tried"
+    try:
+        LocalState.read(work).build("words", target)
+        return [str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()]
+    except LocalStateUnusable:
+        return []
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+@pytest.mark.parametrize("harm", [shortened, overwritten, emptied, removed], ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("what", DAMAGED)
+def test_damage_is_noticed(left_behind: Path, tmp_path: Path, what: str, harm: Callable[[Path], None]) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(left_behind, work)
+    location = work / "queries" / "0-words"
+    LocalState.read(work).check()
+    used = set(needed(work))
+    victims = [path for path in location.glob(DAMAGED[what]) if str(path.relative_to(location)) in used]
+    victim = max(victims, key=lambda path: path.name)
+    harm(victim)
+    with pytest.raises(LocalStateUnusable):
+        LocalState.read(work).check()
+
+
+def test_a_partition_that_is_not_there_at_all_is_missed(left_behind: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(left_behind, work)
+    shutil.rmtree(work / "queries" / "0-words" / "state" / "0" / "1")
+    with pytest.raises(LocalStateUnusable, match="state/0/1 is missing"):
+        LocalState.read(work).check()
+
+
+def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(left_behind, work)
+    for log, numbers in (("commits", (3, 4)), ("offsets", (3, 4, 5))):
+        for number in numbers:
+            for name in (f"{number}", f".{number}.crc"):
+                (work / "queries" / "0-words" / log / name).unlink()
+    with pytest.raises(LocalStateUnusable, match="the offsets end with 2"):
+        LocalState.read(work).check()
+
+
+def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Lives) -> None:
+    output = bench.root / "out"
+    query = bench.attempt(1, bench.lines().writeStream.format("json").option("path", str(output)))
+    for _ in range(3):
+        bench.feed()
+    bench.run_all(query)
+    query.stop()
+    for log in ("commits", "offsets"):
+        for name in ("1", "2", ".1.crc", ".2.crc"):
+            (query.planned.location / log / name).unlink()
+    with pytest.raises(LocalStateUnusable, match="_spark_metadata ends with batch 2, the offsets with 0"):
+        bench.left_by(1)
+
+
+def test_an_attempt_without_its_record_is_not_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(LocalStateUnusable, match="ended before it started its queries"):
+        LocalState.read(tmp_path)
+    (tmp_path / "queries.json").write_text(json.dumps({"boot_id": 3}))
+    with pytest.raises(LocalStateUnusable, match=r"queries\.json cannot be read"):
+        LocalState.read(tmp_path)
+
+
+# --- a real driver ---------------------------------------------------------------------------------------------------
+
+
+def test_a_driver_that_is_killed_in_a_batch_loses_and_replays_nothing(
+    job_manager: Any, drivers: Any, words: Any, eventually: Any
+) -> None:
+    expected: Counter[str] = Counter()
+
+    def feed(number: int) -> None:
+        expected.update({f"w{number}": 1, "all": 1})
+        words.write(f"f{number}", [f"w{number}", "all"])
+
+    first = drivers.start(job_manager, "wordcount:wordcount", words.arguments)
+    job_manager.await_state(1, DriverState.RUNNING)
+    feed(1)
+    eventually("a batch", lambda: words.counts() == expected)
+    job_manager.complete(1)
+    feed(2)
+    eventually("a batch after the checkpoint", lambda: words.counts() == expected)
+    written = {path.name: path.stat().st_mtime_ns for path in words.output.glob("*.json")}
+    words.hold()
+    feed(3)
+    eventually("a batch in flight", words.is_held)
+    first.kill()
+    words.let_go()
+    feed(4)
+
+    drivers.start(job_manager, "wordcount:wordcount", words.arguments, attempt=2, local=first)
+    eventually("all words", lambda: words.counts() == expected)
+    assert words.batches() == 4
+    assert {name: (words.output / name).stat().st_mtime_ns for name in written} == written, "a batch was replayed"
+    assert not (first.work / "queries").exists(), "the files of the attempt before are kept twice"
+    checkpoint = job_manager.complete(2)
+    assert checkpoint.batches == {"words": 3}
+    assert verify(checkpoint.location, deep=True).files == checkpoint.files

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 from checkpointing.storage.errors import MetadataMissing, SnapshotUnusable, StorageError, UnsafeLocation
 from checkpointing.storage.files import Files
 from checkpointing.storage.found import checkpoint_ids
 from checkpointing.storage.layout import METADATA, SHARED, TASK_OWNED, checkpoint_directory, is_snapshot_directory
-from checkpointing.storage.locations import canonical, name, parent
+from checkpointing.storage.locations import canonical, is_local, name, parent
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.verification import read_metadata
 
@@ -49,12 +50,12 @@ class JobClaims:
 
     def __init__(self, job_id: str, job_directory: str, files: Files | None = None) -> None:
         self._job_id = job_id
-        self._job_directory = canonical(job_directory)
+        self._job_directory = _real(job_directory)
         self._given_files = files
 
     def lies_elsewhere(self, directory: str) -> bool:
-        """Not in the job's own checkpoint directory."""
-        return parent(canonical(directory)) != self._job_directory
+        """Not in the job's own checkpoint directory, by whatever links either is named."""
+        return parent(_real(directory)) != self._job_directory
 
     def claim(self, directory: str) -> bool:
         """Take the snapshot over; False when this job had it already. SnapshotClaimed, SnapshotNotWritable."""
@@ -101,6 +102,11 @@ class JobClaims:
 
     def _file(self, directory: str) -> str:
         return f"{directory}/{_CLAIM}{self._job_id}"
+
+
+def _real(location: str) -> str:
+    location = canonical(location)
+    return str(Path(location).resolve()) if is_local(location) else location
 
 
 def check_unclaimed(directory: str, files: Files | None = None, *, but_by: str = "") -> None:

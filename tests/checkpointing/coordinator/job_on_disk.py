@@ -17,12 +17,20 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionP
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.ports import CheckpointIDCounter, CheckpointPlan
+from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, StateFile, SubtaskMetrics, TriggerCheckpoint
+from checkpointing.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointKind,
+    DeclineCheckpoint,
+    StateFile,
+    SubtaskMetrics,
+    TriggerCheckpoint,
+)
 from checkpointing.storage import FileCheckpointStorage, ReferenceCountingRegistry, read_metadata
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.files import LocalFiles
@@ -269,6 +277,11 @@ class JobOnDisk:
             self.coordinator.receive_acknowledge(self._acknowledgement(work, subtask))
             if not all_of_them:
                 return
+
+    def decline(self, work: Snapshotting) -> None:
+        reason = CheckpointFailureReason.CHECKPOINT_DECLINED.name
+        session_id, checkpoint_id = self.tasks.session_id, work.message.checkpoint_id
+        self.coordinator.receive_decline(DeclineCheckpoint(session_id, self.job_id, 1, checkpoint_id, reason, ""))
 
     def _acknowledgement(self, work: Snapshotting, subtask: int) -> AcknowledgeCheckpoint:
         message = work.message

@@ -1,0 +1,213 @@
+"""Whatever happens to a job, its job managers and its driver, in whatever order, over real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.reasons import CheckpointFailureReason
+from checkpointing.jobs.status import JobStatus
+from checkpointing.storage import state_file_path, verify
+from checkpointing.storage.claims import JobClaims
+from tests.checkpointing.coordinator.job_on_disk import JobOnDisk, OpenStores, Snapshotting
+
+NAMES = st.sets(st.sampled_from("abcd"), max_size=2)
+
+
+class DiskMachine(RuleBasedStateMachine):
+    """`owned`: snapshots that are nobody's to remove, by location. `undecided`: complete ones that a crash kept from
+    an empty store: they may stay or go, whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="waymark-machine-", dir=_fast_disk()))
+        self.num_jobs = 0
+        self.owned: dict[str, CompletedCheckpoint] = {}
+        self.undecided: dict[str, CompletedCheckpoint] = {}
+        self.retained: dict[str, CompletedCheckpoint] = {}
+        self.num_futures = 0
+        self.open_stores = self.stores()
+        self.job = self.new_job(None)
+
+    def stores(self) -> OpenStores:
+        raise NotImplementedError
+
+    def new_job(self, claimed: str | None) -> JobOnDisk:
+        job = JobOnDisk(self.directory, self.next_id, self.open_stores, inline=False, claimed=claimed)
+        self.num_jobs += 1
+        self.num_futures = 0
+        return job
+
+    @property
+    def next_id(self) -> str:
+        return f"{self.num_jobs + 1:032x}"
+
+    # What people and timers do
+
+    @rule()
+    def trigger_checkpoint(self) -> None:
+        self.job.trigger()
+
+    @rule()
+    def trigger_savepoint(self) -> None:
+        self.job.trigger_savepoint()
+
+    @rule()
+    def expire(self) -> None:
+        self.job.timer.advance(61)
+
+    @rule()
+    def lose_the_driver(self) -> None:
+        self.job.coordinator.abort_pending(CheckpointFailureReason.TASK_FAILURE)
+        self.job.work.clear()
+        self.job.num_seen = len(self.job.tasks.triggered)
+
+    # What the world does
+
+    @precondition(lambda self: self.job.io.num_queued > 0)
+    @rule(data=st.data())
+    def finish_some_io(self, data: st.DataObject) -> None:
+        self.job.io.run_next(data.draw(st.integers(0, self.job.io.num_queued - 1)))
+
+    @rule()
+    def finish_all_io(self) -> None:
+        self.job.io.run_all()
+
+    @rule(num_done=st.integers(0, 3))
+    def kill_the_job_manager(self, num_done: int) -> None:
+        self.note_savepoints()
+        self.job.kill(num_done)
+        self.num_futures = len(self.job.futures)
+        self.note_undecided()
+
+    @rule(data=st.data(), claims=st.booleans(), claimed_before=st.booleans())
+    def start_another_job(self, data: st.DataObject, claims: bool, claimed_before: bool) -> None:
+        """From a snapshot that one of the former jobs left. `claimed_before`: a job manager died after the claim."""
+        self.succeed_with_another_job(data, claims=claims, claimed_before=claimed_before)
+
+    @rule(data=st.data(), before=st.lists(NAMES, max_size=3), after=st.lists(NAMES, max_size=3))
+    def a_job_takes_over(self, data: st.DataObject, before: list[set[str]], after: list[set[str]]) -> None:
+        """Until the claimed one is subsumed; what it shares with those beside it must stay."""
+        for names in before:
+            self.a_checkpoint_goes_well(names)
+        self.succeed_with_another_job(data, claims=True, claimed_before=False)
+        for names in after:
+            self.a_checkpoint_goes_well(names)
+
+    def succeed_with_another_job(self, data: st.DataObject, *, claims: bool, claimed_before: bool) -> None:
+        self.end(JobStatus.CANCELED)
+        snapshot = data.draw(st.sampled_from(sorted(self.owned))) if claims and self.owned else None
+        if snapshot is not None:
+            del self.owned[snapshot]
+            if claimed_before:
+                JobClaims(self.next_id, str(self.directory / "checkpoints" / self.next_id)).claim(snapshot)
+        self.job = self.new_job(snapshot)
+
+    def end(self, status: JobStatus) -> None:
+        """Adds to the store that have begun are ended first: what it holds then is what is left."""
+        self.job.io.run_all()
+        self.nothing_is_lost_that_somebody_needs()
+        assert self.job.end(status) == [None]
+        self.note_savepoints()
+        assert all(future.done() for future in self.job.futures[self.num_futures :])
+        if status is JobStatus.CANCELED:
+            self.owned |= self.retained
+
+    # What the driver does
+
+    @precondition(lambda self: self.job.num_seen < len(self.job.tasks.triggered))
+    @rule(names=NAMES)
+    def begin_snapshot(self, names: set[str]) -> None:
+        self.job.begin_snapshot(*sorted(names))
+
+    @precondition(lambda self: bool(self.job.work))
+    @rule(data=st.data(), all_of_them=st.booleans())
+    def acknowledge(self, data: st.DataObject, all_of_them: bool) -> None:
+        self.job.acknowledge(self.some_work(data), all_of_them=all_of_them)
+
+    @precondition(lambda self: bool(self.job.work))
+    @rule(data=st.data())
+    def decline(self, data: st.DataObject) -> None:
+        work = self.some_work(data)
+        self.job.work.remove(work)
+        self.job.decline(work)
+
+    @rule(names=NAMES)
+    def a_checkpoint_goes_well(self, names: set[str]) -> None:
+        """Random steps alone complete few; the rules about retained ones need many."""
+        self.lose_the_driver()
+        self.job.io.run_all()
+        self.job.checkpoint(*sorted(names))
+
+    def some_work(self, data: st.DataObject) -> Snapshotting:
+        return self.job.work[data.draw(st.integers(0, len(self.job.work) - 1))]
+
+    # What always holds
+
+    def note_savepoints(self) -> None:
+        for future in self.job.futures[self.num_futures :]:
+            if future.done() and future.exception(timeout=0) is None and future.result().properties.is_savepoint:
+                self.owned[future.result().location] = future.result()
+
+    def note_undecided(self) -> None:
+        if all(checkpoint.properties.claimed for checkpoint in self.job.store.checkpoints):
+            self.undecided |= {checkpoint.location: checkpoint for checkpoint in self.job.found}
+
+    @invariant()
+    def nothing_is_lost_that_somebody_needs(self) -> None:
+        self.retained = {checkpoint.location: checkpoint for checkpoint in self.job.store.checkpoints}
+        for location in (*self.owned, *self.retained):
+            verify(location)
+        for location in self.undecided:
+            if Path(location, "_metadata").exists():
+                verify(location)
+
+    @invariant()
+    def ids_ascend(self) -> None:
+        assert self.job.triggered_ids == sorted(set(self.job.triggered_ids))
+        stored = [checkpoint.checkpoint_id for checkpoint in self.job.store.checkpoints]
+        assert stored == sorted(set(stored))
+
+    @invariant()
+    def an_id_completes_once(self) -> None:
+        assert len(set(self.job.completed_ids)) == len(self.job.completed_ids)
+
+    @invariant()
+    def the_counts_add_up(self) -> None:
+        counts = self.job.stats.snapshot().counts
+        assert counts.total == counts.in_progress + counts.completed + counts.failed
+        assert counts.in_progress == len(self.job.coordinator.pending_ids)
+
+    def teardown(self) -> None:
+        """After a last death, so that what the others left must be found and removed."""
+        try:
+            self.kill_the_job_manager(0)
+            self.end(JobStatus.FINISHED)
+            self.nothing_leaks()
+        finally:
+            shutil.rmtree(self.directory)
+
+    def nothing_leaks(self) -> None:
+        root = self.directory / "checkpoints"
+        there = {str(path) for path in root.rglob("*") if path.is_file()}
+        needed = _files_of([c for c in self.owned.values() if c.location.startswith(f"{root}/")])
+        tolerated = _files_of([c for c in self.undecided.values() if Path(c.location).exists()])
+        assert needed <= there
+        assert there - needed <= tolerated
+
+
+def _fast_disk() -> str | None:
+    """Every step makes something durable: where nothing is written to a disk, ten times as many fit into a second."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
+
+
+def _files_of(checkpoints: list[CompletedCheckpoint]) -> set[str]:
+    files = {state_file_path(checkpoint, file) for checkpoint in checkpoints for file in checkpoint.files}
+    return files | {f"{checkpoint.location}/_metadata" for checkpoint in checkpoints}

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.coordinator.ports import PossibleInconsistentState
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
+from checkpointing.jobs import job_checkpoints
 from checkpointing.messages import StateFile
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import FileCheckpointStorage, read_metadata
@@ -320,6 +323,34 @@ async def test_a_requests_own_field_comes_before_the_configuration(manager: Runn
     )
 
     assert _claims_on(savepoint) == []
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_store_that_does_not_answer_is_asked_until_it_has_the_claimed_one(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    monkeypatch.setattr(job_checkpoints, "_AGAIN_AFTER_S", 0.01)
+    savepoint = await _savepoint(manager)
+    add = HandleCompletedCheckpointStore.add_checkpoint
+    lost: list[int] = []
+
+    def loses_the_first_answer(store: HandleCompletedCheckpointStore, checkpoint: CompletedCheckpoint) -> object:
+        is_first = not lost
+        if is_first:
+            lost.append(checkpoint.checkpoint_id)
+        dropped = add(store, checkpoint) if taken or not is_first else ()
+        if is_first:
+            store._checkpoints = []
+            raise PossibleInconsistentState("the connection was lost")
+        return dropped
+
+    monkeypatch.setattr(HandleCompletedCheckpointStore, "add_checkpoint", loses_the_first_answer)
+
+    job_id = await manager.submit_running(RETAIN, savepointPath=str(savepoint), **CLAIM)
+
+    assert lost == [1]
+    assert await manager.checkpoint(job_id) == 2
+    await _gone(savepoint)
 
 
 # --- over job managers ------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tests.checkpointing.spark import taking
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-SNAPSHOTS = int(os.environ.get("WAYMARK_CUT_SNAPSHOTS", "4"))
+SNAPSHOTS = int(os.environ.get("CHAOS_SNAPSHOTS", "3"))
 FILES_BETWEEN = (0, 20)
 WORDS = [f"word-{number}" for number in range(40)]
 

@@ -317,7 +317,6 @@ class CheckpointCoordinator:
     ) -> CheckpointRequest:
         return CheckpointRequest(
             properties=CheckpointProperties(kind, self._config.retention, forced=kind.is_savepoint),
-            timestamp=self._clock.now_ms(),
             is_periodic=is_periodic,
             target_directory=(target_directory or self._config.savepoint_directory) if kind.is_savepoint else None,
             full=full,

@@ -24,10 +24,9 @@ def _running_future() -> Future[CompletedCheckpoint]:
 
 @dataclass(frozen=True, eq=False)
 class CheckpointRequest:
-    """A wish for a checkpoint. `timestamp` is the wall clock's at the request, in milliseconds."""
+    """A wish for a checkpoint. `sequence` is its age: a wall clock that is put back makes no request an older one."""
 
     properties: CheckpointProperties
-    timestamp: int
     is_periodic: bool
     target_directory: str | None = None
     full: bool = False
@@ -40,13 +39,12 @@ class CheckpointRequest:
         return self.properties.forced
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, int, int]:
-        """Smallest first: savepoints, forced, asked for by a user, older, first come."""
+    def rank(self) -> tuple[bool, bool, bool, int]:
+        """Smallest first: savepoints, forced, asked for by a user, older."""
         return (
             not self.properties.is_savepoint,
             not self.is_forced,
             self.is_periodic,
-            self.timestamp,
             self.sequence,
         )
 

@@ -27,7 +27,7 @@ def pending(
     properties = CheckpointProperties(kind, RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, forced=kind.is_savepoint)
     checkpoint = PendingCheckpoint(
         checkpoint_id=1,
-        request=CheckpointRequest(properties, 0, is_periodic=False),
+        request=CheckpointRequest(properties, is_periodic=False),
         plan=CheckpointPlan(vertices, ready=True),
         trigger_timestamp=1_000,
     )

@@ -171,9 +171,7 @@ class KeyedTable:
         versions = sql.SQL("waymark_versions WHERE waymark_counts")
         connection.execute(self._replace(columns, versions))
         connection.execute(self._delete("{0}.{1} = v.{1}", sql.SQL("true")))
-        # Equality finds no NULL, and a comparison that does cannot be hashed: only for the few keys that need it.
-        with_null = sql.SQL(" OR ").join(sql.SQL("v.{} IS NULL").format(sql.Identifier(name)) for name in self._key)
-        connection.execute(self._delete("{0}.{1} IS NOT DISTINCT FROM v.{1}", with_null))
+        connection.execute(self._delete("{0}.{1} IS NOT DISTINCT FROM v.{1}", self._some_key_is_null("v.")))
 
     def _newest_versions(self, history: sql.Identifier, moves: NumberedMoves) -> sql.Composed:
         """Among the batches that count, numbers ascend with time, over all timelines."""
@@ -181,15 +179,22 @@ class KeyedTable:
             "CREATE TEMP TABLE waymark_versions ON COMMIT DROP AS SELECT * FROM ("
             " SELECT DISTINCT ON ({key}) *, waymark_live AS waymark_counts,"
             "  bool_or(waymark_moved) OVER (PARTITION BY {key}) AS waymark_concerned"
-            " FROM (SELECT *, {live} AS waymark_live, {moved} AS waymark_moved FROM {history}) AS all_versions"
+            " FROM (SELECT *, {live} AS waymark_live, {moved} AS waymark_moved FROM {history}"
+            "  WHERE ({key}) IN (SELECT {key} FROM {history} WHERE {moved}) OR {null}) AS all_versions"
             " ORDER BY {key}, waymark_live DESC, {batch} DESC) AS newest WHERE waymark_concerned"
         ).format(
             key=names(self._key),
             live=sql.SQL("({} OR {} IS NULL)").format(in_spans(moves.live), sql.Identifier(TIMELINE)),
             moved=in_spans((*moves.away, *moves.back)),
             history=history,
+            null=self._some_key_is_null(""),
             batch=sql.Identifier(BATCH),
         )
+
+    def _some_key_is_null(self, prefix: str) -> sql.Composed:
+        """Equality finds no NULL, and a comparison that does cannot be hashed: such keys get their own way."""
+        each = (sql.SQL("{}{} IS NULL").format(sql.SQL(prefix), sql.Identifier(name)) for name in self._key)
+        return sql.SQL("({})").format(sql.SQL(" OR ").join(each))
 
     def _delete(self, comparison: str, condition: sql.Composable) -> sql.Composed:
         same_key = sql.SQL(" AND ").join(

@@ -25,7 +25,7 @@ from checkpointing.storage.opening import files_for
 # likely, where a file could be dropped from the pool for one checkpoint just when another one takes it up.
 LEAST_SHARED_BYTES = 4096
 # Copying and hashing get what Spark's tasks leave of the processors.
-_NICENESS = 10
+NICENESS = 10
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _successful(futures: Iterable[Future[_Placed]]) -> Iterator[_Placed]:
 
 
 def _step_back() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _base64(content: bytes) -> str:

@@ -1,0 +1,265 @@
+"""A savepoint of 1 GB of RocksDB state against `cp -r` of the same files.
+
+A real query builds the state (1 KiB of payload a key), then goes on with small batches while savepoints are taken of it
+by what a driver takes them with. `cp -r` copies the very files of the savepoint. Copies are made on the same disk with
+links forbidden, as between two file systems; where both sides write through to the disk, both figures say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+from unittest import mock
+
+from bench.figures import Figure
+from checkpointing.coordinator.checkpoint import (
+    CheckpointProperties,
+    CompletedCheckpoint,
+    OperatorState,
+    RetentionPolicy,
+    SubtaskState,
+)
+from checkpointing.ids import new_id
+from checkpointing.java import find_java
+from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
+from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.snapshot import NICENESS, DurableSubtask, PoolLedger, SnapshotWriter
+from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
+from checkpointing.storage import FileCheckpointStorage
+from checkpointing.storage import files as storage_files
+
+STATE_BYTES = int(os.environ.get("BENCH_STATE_BYTES", 1 << 30))
+_PAYLOAD = 1024
+_LOAD_BATCHES = 8
+_SETTLING_BATCHES = 4
+_STEADY_KEYS = 20_000
+_STEADY_BATCHES = 12
+_ROUNDS = 3
+_LIMIT_S = 600.0
+# Transfers step back behind Spark's tasks; so does `cp` here, so that other work on the machine slows both alike.
+_AT_THEIR_PRIORITY = ("nice", "-n", str(NICENESS))
+_STATE = "spark.sql.streaming.stateStore."
+
+
+def measure() -> list[Figure]:
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    with (
+        tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as directory,
+        _Query(Path(directory)) as query,
+    ):
+        query.load()
+        return [*_speed(query, Path(directory)), *_delay(query, Path(directory))]
+
+
+class _Query:
+    """Keeps the first payload of every key. Fed with files of keys, one file a batch."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._keys = STATE_BYTES // _PAYLOAD
+        self._numbers = itertools.count()
+        os.environ.setdefault("JAVA_HOME", str(find_java(os.environ, root / "java").home))
+
+    def __enter__(self) -> Self:
+        work = WorkDirectory(self._root / "work")
+        settings = session_settings(work, 2, {})
+        settings |= {
+            "spark.eventLog.enabled": "false",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": "4",
+            f"{_STATE}minDeltasForSnapshot": "2",
+            f"{_STATE}maintenanceInterval": "1s",
+        }
+        self._spark = start_session("savepoint benchmark", settings, work)
+        from pyspark.sql import functions as f
+
+        (self._root / "in").mkdir()
+        lines = self._spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(str(self._root / "in"))
+        payload = f.concat(
+            *(f.unhex(f.sha2(f.concat(f.lit(f"{n} "), f.col("value")), 512)) for n in range(_PAYLOAD // 64))
+        )  # bytes that nothing can compress
+        state = lines.groupBy(f.col("value").cast("long").alias("key")).agg(f.first(payload).alias("payload"))
+        writer = state.writeStream.outputMode("update").format("noop")
+        location = self._root / "work" / "queries" / "0"
+        sink = sink_of(writer, writer_options(writer))
+        self.files = QueryFiles(query_plan("state", explain(writer), sink, {}), location, None)
+        self._query = writer.option("checkpointLocation", str(location)).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._query.stop()
+        self._spark.stop()
+
+    def load(self) -> None:
+        """The whole state, written to files that a snapshot can take."""
+        each = self._keys // _LOAD_BATCHES
+        for batch in range(_LOAD_BATCHES):
+            self._run_batch(range(batch * each, (batch + 1) * each))
+        for _ in range(_SETTLING_BATCHES):  # until a whole snapshot of it was uploaded and compacted
+            self.run_batch()
+
+    def run_batch(self) -> float:
+        """One small batch; its duration in ms."""
+        return self._run_batch(random.sample(range(self._keys), _STEADY_KEYS))
+
+    def stage(self, directory: Path) -> StagedBatch:
+        """The files of the last batch, linked aside; tried again when Spark's maintenance was faster."""
+        for _ in range(20):
+            batch = self.files.last_commit()
+            assert batch is not None
+            with contextlib.suppress(FileNotFoundError):
+                return stage(self.files, batch, directory)
+        raise TimeoutError("no batch could be staged")
+
+    def _run_batch(self, keys: Any) -> float:
+        number = next(self._numbers)
+        partial = self._root / "in" / f".{number}"
+        partial.write_text("\n".join(map(str, keys)))
+        partial.rename(self._root / "in" / f"{number}.txt")
+        deadline = time.monotonic() + _LIMIT_S
+        while time.monotonic() < deadline:
+            progress = self._query.lastProgress
+            if progress is not None and progress["batchId"] >= number and progress["numInputRows"]:
+                return float(progress["durationMs"]["triggerExecution"])
+            if self._query.exception() is not None:
+                raise self._query.exception()
+            time.sleep(0.01)
+        raise TimeoutError(f"batch {number} did not end")
+
+
+class _Savepoints:
+    """Takes savepoints of `query` below `directory`. One `hashes`: one driver, which remembers what it has hashed."""
+
+    def __init__(self, query: _Query, directory: Path) -> None:
+        self._query = query
+        self._directory = directory
+        self._storage = FileCheckpointStorage(None, new_id())
+        self._numbers = itertools.count(1)
+        self.hashes = FileHashes()
+
+    def take(self) -> tuple[float, float, int]:
+        """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes."""
+        number = next(self._numbers)
+        began = time.monotonic()
+        location = self._storage.initialize_location(number, CheckpointKind.SAVEPOINT, str(self._directory))
+        staged = self._query.stage(self._directory / f"staging-{number}")
+        taken_s = time.monotonic() - began
+        trigger = TriggerCheckpoint("", number, CheckpointKind.SAVEPOINT, 0, 0, location.directory, None)
+        written = list(SnapshotWriter(trigger, self.hashes, PoolLedger()).write(staged))
+        self._storage.write_metadata(_savepoint(number, location.directory, staged, written))
+        durable_s = time.monotonic() - began
+        shutil.rmtree(staged.directory)
+        shutil.rmtree(location.directory)
+        return taken_s, durable_s, sum(subtask.size for subtask in written)
+
+
+def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[DurableSubtask]) -> CompletedCheckpoint:
+    operators = tuple(
+        OperatorState(
+            vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism,
+            tuple(SubtaskState(d.subtask, SubtaskMetrics(), d.files, 0) for d in written if d.vertex == vertex),
+        )
+        for vertex in staged.files.plan.vertices
+    )  # fmt: skip
+    properties = CheckpointProperties(CheckpointKind.SAVEPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION)
+    return CompletedCheckpoint(
+        new_id(), "bench", "bench:savepoint", number, properties, 0, 0, operators,
+        {"state": staged.batch}, directory, None,
+    )  # fmt: skip
+
+
+def _speed(query: _Query, root: Path) -> list[Figure]:
+    """Nothing else runs. The first savepoint hashes everything, later ones what is new since."""
+    savepoints = _Savepoints(query, root / "savepoints")
+    first = savepoints.take()
+    linked = [savepoints.take() for _ in range(_ROUNDS)]
+    staged = query.stage(root / "cp" / "source")
+    size = sum(file.size for file in staged.selected)
+    with _no_links():
+        hashed_copy = _Savepoints(query, root / "savepoints").take()
+        rounds = [
+            (_copied(root, durable=False), _copied(root, durable=True), savepoints.take()[1]) for _ in range(_ROUNDS)
+        ]
+    cp, durable_cp, copied = (statistics.median(column) for column in zip(*rounds, strict=True))
+    shutil.rmtree(root / "cp")
+    return [
+        Figure("state in the savepoint", size / 1e9, "GB"),
+        Figure("files", len(staged.selected), "files"),
+        Figure("`cp -r` of them", cp, "s"),
+        Figure("`cp -r` and sync", durable_cp, "s"),
+        Figure("hard link: all files taken", statistics.median(t for t, _, _ in linked) * 1000, "ms", goal=100),
+        Figure("hard link: `_metadata` durable, state hashed before", statistics.median(d for _, d, _ in linked), "s"),
+        Figure("hard link: `_metadata` durable, nothing hashed before", first[1], "s"),
+        Figure("copy, durable, against `cp -r` and sync: bandwidth", durable_cp / copied, "×", goal=0.9, at_most=False),
+        Figure("copy, durable, against `cp -r` without sync: bandwidth", cp / copied, "×"),
+        Figure("copy, durable, nothing hashed before, against `cp -r` and sync", durable_cp / hashed_copy[1], "×"),
+    ]
+
+
+def _copied(root: Path, *, durable: bool) -> float:
+    source, target = root / "cp" / "source", root / "cp" / "target"
+    os.sync()
+    began = time.monotonic()
+    subprocess.run([*_AT_THEIR_PRIORITY, "cp", "-r", str(source), str(target)], check=True)
+    if durable:
+        subprocess.run(
+            [*_AT_THEIR_PRIORITY, "sync", *(str(path) for path in target.rglob("*") if path.is_file())], check=True
+        )
+    seconds = time.monotonic() - began
+    shutil.rmtree(target)
+    os.sync()
+    return seconds
+
+
+@contextlib.contextmanager
+def _no_links() -> Iterator[None]:
+    with mock.patch.object(storage_files, "_linked", return_value=False):
+        yield
+
+
+def _delay(query: _Query, root: Path) -> list[Figure]:
+    """Batches during which one savepoint is taken, against batches without one, in turns."""
+    alone: list[float] = []
+    linked: list[float] = []
+    copied: list[float] = []
+    savepoints = _Savepoints(query, root / "meanwhile")
+    savepoints.take()
+    for _ in range(_STEADY_BATCHES):
+        alone.append(query.run_batch())
+        with _meanwhile(savepoints.take):
+            linked.append(query.run_batch())
+        with _no_links(), _meanwhile(savepoints.take):
+            copied.append(query.run_batch())
+    median = statistics.median(alone)
+    worst = max(alone)
+    return [
+        Figure("batch, no savepoint: median", median, "ms"),
+        Figure("batch, no savepoint: longest", worst, "ms"),
+        Figure("batch with a linked savepoint: median against", statistics.median(linked) / median, "×", goal=1.05),
+        Figure("batch with a linked savepoint: longest against longest", max(linked) / worst, "×"),
+        Figure("batch with a copied savepoint: median against", statistics.median(copied) / median, "×", goal=1.05),
+        Figure("batch with a copied savepoint: longest against longest", max(copied) / worst, "×"),
+    ]
+
+
+@contextlib.contextmanager
+def _meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """`work` begins with the block; both have ended when this does."""
+    with ThreadPoolExecutor(1) as executor:
+        done = executor.submit(work)
+        yield
+    done.result()

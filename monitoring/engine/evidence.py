@@ -4,14 +4,16 @@ Three classes, and only the first two may ever lead to a restart:
 
 1. the engine names the job: `Alive` or `Terminal`. A terminal state may be taken back (FLINK-39704: after a leader
    change the same id came back), so a terminal run that is named alive again *is* alive again;
-2. the engine answers and does not name the job: `Unknown`, conclusive only after the hold-down;
-3. the engine does not answer: `Unreachable`. It proves nothing, ends every hold-down and drops nobody.
+2. the engine answers, does not name the job and, asked for it, says that there is none: `Unknown`, conclusive only
+   after the hold-down;
+3. the engine does not answer, or not to the question for the job (one that it could not recover yet is in no list):
+   `Unreachable`. It proves nothing, ends every hold-down and drops nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
@@ -24,9 +26,10 @@ EMPTY_HOLD_DOWN = timedelta(seconds=90)
 
 @dataclass(frozen=True)
 class Answered:
-    """The jobs that the engine names, by id, at one moment."""
+    """The jobs that the engine names, by id, at one moment. `undenied`: why others may still be there, by id."""
 
     jobs: Mapping[str, JobOverview]
+    undenied: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now
     job = answer.jobs.get(job_id)
     if job is not None:
         return Terminal(job.state) if job.state in TERMINAL_STATES else Alive(job.state)
+    if job_id in answer.undenied:
+        return Unreachable(answer.undenied[job_id])
     held = Missing(now, 1) if missing is None else Missing(missing.since, missing.polls + 1)
     return _unknown(held, now, empty=not answer.jobs)
 

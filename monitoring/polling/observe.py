@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import ParamSpec, TypeVar
@@ -12,6 +12,7 @@ from monitoring.engine.answers import CheckpointStats, JobOverview, OperatorSubt
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
+from monitoring.models import RunState
 from monitoring.polling.known import KnownCluster, KnownRun
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
 
@@ -36,8 +37,31 @@ async def observe(
         return ClusterObservation(NoAnswer(str(error)))
     slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
     readers = [_RunReader(client, slots, job, known.runs.get(job.id), now) for job in jobs.values()]
-    await asyncio.gather(*(reader.read(limit_s) for reader in readers))
-    return ClusterObservation(Answered(jobs), overview, {reader.job.id: reader.observation() for reader in readers})
+    undenied, *_ = await asyncio.gather(
+        _undenied(client, slots, known, jobs), *(reader.read(limit_s) for reader in readers)
+    )
+    runs = {reader.job.id: reader.observation() for reader in readers}
+    return ClusterObservation(Answered(jobs, undenied), overview, runs)
+
+
+async def _undenied(
+    client: FlinkClient, slots: asyncio.Semaphore, known: KnownCluster, jobs: Mapping[str, JobOverview]
+) -> dict[str, str]:
+    """Why runs that lived and are in no list may live still: the engine, asked for one, does not say that it is gone."""
+
+    async def why(job_id: str) -> str:
+        try:
+            async with slots:
+                await client.job(job_id)
+        except NotFound:
+            return ""
+        except EngineError as error:
+            return str(error)
+        return "The engine lists the job no more, and knows it when asked."
+
+    missing = [job_id for job_id, run in known.runs.items() if job_id not in jobs and not RunState(run.state).terminal]
+    reasons = await asyncio.gather(*map(why, missing))
+    return {job_id: reason for job_id, reason in zip(missing, reasons, strict=True) if reason}
 
 
 class _RunReader:

@@ -200,6 +200,7 @@ def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
     held = None if run.missing_since is None else Missing(run.missing_since, run.missing_polls)
     evidence = evidence_of(run.engine_job_id, answer, held, now)
     if not isinstance(evidence, Unknown):
+        run.missing_since, run.missing_polls = None, 0
         return
     run.missing_since, run.missing_polls = evidence.missing.since, evidence.missing.polls
     if evidence.lost:

@@ -49,3 +49,9 @@ def test_an_engine_that_names_no_job_at_all_may_have_just_started(seconds, lost)
 def test_silence_is_never_a_loss():
     evidence = evidence_of(ID, NoAnswer("refused"), Missing(NOW, 50), NOW + timedelta(days=1))
     assert evidence == Unreachable("refused")
+
+
+def test_a_job_that_the_engine_does_not_deny_is_never_lost():
+    answer = Answered({}, {ID: "stored, but could not be recovered yet"})
+    evidence = evidence_of(ID, answer, Missing(NOW, 50), NOW + timedelta(days=1))
+    assert evidence == Unreachable("stored, but could not be recovered yet")

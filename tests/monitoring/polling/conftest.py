@@ -213,7 +213,7 @@ class FakeJob:
 
 
 class FakeEngine:
-    """`hang`, `cut_short`, `down_with` and `instead` are the switches."""
+    """`hang`, `cut_short`, `down_with`, `refused` and `instead` are the switches."""
 
     def __init__(self, server: HTTPServer) -> None:
         self.jobs: list[FakeJob] = []
@@ -221,6 +221,7 @@ class FakeEngine:
         self.hang: str = ""  # a pattern of paths that never answer
         self.cut_short = False
         self.down_with: tuple[int, str] | None = None
+        self.refused: dict[str, tuple[int, str]] = {}  # path -> status and message
         self.instead: dict[str, Any] = {}  # pattern of a path -> another answer
         self.released = threading.Event()
         self.version = "2.3.0"
@@ -236,8 +237,9 @@ class FakeEngine:
         self.asked.append(path)
         if self.hang and re.fullmatch(self.hang, path):
             self.released.wait(30)
-        if self.down_with is not None:
-            return Response(json.dumps({"errors": [self.down_with[1]]}), self.down_with[0])
+        refusal = self.down_with or self.refused.get(path)
+        if refusal is not None:
+            return Response(json.dumps({"errors": [refusal[1]]}), refusal[0])
         if self.cut_short:
             return Response(b'{"jobs": [', headers={"Content-Length": "1000"})
         for pattern, answer in self.instead.items():

@@ -158,6 +158,24 @@ def test_a_job_that_vanished_is_lost_only_after_the_hold_down(engine, cluster, p
     assert Run.objects.get(engine_job_id=other.id).state == "RUNNING"
 
 
+def test_a_job_in_no_list_is_not_lost_while_the_engine_does_not_deny_it(engine, cluster, poll):
+    """A job manager that could not recover a job yet lists it nowhere, and answers 503 when asked for it."""
+    job, _ = engine.job(), engine.job(name="other")
+    poll()
+    engine.jobs.remove(job)
+    poll(5)
+    engine.refused[f"/jobs/{job.id}"] = (503, "The job is stored, but could not be recovered yet.")
+    poll(60)
+    poll(60)
+    run = Run.objects.get(engine_job_id=job.id)
+    assert (run.state, run.missing_since, run.missing_polls) == ("RUNNING", None, 0)
+    engine.refused.clear()
+    poll(60)
+    poll(60)
+    run.refresh_from_db()
+    assert run.state == "LOST"
+
+
 def test_silence_ends_the_hold_down_and_proves_nothing(engine, cluster, poll):
     job, _ = engine.job(), engine.job(name="other")
     poll()

@@ -67,5 +67,5 @@ def test_random_lives_over_a_real_zookeeper(zookeeper_hosts: str) -> None:
             finally:
                 self.zookeeper.close()
 
-    few = settings(TestSurvivingStoresMachine.settings, max_examples=4, stateful_step_count=20)
+    few = settings(TestSurvivingStoresMachine.settings, max_examples=12, stateful_step_count=30)
     run_state_machine_as_test(ZooKeeperMachine, settings=few)

@@ -1,0 +1,35 @@
+"""Files of a checkpoint that cannot be removed: the job goes on and ends, and says so."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.ports import CheckpointLocation
+from checkpointing.storage import FileCheckpointStorage
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+
+
+async def test_what_could_not_be_removed_is_among_the_jobs_exceptions(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(storage: FileCheckpointStorage, location: CheckpointLocation) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", location.directory)
+
+    job_id = await manager.submit_running()
+    await manager.checkpoint(job_id)
+    monkeypatch.setattr(FileCheckpointStorage, "discard_location", refuse)
+    await manager.checkpoint(job_id)
+    await manager.cancel(job_id)
+    await manager.until(job_id, "CANCELED")
+
+    async def reported() -> list[str]:
+        entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+        return [entry["message"] for entry in entries if entry["exceptionName"] == "CheckpointNotRemoved"]
+
+    messages = await eventually(reported)
+    first = Path(manager.settings.checkpoint_directory, job_id, "chk-1")
+    assert any(f"{first} could not be removed and stays: " in message for message in messages)
+    assert all("Read-only file system" in message for message in messages)

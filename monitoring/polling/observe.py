@@ -37,9 +37,8 @@ async def observe(
         return ClusterObservation(NoAnswer(str(error)))
     slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
     readers = [_RunReader(client, slots, job, known.runs.get(job.id), now) for job in jobs.values()]
-    undenied, *_ = await asyncio.gather(
-        _undenied(client, slots, known, jobs), *(reader.read(limit_s) for reader in readers)
-    )
+    reading = asyncio.gather(*(reader.read(limit_s) for reader in readers))
+    undenied, _ = await asyncio.gather(_undenied(client, slots, known, jobs), reading)
     runs = {reader.job.id: reader.observation() for reader in readers}
     return ClusterObservation(Answered(jobs, undenied), overview, runs)
 
@@ -47,7 +46,7 @@ async def observe(
 async def _undenied(
     client: FlinkClient, slots: asyncio.Semaphore, known: KnownCluster, jobs: Mapping[str, JobOverview]
 ) -> dict[str, str]:
-    """Why runs that lived and are in no list may live still: the engine, asked for one, does not say that it is gone."""
+    """Why runs that lived and are in no list may live still: the engine, asked, does not say that they are gone."""
 
     async def why(job_id: str) -> str:
         try:

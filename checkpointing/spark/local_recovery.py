@@ -111,7 +111,7 @@ class LocalState:
         except (OSError, ValueError, TypeError, AttributeError, MalformedMessage) as error:
             raise LocalStateUnusable(f"{RECORD_NAME} cannot be read: {error}") from error
         if not record.boot_id or record.boot_id != boot_id():
-            raise LocalStateUnusable("the machine was restarted since: what Spark wrote may not have reached the disk")
+            raise LocalStateUnusable("the machine was restarted since, or is another: not all of it may be there")
         return cls({live.name: _local_query(live, work / live.directory) for live in record.queries})
 
     @property

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
+import stat
 import subprocess
 import sys
 import threading
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STOP_S = 10.0
+_LONGEST_COMPLAINT = 20_000
+_TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
 OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
 _OUT_OF_MEMORY_EXIT_CODE = 3
 _KILLED = -9
@@ -32,6 +36,10 @@ class JvmLost(Exception):
     """The JVM beside this process ended by itself."""
 
 
+class JvmNotStarted(Exception):
+    """spark-submit gave up, or its JVM ended before it could be talked to; the text has what it said."""
+
+
 class ContextStopped(Exception):
     """Somebody stopped the SparkContext while the job was running."""
 
@@ -39,12 +47,39 @@ class ContextStopped(Exception):
 def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
     """Start the JVM with `settings`, every one of them out of other users' sight. Does nothing when there is one."""
     from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         properties = write_private(directory / PROPERTIES_NAME, properties_text(settings))
         arguments = client_arguments(deployment_of(settings), name, properties)
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
-    SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
+    written = _errors_size()
+    try:
+        SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
+    except PySparkRuntimeError as error:
+        raise JvmNotStarted(f"Spark's JVM did not start: {_complaint(_errors_since(written)) or error}") from error
+
+
+def _errors_size() -> int:
+    """How much this process's standard error holds, which is the JVM's, too; 0 when it is no file."""
+    found = os.fstat(2)
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def _errors_since(size: int) -> str:
+    try:
+        with Path("/proc/self/fd/2").open("rb") as file:
+            file.seek(size)
+            return file.read(_LONGEST_COMPLAINT).decode(errors="replace") if _errors_size() > size else ""
+    except OSError:
+        return ""
+
+
+def _complaint(text: str) -> str:
+    """The lines that say what is wrong, without stack traces and warnings."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "WARNING"))]
+    telling = [line for line in lines if _TELLING.match(line)]
+    return " ".join(line.removeprefix('Exception in thread "main" ') for line in (telling or lines[-1:]))
 
 
 def is_stopped(spark: SparkSession) -> bool:

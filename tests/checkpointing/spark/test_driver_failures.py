@@ -60,6 +60,36 @@ def test_a_program_that_is_unfit_fails_for_good_and_says_why(
     assert driver.process.wait(60) == 1
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("spark.master", "yarn", "When running with master 'yarn' either HADOOP_CONF_DIR or YARN_CONF_DIR must be set"),
+        ("spark.driver.memory", "lots", "Invalid maximum heap size: -Xmxlots"),
+    ],
+)
+def test_what_spark_says_when_its_jvm_does_not_start_is_the_jobs_exception(
+    job_manager: Any, drivers: Any, words: Any, setting: str, value: str, message: str
+) -> None:
+    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, configuration={setting: value})
+    exception = job_manager.await_state(1, DriverState.FAILED).exception
+    assert exception.name == "JvmNotStarted"
+    assert message in exception.message
+    assert driver.process.wait(60) == 1
+
+
+@pytest.mark.spark
+def test_a_jvm_that_runs_out_of_memory_ends_and_says_so(job_manager: Any, drivers: Any, words: Any) -> None:
+    driver = drivers.start(
+        job_manager, "wordcount:hungry", words.arguments, configuration={"spark.driver.memory": "512m"}
+    )
+    job_manager.await_state(1, DriverState.RUNNING)
+    exception = job_manager.await_state(1, DriverState.FAILED).exception
+    assert exception.name == "JvmLost"
+    assert "ran out of memory: its heap of 512m is full" in exception.message
+    assert driver.process.wait(60) == 1
+
+
 def test_a_driver_that_is_refused_ends_without_a_word(job_manager: Any, drivers: Any, words: Any) -> None:
     job_manager.answer = Refused("attempt 1 is not wanted: the current one is 2")
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments)

@@ -45,3 +45,29 @@ def shown(spark, args):
     known.append(spark.conf.get("spark.sql.streaming.minBatchesToRetain"))
     Path(args["show"]).write_text(" ".join(known))
     return wordcount(spark, args)
+
+
+def hungry(spark, args):
+    """Fills the driver's heap in its first batch."""
+
+    def fill(frame, batch):
+        kept = spark._jvm.java.util.ArrayList()
+        while True:
+            kept.add(spark._jvm.java.nio.ByteBuffer.allocate(50_000_000))
+
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    return rows.writeStream.queryName("hungry").foreachBatch(fill)
+
+
+def picky(spark, args):
+    """A function that raises in a task."""
+    from pyspark.sql.functions import udf
+
+    @udf("long")
+    def checked(value):
+        if value > 12:
+            raise KeyError("no such number")
+        return value
+
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    return rows.coalesce(1).select(checked("value")).writeStream.queryName("numbers").format("noop")

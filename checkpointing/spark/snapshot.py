@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import os
 import re
@@ -204,7 +205,9 @@ def _successful(futures: Iterable[Future[_Placed]]) -> Iterator[_Placed]:
 
 
 def _step_back() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+    """On Linux a thread has a priority of its own; elsewhere it keeps its process's."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _base64(content: bytes) -> str:

@@ -1,0 +1,66 @@
+"""A checkpointLocation for Spark to read one operator's state from: links into a snapshot, gone afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
+from checkpointing.messages import StateFile, VertexKind
+from checkpointing.spark.schema_paths import relocate_schemas
+from checkpointing.state.contents import files_of, operator_number
+from checkpointing.storage import SnapshotIncomplete, files_for, local_copy, state_file_path
+from checkpointing.storage.verification import verify_files
+
+_LOGS = ("metadata", "offsets", "commits")
+
+
+@contextmanager
+def materialised(checkpoint: CompletedCheckpoint, query: str, number: int) -> Iterator[Path]:
+    """Only to be read: its files are the snapshot's own. SnapshotIncomplete, or another OSError of storage.
+
+    The snapshot's other files are neither looked at nor, from remote storage, fetched.
+    """
+    wanted = _only(checkpoint, query, number)
+    verify_files(wanted, files_for(wanted.location))
+    with tempfile.TemporaryDirectory(prefix="waymark-state-") as directory:
+        local = local_copy(wanted, Path(directory) / "fetched")
+        location = Path(directory) / "location"
+        for file in local.files:
+            link = location / file.path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(state_file_path(local, file))
+        try:
+            relocate_schemas(location)
+        except ValueError as error:
+            raise SnapshotIncomplete(checkpoint.location, f"state/{number}/_metadata", str(error)) from error
+        yield location
+
+
+def _only(checkpoint: CompletedCheckpoint, query: str, number: int) -> CompletedCheckpoint:
+    """The checkpoint as if it held nothing else."""
+    operators = tuple(
+        dataclasses.replace(
+            operator,
+            subtasks=tuple(
+                dataclasses.replace(subtask, files=tuple(file for file in subtask.files if _is_needed(operator, file)))
+                for subtask in operator.subtasks
+            ),
+        )
+        for operator in checkpoint.operators
+        if operator.query == query and _is_of(operator, number)
+    )
+    return dataclasses.replace(checkpoint, operators=operators)
+
+
+def _is_of(operator: OperatorState, number: int) -> bool:
+    if operator.kind is not VertexKind.STATEFUL:
+        return True
+    return bool(files_of(operator)) and operator_number(operator) == number
+
+
+def _is_needed(operator: OperatorState, file: StateFile) -> bool:
+    return operator.kind is VertexKind.STATEFUL or file.path.partition("/")[0] in _LOGS

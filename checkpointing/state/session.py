@@ -1,0 +1,42 @@
+"""A small SparkSession for reading snapshots, where the caller brings none."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkpointing.java import find_java
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEMORY = "spark.driver.memory"
+
+
+def given_or_started(spark: SparkSession | None) -> AbstractContextManager[SparkSession]:
+    """The caller's session or the one that this process has, which stays; else a small one while it is needed."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if spark is None and SparkContext._active_spark_context is not None:  # noqa: SLF001 - there can be only one
+        spark = SparkSession.builder.getOrCreate()
+    return reading_session() if spark is None else nullcontext(spark)
+
+
+@contextmanager
+def reading_session(parallelism: int = 2, memory: str = "512m") -> Iterator[SparkSession]:
+    """Started now, stopped at the end; its files go too. JavaNotFound. Takes seconds: use one for several reads."""
+    with tempfile.TemporaryDirectory(prefix="waymark-spark-") as directory:
+        work = WorkDirectory(Path(directory))
+        os.environ["JAVA_HOME"] = str(find_java(os.environ, Path(directory) / "java").home)
+        settings = session_settings(work, parallelism, {MEMORY: memory})
+        session = start_session("state", {**settings, "spark.eventLog.enabled": "false"}, work)
+        try:
+            yield session
+        finally:
+            session.stop()

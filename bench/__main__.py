@@ -7,7 +7,7 @@ import sys
 
 from bench.figures import print_figures
 
-BENCHMARKS = ("idle", "figures_cost", "coordinator", "savepoint")
+BENCHMARKS = ("idle", "figures_cost", "coordinator", "savepoint", "restart", "throughput")
 
 
 def main() -> None:

@@ -1,0 +1,196 @@
+"""The counting query in two ways: under a job manager of its own, and as a bare script in a shell loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from checkpointing.rest.client import JobManagerClient, RequestRefused
+from checkpointing.spark.session import WorkDirectory, session_settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = ROOT / "bench" / "programs" / "counting.py"
+LIMIT_S = 180.0
+_JOB_MANAGER = """
+import asyncio, os
+from checkpointing.jobs.jobmanager import run
+from checkpointing.jobs.settings import JobManagerSettings
+asyncio.run(run(JobManagerSettings.from_environ(os.environ)))
+"""
+
+
+def wait_for(what: str, condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {LIMIT_S:.0f} s: {what}")
+        time.sleep(0.02)
+
+
+def commits(location: Path) -> dict[int, float]:
+    """When each batch of a checkpointLocation was committed, in epoch seconds."""
+    found = {}
+    for path in (location / "commits").glob("[0-9]*"):
+        try:
+            found[int(path.name)] = path.stat().st_mtime_ns / 1e9
+        except FileNotFoundError:
+            continue
+    return found
+
+
+class BareScript:
+    """`sh` starts the script again as soon as it has ended. Same session settings, but for the event log."""
+
+    def __init__(
+        self, directory: Path, arguments: Mapping[str, str], settings: Mapping[str, str] | None = None
+    ) -> None:
+        work = WorkDirectory(directory / "session")
+        work.spark.mkdir(parents=True)
+        ours = session_settings(work, 2, {})
+        session = {key: value for key, value in ours.items() if not key.startswith("spark.eventLog.")}
+        self.location = directory / "checkpoint"
+        call = json.dumps([session, str(self.location), arguments])
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (directory / "log").open("wb") as log:
+            self._shell = subprocess.Popen(
+                ["sh", "-c", 'while true; do "$0" "$1" "$2"; done', sys.executable, str(PROGRAM), call],
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def commits(self) -> dict[int, float]:
+        return commits(self.location)
+
+    def processes(self) -> list[psutil.Process]:
+        """The driver's Python and its JVM."""
+        return psutil.Process(self._shell.pid).children(recursive=True)
+
+    def restarted(self) -> float:
+        """Kill it; the seconds until a batch is committed that was not before."""
+        killed, processes = time.time(), self.processes()
+        for process in processes:
+            process.kill()
+        psutil.wait_procs(processes, LIMIT_S)
+        before = max(self.commits())
+        wait_for("a new batch", lambda: max(self.commits(), default=0) > before)
+        return min(at for batch, at in self.commits().items() if batch > before) - killed
+
+    def stop(self) -> None:
+        processes = self.processes()
+        os.killpg(self._shell.pid, signal.SIGKILL)
+        for process in processes:
+            process.kill()
+        self._shell.wait()
+
+
+class ManagedJob:
+    """A job manager, and the query as its job. `spares` drivers wait for its next attempt.
+
+    `zookeeper` is the address of one, "" for a job manager without high availability.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        arguments: Mapping[str, str],
+        configuration: Mapping[str, str],
+        *,
+        spares: int = 0,
+        zookeeper: str = "",
+    ) -> None:
+        self._state = directory
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "WAYMARK_JOBMANAGER_STATE": str(directory),
+            "WAYMARK_JOBMANAGER_PORT": "0",
+            "WAYMARK_SPARE_DRIVERS": str(spares),
+            "PYTHONUNBUFFERED": "1",
+            # A driver may be stopped for the length of another one's window.
+            "WAYMARK_HEARTBEAT_TIMEOUT": "600",
+        }
+        environment |= {"ZOOKEEPER_HOSTS": zookeeper, "WAYMARK_ZOOKEEPER_ROOT": f"/{directory.name}"}
+        self._manager = subprocess.Popen(
+            [sys.executable, "-c", _JOB_MANAGER], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            self.job_id = self._submitted(arguments, configuration)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _submitted(self, arguments: Mapping[str, str], configuration: Mapping[str, str]) -> str:
+        assert self._manager.stdout is not None
+        self.client = JobManagerClient(self._manager.stdout.readline().split()[3])
+        wait_for("a leader", self._leads)
+        words = [word for key, value in arguments.items() for word in (f"--{key}", value)]
+        return self.client.run(
+            self.client.upload(PROGRAM),
+            {
+                "entryClass": "counting.py:counting",
+                "programArgsList": words,
+                "parallelism": 2,
+                "flinkConfiguration": {
+                    "restart-strategy.type": "fixed-delay",
+                    "restart-strategy.fixed-delay.attempts": "1000",
+                    "restart-strategy.fixed-delay.delay": "0 s",
+                    **configuration,
+                },
+            },
+        )
+
+    def _leads(self) -> bool:
+        try:
+            self.client.get("/overview")
+        except RequestRefused:
+            return False
+        return True
+
+    @property
+    def _directory(self) -> Path:
+        return self._state / "jobs" / self.job_id
+
+    def attempt(self) -> dict[str, object]:
+        record: dict[str, object] = json.loads((self._directory / "attempt.json").read_text())
+        return record
+
+    def commits(self) -> dict[int, float]:
+        location = Path(str(self.attempt()["work_directory"])) / "queries" / "0-counting"
+        return commits(location)
+
+    def completed(self) -> int:
+        return int(self.client.get(f"/jobs/{self.job_id}/checkpoints")["counts"]["completed"])
+
+    def restarted(self) -> float:
+        """Kill the driver; the seconds until the next attempt has committed a batch."""
+        old = self.attempt()
+        killed = time.time()
+        os.killpg(int(str(old["pid"])), signal.SIGKILL)
+        wait_for("the next attempt", lambda: self.attempt()["attempt"] != old["attempt"])
+        # What the restored state ends with is a commit, too: the first.
+        wait_for("a new batch", lambda: len(self.commits()) > 1)
+        _, first = sorted(self.commits().items())[:2]
+        return first[1] - killed
+
+    def processes(self) -> list[psutil.Process]:
+        """The driver's Python and its JVM."""
+        driver = psutil.Process(int(str(self.attempt()["pid"])))
+        return [driver, *driver.children(recursive=True)]
+
+    def has_spare(self) -> bool:
+        logs = (self._state / "spares").glob("*/driver.log")
+        return any("waits for work" in log.read_text() for log in logs if not log.with_name("driver.json").exists())
+
+    def stop(self) -> None:
+        self._manager.send_signal(signal.SIGTERM)
+        self._manager.wait(60)

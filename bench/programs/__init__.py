@@ -1,0 +1,1 @@
+"""The queries that benchmarks run, with Waymark and without."""

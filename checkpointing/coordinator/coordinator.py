@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from checkpointing.clock import Clock
@@ -67,6 +67,8 @@ class CheckpointCoordinator:
 
     Every trigger returns a future of the CompletedCheckpoint. It is completed on the main thread, after the statistics
     show the outcome and the tasks were told, with the checkpoint or with a CheckpointException; it cannot be cancelled.
+
+    `restoring`: what the job goes on from; for use after `recover` and before anything is triggered.
     """
 
     def __init__(
@@ -157,7 +159,7 @@ class CheckpointCoordinator:
             stats=stats,
             io=io,
         )
-        self._restoring = CheckpointRestoring(
+        self.restoring = CheckpointRestoring(
             job_id=job_id,
             retention=config.retention,
             store=store,
@@ -198,41 +200,14 @@ class CheckpointCoordinator:
 
         To be called once, before anything is triggered. `on_error` gets what the store raised: the job must not start.
         """
-        self._restoring.recover(lambda: on_done(self.latest_completed), on_error)
-
-    def found(self, checkpoints: Sequence[CompletedCheckpoint]) -> None:
-        """Complete checkpoints in the job's directory that the store does not know: nothing they need is removed."""
-        self._restoring.found(checkpoints)
-
-    def swept(self, checkpoint_ids: Sequence[int]) -> None:
-        """Checkpoints that were found and have been removed since."""
-        self._restoring.swept(checkpoint_ids)
-
-    def claim(
-        self,
-        checkpoint: CompletedCheckpoint,
-        on_done: Callable[[], None],
-        on_error: Callable[[Exception], None],
-        *,
-        lies_elsewhere: bool,
-    ) -> None:
-        """Make the snapshot that the job is restored from the job's own; after `recover`, before `restored`.
-
-        From then on it is retained, subsumed in its turn, and then removed with what nothing else refers to.
-        `on_error` gets what the counter or the store raised: it may be in the store, another `recover` tells.
-        """
-        self._restoring.claim(checkpoint, on_done, on_error, lies_elsewhere=lies_elsewhere)
+        self.restoring.recover(lambda: on_done(self.latest_completed), on_error)
 
     def restored(self, checkpoint: CompletedCheckpoint, is_savepoint: bool) -> None:
         """A driver was started from `checkpoint`. `is_savepoint`: the one the job was submitted with, not claimed.
 
         From that, or from another job's checkpoint, ids go on after it and the next checkpoint is a full one.
         """
-        self._restoring.restored(checkpoint, is_savepoint=is_savepoint)
-
-    def adopted(self, unclaimed_id: int) -> None:
-        """A driver goes on under this job manager; an unclaimed snapshot of that id is all it was ever started from."""
-        self._restoring.goes_on_from_unclaimed(unclaimed_id)
+        self.restoring.restored(checkpoint, is_savepoint=is_savepoint)
 
     def start_periodic(self) -> None:
         """The job runs: trigger every interval from now on; nothing when none is configured. Again: begin anew."""

@@ -87,7 +87,12 @@ class CheckpointRestoring:
         *,
         lies_elsewhere: bool,
     ) -> None:
-        """Put `checkpoint` into the store as the job's own. `lies_elsewhere`: not in the job's own directory."""
+        """Make the snapshot that the job is restored from the job's own; before `restored`.
+
+        From then on it is retained, subsumed in its turn, and then removed with what nothing else refers to.
+        `lies_elsewhere`: not in the job's own directory. `on_error` gets what the counter or the store raised: it may
+        be in the store all the same, another `recover` tells.
+        """
         ours = _claimed(checkpoint, self._retention) if lies_elsewhere else checkpoint
 
         def add() -> tuple[CompletedCheckpoint, ...]:
@@ -116,7 +121,10 @@ class CheckpointRestoring:
             self.goes_on_from_unclaimed(checkpoint.checkpoint_id)
 
     def goes_on_from_unclaimed(self, checkpoint_id: int) -> None:
-        """Ids go on after it, and the next checkpoint is a full one."""
+        """An unclaimed snapshot is all that the driver was ever started from, be it here or under another job manager.
+
+        Ids go on after it, and the next checkpoint is a full one.
+        """
         self._pipeline.raise_ids_to(checkpoint_id + 1)
         self._endings.full_snapshot_owed = True
 

@@ -123,7 +123,7 @@ class JobCheckpoints:
         known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
         known += self._unreadable_ids
         try:
-            self.coordinator.found(await self._services.io.run(lambda: self._storage.found(known)))
+            self.coordinator.restoring.found(await self._services.io.run(lambda: self._storage.found(known)))
         except OSError as error:
             logger.warning("job %s: its checkpoint directory cannot be looked through: %s", self._job_id, error)
 
@@ -144,7 +144,7 @@ class JobCheckpoints:
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         added: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.coordinator.claim(
+        self.coordinator.restoring.claim(
             checkpoint,
             lambda: None if added.done() else added.set_result(None),
             _unless_done(added, added.set_exception),
@@ -159,7 +159,7 @@ class JobCheckpoints:
     def adopted(self, record: AttemptRecord) -> None:
         """A driver that an earlier job manager started goes on: what that one knew of its start still holds."""
         if record.restored_checkpoint_id is not None and self.coordinator.latest_completed is None:
-            self.coordinator.adopted(record.restored_checkpoint_id)
+            self.coordinator.restoring.goes_on_from_unclaimed(record.restored_checkpoint_id)
 
     async def sweep(self, session_id: str) -> None:
         """Remove what crashes left behind. After `recover`, while no driver of the job lives; it never stops a job."""
@@ -168,7 +168,7 @@ class JobCheckpoints:
         retained = [c for c in self._store.checkpoints if not c.properties.claimed]
         try:
             swept = await self._services.io.run(lambda: self._storage.sweep(retained, unreadable, leads, unclaimed))
-            self.coordinator.swept(swept.checkpoint_ids)
+            self.coordinator.restoring.swept(swept.checkpoint_ids)
             if not unreadable and leads():
                 await self._claims.finish_discarding(self._store.checkpoints)
         except OSError as error:

@@ -186,7 +186,7 @@ class JobOnDisk:
             raise errors[0]
         known = [c.checkpoint_id for c in self.store.checkpoints if not c.properties.claimed]
         self.found = list(self.storage.found(known))
-        self.coordinator.found(self.found)
+        self.coordinator.restoring.found(self.found)
         self.sweep()
         if self.claimed is not None and not self.store.checkpoints:
             self._take_over(self.claimed)
@@ -197,7 +197,7 @@ class JobOnDisk:
         """As before the first attempt under a job manager."""
         retained = [c for c in self.store.checkpoints if not c.properties.claimed]
         swept = self.storage.sweep(retained, (), lambda: True)
-        self.coordinator.swept(swept.checkpoint_ids)
+        self.coordinator.restoring.swept(swept.checkpoint_ids)
         dropped = bool(retained) and all(c.location != self.claimed for c in self.store.checkpoints)
         if self.claimed is not None and dropped:
             self.claims.finish_discarding(self.claimed)
@@ -205,7 +205,7 @@ class JobOnDisk:
     def _take_over(self, location: str) -> None:
         errors: list[Exception] = []
         self.claims.claim(location)
-        self.coordinator.claim(
+        self.coordinator.restoring.claim(
             read_metadata(location),
             lambda: None,
             errors.append,

@@ -39,6 +39,12 @@ def unreadable(spark, args):
     return spark.readStream.format("text").load("/does/not/exist").writeStream.format("console")
 
 
+def numbers(spark, args):
+    """Map-like, with Spark's continuous trigger."""
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 20).option("numPartitions", 2).load()
+    return rate.select("value").writeStream.queryName("numbers").format("noop").trigger(continuous="300 milliseconds")
+
+
 def shown(spark, args):
     """Says what its session knows before it counts."""
     known = [spark.sparkContext.appName, spark.conf.get("spark.sql.session.timeZone")]

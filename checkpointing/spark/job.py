@@ -13,6 +13,7 @@ from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.spark.channels import QueryEnds, find_channels
+from checkpointing.spark.lost_input import check_input_is_there
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
@@ -79,9 +80,17 @@ def prepare(
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
     built = build_queries(state, spark, work.root, planned)
+    if spec.restore is None or not spec.restore.allow_non_restored_state:
+        _check_inputs(planned, built.restored)
     lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
     return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after)
+
+
+def _check_inputs(planned: Sequence[PlannedQuery], restored: Mapping[str, int]) -> None:
+    for query in planned:
+        if query.name in restored:
+            check_input_is_there(query.name, query.location, restored[query.name])
 
 
 def plan_queries(

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.spark.job import plan_queries
-from checkpointing.spark.lost_input import InputLost, check_input_is_there
+from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.spark.job import SparkJob, plan_queries, prepare
+from checkpointing.spark.lost_input import InputLost
+from checkpointing.spark.program import Program
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.starting_state import NoState
@@ -162,12 +164,23 @@ def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
     goes_on.set()
     first._query.processAllAvailable()
     first.stop()
-    again = query(words.counting(), tmp_path / "again")
-    taking.restore(checkpoint, [again.planned])
-    check_input_is_there("words", again.planned.location, batch)
+
+    def prepared(directory: str, *, allowed: bool = False) -> SparkJob:
+        work = WorkDirectory(tmp_path / directory)
+        work.root.mkdir()
+        (work.root / "program.py").touch()
+        program = Program(lambda spark, arguments: words.counting(), work.root / "program.py", "program:main")
+        spec = DriverSpec(
+            checkpoint.job_id, "words", 2, str(program.path), program.entry_class, (), None, {}, str(work.root), "t-2",
+            "", 60.0, RestoreSpec(checkpoint.location, 1, is_savepoint=False, allow_non_restored_state=allowed),
+        )  # fmt: skip
+        return prepare(spec, work, spark, program, {})
+
+    assert prepared("whole").restored == {"words": batch}
     lost.unlink()
     with pytest.raises(InputLost, match=rf"'words' .* after batch {batch}, .*/in/2.txt cannot be found"):
-        check_input_is_there("words", again.planned.location, batch)
+        prepared("lost")
+    assert prepared("allowed", allowed=True).restored == {"words": batch}
     assert verify(checkpoint.location, deep=True).files == checkpoint.files
 
 

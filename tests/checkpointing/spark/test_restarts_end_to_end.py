@@ -1,0 +1,142 @@
+
+"""A job under a real job manager, with real drivers: killed in a batch, then put on another parallelism."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.storage import verify
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager
+from tests.checkpointing.jobs.running_job_manager import eventually as soon
+from tests.checkpointing.spark.conftest import PROGRAMS, Words
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+LIMIT_S = 180.0
+RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1",
+           "restart-strategy.fixed-delay.delay": "10 ms"}  # fmt: skip
+
+
+@pytest_asyncio.fixture
+async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
+    launcher: Any = LocalDriverLauncher(os.environ, lambda: java_home, tmp_path / "state")
+    running = RunningJobManager(tmp_path, launcher, {})
+    await running.start()
+    yield running
+    await running.shut_down()
+
+
+class WordCount:
+    """The job, its input and what came out."""
+
+    def __init__(self, manager: RunningJobManager, words: Words, job_id: str) -> None:
+        self.manager = manager
+        self.words = words
+        self.job_id = job_id
+        self.expected: Counter[str] = Counter()
+
+    def feed(self, number: int) -> None:
+        self.expected.update({f"w{number}": 1, "all": 1})
+        self.words.write(f"f{number}", [f"w{number}", "all"])
+
+    async def has_counted(self) -> None:
+        await soon(lambda: self.words.counts() == self.expected, LIMIT_S)
+
+    async def details(self) -> dict[str, Any]:
+        return await self.manager.get(f"/jobs/{self.job_id}")
+
+    async def runs_attempt(self, number: int) -> dict[str, Any]:
+        async def running() -> dict[str, Any] | None:
+            found = await self.details()
+            ready = found["state"] == "RUNNING" and found["attempts"][0]["attempt"] == number
+            return found if ready and found["vertices"] else None
+
+        return dict(await soon(running, LIMIT_S))
+
+    async def checkpoint(self) -> dict[str, Any]:
+        """The details of a new one."""
+        number = await self.manager.checkpoint(self.job_id)
+        return await self.manager.get(f"/jobs/{self.job_id}/checkpoints/details/{number}")
+
+
+async def test_a_killed_job_replays_nothing_and_goes_on_with_more_partitions(
+    manager: RunningJobManager, words: Words
+) -> None:
+    job_id = await submitted(manager, words)
+    job = WordCount(manager, words, job_id)
+    details = await job.runs_attempt(1)
+    job.feed(1)
+    await job.has_counted()
+    await job.checkpoint()
+    job.feed(2)
+    await job.has_counted()
+
+    await killed_in_a_batch(job, details["attempts"][0]["pid"])
+    details = await job.runs_attempt(2)
+    await job.has_counted()
+    assert details["attempts"][0]["restored-from"] == "local"
+    assert details["attempts"][0]["restored-batches"] == {"words": 1}
+
+    await rescaled(job, details, partitions=3)
+    details = await job.runs_attempt(3)
+    assert parallelism(details) == [1, 3, 1]
+    assert details["attempts"][0]["restored-from"] == "local"
+    job.feed(5)
+    await job.has_counted()
+    checkpoint = await job.checkpoint()
+    assert checkpoint["num_subtasks"] == 5
+    stateful = next(vertex["id"] for vertex in details["vertices"] if vertex["kind"] == "stateful")
+    subtasks = await manager.get(f"/jobs/{job_id}/checkpoints/details/{checkpoint['id']}/subtasks/{stateful}")
+    assert [subtask["state_size"] > 0 for subtask in subtasks["subtasks"]] == [True] * 3
+    assert verify(checkpoint["external_path"], deep=True).batches == {"words": 5}, "four batches, the rescale, one more"
+    statuses = [move["status"] for move in details["status-history"]]
+    assert statuses.count("FAILING") == 1, "the change of the parallelism is no failure"
+
+
+async def submitted(manager: RunningJobManager, words: Words) -> str:
+    jar = await manager.upload((PROGRAMS / "wordcount.py").read_text())
+    request = {
+        "entryClass": "wordcount.py:wordcount",
+        "programArgsList": list(words.arguments),
+        "flinkConfiguration": RESTART,
+        "parallelism": 2,
+    }
+    return str((await manager.post(f"/jars/{jar}/run", request))["jobid"])
+
+
+async def killed_in_a_batch(job: WordCount, pid: int) -> None:
+    """With a batch held in its sink; more input comes before the next attempt has cut its batches."""
+    written = {path.name: path.stat().st_mtime_ns for path in job.words.output.glob("*.json")}
+    job.words.hold()
+    job.feed(3)
+    await soon(job.words.is_held, LIMIT_S)
+    os.killpg(pid, signal.SIGKILL)
+    job.words.let_go()
+    job.feed(4)
+    await job.has_counted()
+    again = {name: (job.words.output / name).stat().st_mtime_ns for name in written}
+    assert again == written, "a batch was replayed"
+    assert job.words.batches() == 4
+
+
+async def rescaled(job: WordCount, details: dict[str, Any], *, partitions: int) -> None:
+    path = f"/jobs/{job.job_id}/resource-requirements"
+    requirements = await job.manager.get(path)
+    for vertex in details["vertices"]:
+        if vertex["kind"] == "stateful":
+            requirements[vertex["id"]]["parallelism"]["upperBound"] = partitions
+    assert await asyncio.to_thread(job.manager.client.put, path, requirements) == {}
+
+
+def parallelism(details: dict[str, Any]) -> list[int]:
+    return [vertex["parallelism"] for vertex in details["vertices"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -177,10 +178,16 @@ class ManagedJob:
         killed = time.time()
         os.killpg(int(str(old["pid"])), signal.SIGKILL)
         wait_for("the next attempt", lambda: self.attempt()["attempt"] != old["attempt"])
-        # What the restored state ends with is a commit, too: the first.
-        wait_for("a new batch", lambda: len(self.commits()) > 1)
-        _, first = sorted(self.commits().items())[:2]
-        return first[1] - killed
+        wait_for("its state", lambda: self._continues_after() is not None)
+        restored = self._continues_after() or 0
+        wait_for("a new batch", lambda: max(self.commits(), default=0) > restored)
+        return min(at for batch, at in self.commits().items() if batch > restored) - killed
+
+    def _continues_after(self) -> int | None:
+        """The batch that the newest attempt's restored state ends with, once it has said so."""
+        log = Path(str(self.attempt()["work_directory"])) / "driver.log"
+        found = re.search(r"continues after batch (\d+)", log.read_text()) if log.exists() else None
+        return int(found[1]) if found else None
 
     def processes(self) -> list[psutil.Process]:
         """The driver's Python and its JVM."""

@@ -7,6 +7,7 @@ event log.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import statistics
 import sys
@@ -14,12 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
+
 from bench.counting_jobs import BareScript, ManagedJob, wait_for
 from bench.figures import Figure
 
 WINDOWS = 7
 WINDOW_S = 15.0
 SETTLE_S = 2.0
+WARM_UP_BATCHES = 10
 ROWS = 200_000
 ARGUMENTS = {"rows": str(ROWS), "keys": "50000", "every": "0 seconds"}
 CHECKPOINTS = {"execution.checkpointing.interval": "5 s"}
@@ -28,8 +32,6 @@ CHECKPOINTS = {"execution.checkpointing.interval": "5 s"}
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as directory:
         bare, job = _windows(Path(directory))
-    for name, values in (("bare", bare), ("job", job)):
-        print(f"{name}: {', '.join(f'{value:,.0f}' for value in values)} rows/s", file=sys.stderr)
     without, with_waymark = statistics.median(bare), statistics.median(job)
     return [
         Figure("rows a second without Waymark, median", without, "rows/s"),
@@ -46,12 +48,13 @@ def _windows(directory: Path) -> tuple[list[float], list[float]]:
     rates: tuple[list[float], list[float]] = ([], [])
     try:
         for each in (bare, job):
-            wait_for("batches", lambda each=each: len(each.commits()) > 15)
+            wait_for("batches", lambda each=each: len(each.commits()) > WARM_UP_BATCHES)
         _signal(bare, signal.SIGSTOP)
         _signal(job, signal.SIGSTOP)
         for number in range(2 * WINDOWS):
             turn = (number + number // 2) % 2  # a b b a a b b a: neither always follows the other
             rates[turn].append(_window((bare, job)[turn]))
+            print(f"{('bare', 'job')[turn]}: {rates[turn][-1]:,.0f} rows/s", file=sys.stderr)
     finally:
         for each in (bare, job):
             _signal(each, signal.SIGCONT)
@@ -73,4 +76,5 @@ def _window(job: BareScript | ManagedJob) -> float:
 
 def _signal(job: BareScript | ManagedJob, number: signal.Signals) -> None:
     for process in job.processes():
-        process.send_signal(number)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

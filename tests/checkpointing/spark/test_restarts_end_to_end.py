@@ -1,4 +1,3 @@
-
 """A job under a real job manager, with real drivers: killed in a batch, then put on another parallelism."""
 
 from __future__ import annotations

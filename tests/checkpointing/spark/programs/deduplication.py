@@ -1,0 +1,7 @@
+"""Events that arrive more than once, each kept once, as long as its repetition comes within a day."""
+
+
+def program(spark, args):
+    events = spark.readStream.schema("id long, at timestamp").json(args["input"])
+    unique = events.withWatermark("at", "1 day").dropDuplicatesWithinWatermark(["id"])
+    return unique.writeStream.queryName("deduplication").format("json").option("path", args["output"])

@@ -1,0 +1,14 @@
+"""Spark's own first example: the words of all lines so far, counted; the whole table written again with each batch."""
+
+from pyspark.sql.functions import explode, split
+
+
+def program(spark, args):
+    lines = spark.readStream.format("text").load(args["input"])
+    words = lines.select(explode(split(lines.value, " ")).alias("word"))
+    word_counts = words.groupBy("word").count()
+
+    def write(frame, batch_id):
+        frame.write.mode("overwrite").json(args["output"])
+
+    return word_counts.writeStream.queryName("word_count").outputMode("complete").foreachBatch(write)

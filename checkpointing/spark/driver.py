@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -47,6 +48,7 @@ from checkpointing.messages import (
 from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.executors import Executors
+from checkpointing.spark.failed_task import failed_task
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.log_limit import LogLimit
 from checkpointing.spark.program import ProgramError, guard_batch_functions
@@ -272,13 +274,24 @@ class Driver:
             info = query.failure(self._clock.now_ms())
             if info is not None:
                 self._check_context(info.message)
-                raise _Over(DriverState.FAILED, info)
+                raise _Over(DriverState.FAILED, self._with_task(query, info))
         if self._stopping:
             if all(query.has_ended() for query in running.queries):
                 raise _Over(DriverState.FINISHED)
         elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
             self._check_context()
             raise _Over(DriverState.FINISHED)
+
+    def _with_task(self, query: RunningQuery, info: ExceptionInfo) -> ExceptionInfo:
+        """Told as well as it can be: the failure itself must get through."""
+        if self._spark is None or info.task_name is not None:
+            return info
+        try:
+            task = failed_task(self._spark, query.run_id, info.stacktrace, self._clock)
+        except (Py4JError, OSError) as error:
+            log.warning("the task that failed cannot be asked for: %s", error)
+            return info
+        return replace(info, task_name=f"{query.name}: {task}") if task is not None else info
 
     def _check_context(self, last_words: str = "") -> None:
         """Queries that ended because their SparkContext was stopped have not finished, nor is it they that failed."""

@@ -65,6 +65,11 @@ class RunningQuery:
         """The id that Spark keeps in the checkpointLocation: the same across restarts."""
         return str(self._query.id)
 
+    @property
+    def run_id(self) -> str:
+        """Of this start of the query."""
+        return str(self._query.runId)
+
     def start(self) -> None:
         """Returns once Spark has accepted the query; the first batch may take as long as it likes."""
         self._last_epoch = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_a_jvm_that_runs_out_of_memory_ends_and_says_so(job_manager: Any, driver
     assert exception.name == "JvmLost"
     assert "ran out of memory: its heap of 512m is full" in exception.message
     assert driver.process.wait(60) == 1
+
+
+@pytest.mark.spark
+def test_an_exception_in_a_task_names_the_task(job_manager: Any, drivers: Any, words: Any) -> None:
+    drivers.start(job_manager, "wordcount:picky", words.arguments)
+    job_manager.await_state(1, DriverState.RUNNING)
+    exception = job_manager.await_state(1, DriverState.FAILED).exception
+    assert (exception.name, exception.message) == ("KeyError", "KeyError: 'no such number'")
+    assert re.fullmatch(r"numbers: task 0 of stage \d+ \(executor driver on \S+\)", exception.task_name)
 
 
 def test_a_driver_that_is_refused_ends_without_a_word(job_manager: Any, drivers: Any, words: Any) -> None:

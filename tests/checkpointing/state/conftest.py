@@ -151,8 +151,14 @@ class Queries:
         return restore_query(Snapshot(checkpoint), name, plan.vertices, self.root / location)
 
 
+@pytest.fixture(scope="module")
+def queries_in(spark: Any) -> Callable[[Path], Queries]:
+    """Below a directory of the caller's, who stops them."""
+    return lambda root: Queries(spark, root)
+
+
 @pytest.fixture
-def queries(spark: Any, tmp_path: Path) -> Iterator[Queries]:
-    made = Queries(spark, tmp_path)
+def queries(queries_in: Callable[[Path], Queries], tmp_path: Path) -> Iterator[Queries]:
+    made = queries_in(tmp_path)
     yield made
     made.stop()

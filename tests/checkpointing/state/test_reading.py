@@ -58,9 +58,9 @@ ANY = ViewReference()
 
 
 @pytest.fixture(scope="module")
-def counted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def counted(queries_in: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two snapshots of a count by word: a savepoint, then a checkpoint. `.made` has where they are."""
-    queries = _queries(spark, tmp_path_factory.mktemp("counted"))
+    queries = queries_in(tmp_path_factory.mktemp("counted"))
 
     def remember(frame: Any, batch: int, context: Any) -> None:
         frame.collect()
@@ -82,16 +82,6 @@ def counted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[An
     queries.made = (before, after)
     yield queries
     queries.stop()
-
-
-def _queries(spark: Any, root: Path) -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("state_conftest", Path(__file__).parent / "conftest.py")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module.Queries(spark, root)
 
 
 def rows_of(found: Any) -> dict[str, Any]:

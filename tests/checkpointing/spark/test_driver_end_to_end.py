@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import CheckpointKind, DriverState, Heartbeat, Register, Stop, VertexKind
+from checkpointing.messages import CheckpointKind, DelayCheckpoint, DriverState, Heartbeat, Register, Stop, VertexKind
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -75,6 +75,9 @@ def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, even
     eventually("a batch in flight", words.is_held)
     take = job_manager.trigger(2, CheckpointKind.SAVEPOINT)
     assert take.acknowledgements == [], "the batch in flight has not ended"
+    delay = eventually("what the savepoint waits for", lambda: job_manager.heard(DelayCheckpoint))[-1]
+    assert delay.checkpoint_id == 2
+    assert delay.cause.startswith("Query 'words' has not come to the end of batch ")
     words.let_go()
     eventually("the savepoint", lambda: len(take.acknowledgements) == 4)
     savepoint = job_manager.finish(take)

@@ -270,11 +270,10 @@ def test_a_damaged_file_is_refused(format_2: Bench) -> None:
         bench.restore(checkpoint, planned)
 
 
-def test_a_stream_stream_join_is_known_with_its_four_stores(format_2: Bench) -> None:
+def test_a_stream_stream_join_is_known_with_its_four_stores(bench: Bench) -> None:
     """Rows wait for their partner: what was read before the checkpoint meets what comes after the restore."""
     from pyspark.sql import functions
 
-    bench = format_2
     for side in ("left", "right"):
         (bench.root / side).mkdir()
 
@@ -308,6 +307,198 @@ def test_a_stream_stream_join_is_known_with_its_four_stores(format_2: Bench) -> 
     bench.run_all(again)
     again.stop()
     assert sorted(pairs) == ["a", "b", "d"]
+
+
+class Times:
+    """Words with a time each, in the order of their times; a batch for each `feed`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._minute = itertools.count()
+
+    def feed(self, words: str, *, minutes: int = 1) -> None:
+        number = next(self._minute)
+        lines = [f"2026-01-01 {10 + number * minutes // 60}:{number * minutes % 60:02}:00 {word}" for word in words]
+        (self._bench.root / f".{number}").write_text("\n".join(lines))
+        (self._bench.root / f".{number}").rename(self._bench.input / f"{number}.txt")
+
+    def frame(self) -> Any:
+        from pyspark.sql.functions import substring
+
+        lines = self._bench.lines()
+        at, word = substring("value", 1, 19).cast("timestamp"), substring("value", 21, 9)
+        return lines.select(at.alias("at"), word.alias("word")).withWatermark("at", "1 minute")
+
+
+def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> None:
+    """Duplicates are dropped, then what is left is counted by window; each window comes out once, when it is over."""
+    from pyspark.sql import functions
+
+    windows: Counter[tuple[str, int]] = Counter()
+    times = Times(bench)
+
+    def writer() -> Any:
+        once = times.frame().dropDuplicates(["word", "at"])
+        counted = once.groupBy(functions.window("at", "2 minutes").alias("window")).count()
+        rows = counted.select(functions.col("window.start").cast("string").alias("start"), "count")
+
+        def collect(frame: Any, batch: int) -> None:
+            windows.update((row["start"], row["count"]) for row in frame.collect())
+
+        return rows.writeStream.outputMode("append").foreachBatch(collect)
+
+    first = RunningQuery(bench.planned(writer(), bench.root / "first"))
+    stateful = [vertex for vertex in first.planned.plan.vertices if vertex.kind is VertexKind.STATEFUL]
+    assert [vertex.parallelism for vertex in stateful] == [2, 2]
+    first.start()
+    for words in ("aab", "abc", "cc"):
+        times.feed(words)
+        bench.run_all(first)  # one by one: files of one millisecond have no order
+    checkpoint = bench.snapshot(first)
+    at_checkpoint = windows.copy()
+    for words in ("xxyz", "y"):
+        times.feed(words)
+        bench.run_all(first)
+    first.stop()
+    assert windows != at_checkpoint
+
+    windows.clear()
+    windows.update(at_checkpoint)
+    again = RunningQuery(bench.planned(writer(), bench.root / "again"))
+    bench.restore(checkpoint, again.planned)
+    again.start()
+    for words in ("zz", "end"):
+        bench.run_all(again)
+        times.feed(words, minutes=5)
+    bench.run_all(again)
+    again.stop()
+    # Minutes 0 and 1: aab → a, b; abc. 2 and 3: cc → c; xxyz → x, y, z. 4: y. 25: zz → z.
+    assert windows == Counter(
+        {
+            ("2026-01-01 10:00:00", 5): 1,
+            ("2026-01-01 10:02:00", 4): 1,
+            ("2026-01-01 10:04:00", 1): 1,
+            ("2026-01-01 10:24:00", 1): 1,
+        }
+    )
+
+
+@pytest.mark.parametrize("layout", ["rocksdb format 2", "rocksdb format 1"])
+def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path, layout: str) -> None:
+    from pyspark.sql import Row
+    from pyspark.sql.streaming import StatefulProcessor
+
+    bench = Bench(spark, tmp_path, {"rocksdb.changelogCheckpointing.enabled": "true", **LAYOUTS[layout]})
+
+    class Counting(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.seen = handle.getValueState("seen", "n long")
+            self.last = handle.getListState("last", "word string")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N803 - Spark passes it by name
+            found = [row["value"] for row in rows]
+            count = (self.seen.get()[0] if self.seen.exists() else 0) + len(found)
+            self.seen.update((count,))
+            self.last.appendValue((found[-1],))
+            yield Row(word=key[0], count=count, batches=sum(1 for _ in self.last.get()))
+
+        def close(self) -> None:
+            pass
+
+    counts: dict[str, tuple[int, int]] = {}
+
+    def writer() -> Any:
+        grouped = bench.lines().groupBy("value")
+        schema = "word string, count long, batches long"
+        transformed = grouped.transformWithState(Counting(), schema, outputMode="Update", timeMode="None")
+
+        def collect(frame: Any, batch: int) -> None:
+            counts.update({row["word"]: (row["count"], row["batches"]) for row in frame.collect()})
+
+        return transformed.writeStream.outputMode("update").foreachBatch(collect)
+
+    def feed(number: int, words: str) -> None:
+        (bench.root / f".{number}").write_text("\n".join(words))
+        (bench.root / f".{number}").rename(bench.input / f"{number}.txt")
+
+    first = RunningQuery(bench.planned(writer(), bench.root / "first"))
+    first.start()
+    feed(0, "aab")
+    feed(1, "ac")
+    bench.run_all(first)
+    checkpoint = bench.snapshot(first)
+    feed(2, "aaa")
+    bench.run_all(first)
+    first.stop()
+    assert counts == {"a": (6, 3), "b": (1, 1), "c": (1, 1)}
+    again = RunningQuery(bench.planned(writer(), bench.root / "again"))
+    bench.restore(checkpoint, again.planned)
+    again.start()
+    feed(3, "abc")
+    bench.run_all(again)
+    again.stop()
+    assert counts == {"a": (7, 4), "b": (2, 2), "c": (2, 2)}
+
+
+def test_a_source_written_in_python_goes_on_from_its_offset(format_2: Bench) -> None:
+    """It gives the numbers up to the one that stands in a file."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+    bench = format_2
+
+    class Reader(DataSourceStreamReader):
+        def __init__(self, path: str) -> None:
+            self.path = path
+
+        def initialOffset(self) -> dict[str, int]:
+            return {"next": 0}
+
+        def latestOffset(self) -> dict[str, int]:
+            with open(self.path) as file:  # noqa: PTH123 - it runs in Spark's own process, without our imports
+                return {"next": int(file.read())}
+
+        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
+            return [InputPartition((start["next"], end["next"]))]
+
+        def read(self, partition: Any) -> Any:
+            return ((number,) for number in range(*partition.value))
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "numbers"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def streamReader(self, schema: Any) -> Any:
+            return Reader(self.options["path"])
+
+    bench.spark.dataSource.register(Numbers)
+    limit = bench.root / "limit"
+    sums: list[int] = []
+
+    def writer() -> Any:
+        numbers = bench.spark.readStream.format("numbers").option("path", str(limit)).load()
+        frame = numbers.groupBy().sum("n")
+        return frame.writeStream.outputMode("complete").foreachBatch(lambda f, _: sums.append(f.collect()[0][0]))
+
+    first = RunningQuery(bench.planned(writer(), bench.root / "first"))
+    limit.write_text("10")
+    first.start()
+    bench.run_all(first)
+    checkpoint = bench.snapshot(first)
+    limit.write_text("20")
+    bench.run_all(first)
+    first.stop()
+    assert sums[-1] == sum(range(20))
+    again = RunningQuery(bench.planned(writer(), bench.root / "again"))
+    bench.restore(checkpoint, again.planned)
+    limit.write_text("15")
+    again.start()
+    bench.run_all(again)
+    again.stop()
+    assert sums[-1] == sum(range(15))
 
 
 def test_a_path_that_cannot_be_read_is_named(spark: Any) -> None:

@@ -68,8 +68,8 @@ class DriverConversation:
         attempt.registered(channel)
         self._starter.adopt(attempt, message.pid)
         attempt.last_batches = dict(message.last_batches)
-        self._gateway.channel = channel
         attempt.at_least_once = message.at_least_once
+        self._gateway.channel = channel
         channel.send(self._registered())
         if self._interrupts.cancel_asked:
             channel.send(Cancel(self._session_id))
@@ -100,8 +100,8 @@ class DriverConversation:
             case DelayCheckpoint():
                 self._coordinator.receive_delay(message)
             case StatusUpdate():
-                self._driver_is(attempt, message.state, message.vertices, message.exception)
                 attempt.at_least_once = message.at_least_once
+                self._driver_is(attempt, message.state, message.vertices, message.exception)
 
     def disconnected(self, channel: DriverChannel) -> None:
         """The driver may come back; the heartbeat time-out and its process decide."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -38,28 +37,6 @@ class FileHashes:
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def list_files(root: Path) -> dict[str, int]:
-    """Sizes of the files below `root` by relative path. A file that goes away meanwhile is left out."""
-    found: dict[str, int] = {}
-    pending = [""]
-    while pending:
-        directory = pending.pop()
-        try:
-            entries = list(os.scandir(root / directory))
-        except FileNotFoundError:
-            continue
-        for entry in entries:
-            path = f"{directory}/{entry.name}" if directory else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(path)
-                continue
-            try:
-                found[path] = entry.stat().st_size
-            except FileNotFoundError:
-                continue
-    return found
 
 
 def copy_verified(source: Path, target: Path, size: int, sha256: str) -> None:

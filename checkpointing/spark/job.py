@@ -76,6 +76,7 @@ def prepare(
     """
     state = starting_state(spec, work.root)
     spark.sparkContext.addPyFile(str(program.path))
+    _let_drivers_workers_import(spark, program)
     writers = as_writers(call_program(program, spark, arguments), program.entry_class)
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
@@ -91,6 +92,12 @@ def _check_inputs(planned: Sequence[PlannedQuery], restored: Mapping[str, int]) 
     for query in planned:
         if query.name in restored:
             check_input_is_there(query.name, query.location, restored[query.name])
+
+
+def _let_drivers_workers_import(spark: SparkSession, program: Program) -> None:
+    """transformWithState asks a Python worker beside the driver before it plans; added files do not reach that one."""
+    directory = program.path if program.path.suffix == ".zip" else program.path.parent
+    spark.sparkContext.environment["PYTHONPATH"] = str(directory)
 
 
 def plan_queries(

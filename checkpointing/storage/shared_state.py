@@ -15,8 +15,8 @@ class ReferenceCountingRegistry:
     """The SharedStateRegistry of one job. Kept in memory: rebuilt from the retained checkpoints after a fail-over.
 
     Every known checkpoint has a bit of its own, and a file's users are the bits set: a number, small as long as few
-    checkpoints are known, so that a file costs an entry in one table and nothing else in memory. An acknowledgement only
-    notes its files; they are looked up when a checkpoint is let go, all in a row.
+    checkpoints are known, so that a file costs an entry in one table and nothing else in memory. An acknowledgement
+    only notes its files; they are looked up when a checkpoint is let go, all in a row.
     """
 
     def __init__(self) -> None:

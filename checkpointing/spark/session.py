@@ -24,6 +24,15 @@ DRIVER_MEMORY = "768m"
 _STATE = "spark.sql.streaming.stateStore."
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
+# Two fifths of the event log's bytes, and the configuration with whatever secrets it holds.
+_EVENTS_NOT_READ = (
+    "SparkListenerEnvironmentUpdate",
+    "SparkListenerStageSubmitted",
+    "SparkListenerStageCompleted",
+    "SparkListenerTaskStart",
+    "SparkListenerJobEnd",
+)
+
 
 @dataclass(frozen=True)
 class WorkDirectory:
@@ -94,6 +103,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "true",
         "spark.eventLog.rolling.maxFileSize": "10m",
+        "spark.eventLog.excludedPatterns": ",".join(_EVENTS_NOT_READ),
+        "spark.eventLog.includeTaskMetricsAccumulators": "false",  # said a second time in the task's metrics
     }
     if deployment.is_on_this_machine:
         fixed |= {

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from checkpointing.ha.durable_file import write_durably
+from checkpointing.durable_files import write_durably
 from checkpointing.ha.errors import HighAvailabilityError, JobGraphUnreadable, NodeExists, NodeMissing
 from checkpointing.ha.state_handles import StateHandleStore
 from checkpointing.jobs.graph import JobGraph

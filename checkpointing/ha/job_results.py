@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from checkpointing.ha.durable_file import sync_directory, write_durably
+from checkpointing.durable_files import sync, write_durably
 from checkpointing.jobs.status import JobStatus
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class FileJobResultStore:
             if not self.has_clean_result(job_id):
                 raise JobResultMissing(f"job {job_id} has no result") from None
         else:
-            sync_directory(self._directory)
+            sync(self._directory)
 
     def has_result(self, job_id: str) -> bool:
         return self._dirty(job_id).exists() or self.has_clean_result(job_id)

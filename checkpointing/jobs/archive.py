@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpointing.ha.durable_file import write_durably
+from checkpointing.durable_files import write_durably
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 

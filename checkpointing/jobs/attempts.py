@@ -8,7 +8,6 @@ Flink's share `high-availability.storageDir`. All methods block.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkpointing.durable_files import write_durably
 from checkpointing.messages import MalformedMessage, from_plain, to_plain
 
 RECORD_NAME = "attempt.json"
@@ -89,19 +89,7 @@ class JobDirectory:
 
     def write_record(self, record: AttemptRecord, confirm_term: Callable[[], None] = lambda: None) -> None:
         """What `confirm_term` raises, called right before the record counts, leaves the old one."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        partial = self.path / (RECORD_NAME + ".part")
-        with partial.open("w") as file:
-            json.dump(to_plain(record), file)
-            file.flush()
-            os.fsync(file.fileno())
-        confirm_term()
-        partial.rename(self.path / RECORD_NAME)
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_durably(self.path / RECORD_NAME, json.dumps(to_plain(record)), confirm_term)
 
     def remove_old_attempts(self, newest: int, *, kept: int = 3, needed: str | None = None) -> None:
         """Of ended attempts keep the logs of the newest `kept`, and the directory `needed` as it is."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from checkpointing.durable_files import sync
 from checkpointing.messages import from_plain, to_plain
 from checkpointing.sinks.context import FencedOut, SinkContext
 from checkpointing.sinks.lineage import Lineage, moves
@@ -97,12 +98,12 @@ class OutputDirectory:
         (unfinished / _MARKER).write_text(json.dumps(marker))
         for directory, _, files in os.walk(unfinished, topdown=False):
             for name in files:
-                _sync(Path(directory, name))
-            _sync(Path(directory))
+                sync(Path(directory, name))
+            sync(Path(directory))
         with self._locked():
             self.check(job)
             unfinished.rename(self._published(batch))
-            _sync(self.path)
+            sync(self.path)
 
     def _published(self, batch: int) -> Path:
         return self.path / f"{BATCH}={batch}"
@@ -139,9 +140,9 @@ class OutputDirectory:
     def _write_fence(self, fence: Fence) -> None:
         fresh = self._control / "fence.new"
         fresh.write_text(json.dumps(to_plain(fence)))
-        _sync(fresh)
+        sync(fresh)
         fresh.rename(self._control / "fence")
-        _sync(self._control)
+        sync(self._control)
 
 
 def _next_fence(path: Path, former: Fence | None, job: SinkContext, query: str, lineage: Lineage) -> Fence:
@@ -198,13 +199,5 @@ def _entries(directory: Path) -> list[Path]:
 def _move(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
-    _sync(target.parent)
-    _sync(source.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(target.parent)
+    sync(source.parent)

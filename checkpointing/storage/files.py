@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from checkpointing.durable_files import sync
 from checkpointing.storage.foreign_errors import in_words
 
 _REMOVE_ATTEMPTS = 5
@@ -111,7 +112,7 @@ class LocalFiles:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync(target.parent)
+        sync(target.parent)
 
     def put(self, source: Path, path: str) -> None:
         """Linked where the file system allows, else copied, by the kernel where it can (a clone where it can that)."""
@@ -123,7 +124,7 @@ class LocalFiles:
                 if not _linked(source, target):
                     _link_or_copy(source, temporary)
                     temporary.replace(target)
-                _sync(target)
+                sync(target)
         finally:
             temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
 
@@ -136,7 +137,7 @@ class LocalFiles:
 
     def make_durable(self, directories: Collection[str]) -> None:
         for directory in directories:
-            _sync(Path(directory))
+            sync(Path(directory))
 
     def get(self, path: str, target: Path) -> str:
         digest = hashlib.sha256()
@@ -234,11 +235,3 @@ def _copied_by_kernel(reader: int, writer: int) -> int:
         if step == 0:
             return copied
         copied += step
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,30 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from dashboard.stack.ports import any_free
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 120.0
-_POLL_S = 0.1
-T = TypeVar("T")
-
-
-def eventually(what: str, found: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The first true result of `found`; fails after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        result = found()
-        if result:
-            return result
-        time.sleep(_POLL_S)
-    raise AssertionError(f"not within {limit_s:.0f} s: {what}")
 
 
 class JobManagers:

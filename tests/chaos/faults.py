@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.cluster import Job, JobManagers, eventually
+from tests.chaos.cluster import Job, JobManagers
+from tests.waiting import eventually
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.chaos.cluster import Job, JobManagers, eventually
+from tests.chaos.cluster import Job, JobManagers
 from tests.chaos.faults import FAULTS, Fault, Target
 from tests.chaos.under_fire import Feeder, ReadIds, run_rounds
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(7200)]
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.cluster import eventually
 from tests.chaos.faults import Damage, Fault, Target
+from tests.waiting import eventually
 
 RECOVERY_LIMIT_S = 180.0
 _PAUSE_S = 0.2

@@ -8,9 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,20 +16,10 @@ from typing import Any
 import pytest
 
 from dashboard.stack.environment import EXTERNAL_VARIABLES
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web")
-
-
-def eventually(what: str, found: Callable[[], Any], limit_s: float = 120.0) -> Any:
-    """What `found` returns once that is true; fails the test past the limit."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        result = found()
-        if result:
-            return result
-        time.sleep(0.25)
-    pytest.fail(f"not within {limit_s:.0f} s: {what}")
 
 
 @dataclass

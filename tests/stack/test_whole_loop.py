@@ -21,7 +21,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dashboard.demo.input import read_flights
-from tests.stack.product import ROOT, Stack, eventually, start
+from tests.stack.product import ROOT, Stack, start
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from checkpointing.ha.durable_file import write_durably
+from checkpointing.durable_files import write_durably
 from checkpointing.ha.errors import ConnectionUnavailable, LeadershipLost, NodeExists, NodeMissing
 from checkpointing.ha.zookeeper import ConnectionState, Create, Delete, SetData
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,13 @@ import pytest
 from checkpointing.sinks import context
 from checkpointing.sinks.conformance import PlayedJob, SnapshotOfOutput
 from checkpointing.sinks.lineage import Lineage
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from tests.spark_session import spark_session
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("sinks"))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    settings = {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}
-    session = start_session("sinks", settings, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("sinks")) as session:
+        yield session
 
 
 class Job(PlayedJob):

@@ -45,22 +45,12 @@ from checkpointing.messages import (
     encode,
 )
 from checkpointing.storage import FileCheckpointStorage
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 LIMIT_S = 120.0
 T = TypeVar("T")
-
-
-def eventually(what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The first true result of `condition`; fails after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(f"not within {limit_s:.0f} s: {what}")
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import threading
@@ -19,9 +18,10 @@ from checkpointing.messages import ChannelKind, CheckpointKind
 from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
+from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -32,18 +32,14 @@ WORDS = [f"word-{number}" for number in range(40)]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
     # Logs are compacted, and what they took over removed, as often as in a query that is months old.
     hard = {
         "spark.sql.streaming.fileSource.log.compactInterval": "3",
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1ms",
         "spark.sql.streaming.fileSink.log.compactInterval": "5",
-        "spark.eventLog.enabled": "false",
     }
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = start_session("cut", {**session_settings(work, 2, {}), **hard}, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("session"), hard) as session:
+        yield session
 
 
 class Feeder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,10 @@ from checkpointing.messages import CheckpointKind, DriverState, Heartbeat, Verte
 from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
+from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -27,12 +27,8 @@ MODE = "execution.checkpointing.mode"
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    settings = {**session_settings(work, PARTITIONS, {}), "spark.eventLog.enabled": "false"}
-    session = start_session("continuous", settings, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("session")) as session:
+        yield session
 
 
 @dataclass(frozen=True)

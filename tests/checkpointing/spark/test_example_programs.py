@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.cluster import Job, JobManagers, eventually
+from tests.chaos.cluster import Job, JobManagers
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 from collections import Counter
@@ -16,27 +15,23 @@ import pytest
 from checkpointing.messages import VertexKind
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.storage import verify
-from tests.checkpointing.spark.conftest import eventually
 from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
+from tests.spark_session import spark_session
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
     often = {
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
         "spark.sql.streaming.stateStore.maintenanceInterval": "300ms",
-        "spark.eventLog.enabled": "false",
     }
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = start_session("local recovery", {**session_settings(work, 2, {}), **often}, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("session"), often) as session:
+        yield session
 
 
 class Lives(Bench):

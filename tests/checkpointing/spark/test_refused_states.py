@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,21 +15,19 @@ from checkpointing.spark.job import SparkJob, plan_queries, prepare
 from checkpointing.spark.lost_input import InputLost
 from checkpointing.spark.program import Program
 from checkpointing.spark.running_query import RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from checkpointing.storage import verify
 from tests.checkpointing.spark import taking
+from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = start_session("refused", {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("session")) as session:
+        yield session
 
 
 class Words:

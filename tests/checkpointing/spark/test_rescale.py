@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,20 +15,17 @@ from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.rescale import RescaleRefused, asks_for_partitions, rescale, target_partitions
 from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
 from checkpointing.spark.running_query import RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from tests.checkpointing.spark.test_plan import AGGREGATE
 from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
+from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = start_session("rescale", {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("session")) as session:
+        yield session
 
 
 class Rescaling(Bench):

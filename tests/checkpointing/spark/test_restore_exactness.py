@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -28,10 +27,10 @@ from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import RestoreRefused, Snapshot, SnapshotDamaged, check_fits, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import stage
 from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, state_file_path, verify
+from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -52,16 +51,9 @@ LAYOUTS = {
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
-    often = {
-        f"{_STATE}minDeltasForSnapshot": "2",
-        f"{_STATE}maintenanceInterval": "300ms",
-        "spark.eventLog.enabled": "false",
-    }
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = start_session("restore", {**session_settings(work, 2, {}), **often}, work)
-    yield session
-    session.stop()
+    often = {f"{_STATE}minDeltasForSnapshot": "2", f"{_STATE}maintenanceInterval": "300ms"}
+    with spark_session(tmp_path_factory.mktemp("session"), often) as session:
+        yield session
 
 
 def word(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,25 +11,19 @@ import pytest
 
 from checkpointing.spark.restore import Snapshot, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
+from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    settings = {
-        **session_settings(work, 2, {}),
-        "spark.eventLog.enabled": "false",
-        "spark.sql.streaming.fileSink.log.compactInterval": "3",
-    }
-    session = start_session("starting state", settings, work)
-    yield session
-    session.stop()
+    with spark_session(
+        tmp_path_factory.mktemp("session"), {"spark.sql.streaming.fileSink.log.compactInterval": "3"}
+    ) as session:
+        yield session
 
 
 class FileSink(Bench):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -26,23 +25,11 @@ from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics
 from checkpointing.spark.layout import BatchFile, select_batch
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import Snapshot, restore_query
-from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.storage import FileCheckpointStorage
+from tests.spark_session import spark_session
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 120.0
-T = TypeVar("T")
-
-
-def eventually(what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The first true result of `condition`; fails after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.02)
-    raise AssertionError(f"not within {limit_s:.0f} s: {what}")
 
 
 @pytest.fixture(name="eventually")
@@ -54,12 +41,8 @@ def _eventually() -> Callable[..., object]:
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
     # Spark's Python workers import what a program imports.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    work = WorkDirectory(tmp_path_factory.mktemp("session"))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    settings = {**session_settings(work, 2, {}), "spark.eventLog.enabled": "false"}
-    session = start_session("state", settings, work)
-    yield session
-    session.stop()
+    with spark_session(tmp_path_factory.mktemp("session")) as session:
+        yield session
 
 
 @dataclass

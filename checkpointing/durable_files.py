@@ -1,4 +1,4 @@
-"""Small files that are there whole or not at all, also after a power cut."""
+"""What is there whole or not at all, also after a power cut."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lam
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    sync(path.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Make names that were added, renamed or removed in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file's bytes durable, or in a directory the names that were added, renamed or removed."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -15,7 +15,10 @@ PARTITIONS = 2
 
 @contextlib.contextmanager
 def spark_session(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """Everything it writes is below `directory`. No event log: who needs one sets `spark.eventLog.enabled`."""
+    """For one module at most: a process has one SparkContext, and the next module's end would stop it.
+
+    Everything it writes is below `directory`. No event log: who needs one sets `spark.eventLog.enabled`.
+    """
     work = WorkDirectory(directory)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     ours = {**session_settings(work, PARTITIONS, {}), "spark.eventLog.enabled": "false"}

@@ -14,7 +14,7 @@ from checkpointing.sinks.lineage import Lineage
 from tests.spark_session import spark_session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
     with spark_session(tmp_path_factory.mktemp("sinks")) as session:
         yield session

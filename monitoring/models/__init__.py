@@ -1,19 +1,5 @@
 """What Waymark remembers. Status columns change only together with the row or field that says when and why."""
 
-from monitoring.models.alerts import (
-    AlertRule,
-    Channel,
-    ChannelKind,
-    Delivery,
-    DeliveryState,
-    Incident,
-    IncidentEvent,
-    IncidentEventKind,
-    IncidentKind,
-    IncidentState,
-    RuleKind,
-    Severity,
-)
 from monitoring.models.audit import AuditEntry
 from monitoring.models.checkpoints import (
     Checkpoint,
@@ -22,8 +8,11 @@ from monitoring.models.checkpoints import (
     CheckpointType,
     OperatorCheckpoint,
 )
+from monitoring.models.incidents import Incident, IncidentEvent, IncidentEventKind, IncidentKind, IncidentState
 from monitoring.models.jobs import Cluster, Engine, Job, RestoreFrom, Run, RunState, RunStateChange
+from monitoring.models.notifications import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
+from monitoring.models.rules import AlertRule, RuleKind, Severity
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
 
 __all__ = [

@@ -15,7 +15,8 @@ _FIELDS = {
     "check_every_s": "checked every",
     "max_restarts_per_hour": "restarts an hour at most",
     "restore_from": "restored from",
-    "savepoint_interval_s": "savepoints every",
+    "savepoint_schedule": "savepoints",
+    "savepoint_time_zone": "time zone",
     "window_s": "window",
 }
 
@@ -32,7 +33,7 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "restart.succeeded": "restarted it",
     "rule.change": lambda details: f"changed the rule: {_changes(details)}",
     "savepoint.request": "asked for a savepoint",
-    "savepoint.schedule": lambda details: f"set savepoints {_every(details.get('interval_s'))}",
+    "savepoint.schedule": lambda details: f"set savepoints {_schedule(details)}",
     "savepoint.stop": "asked to stop it with a savepoint",
 }
 
@@ -54,7 +55,10 @@ def reason_of(entry: AuditEntry) -> str:
     return "scheduled" if entry.reason == "schedule" else entry.reason
 
 
-def _every(seconds: object) -> str:
+def _schedule(details: Details) -> str:
+    if "schedule" in details:
+        return str(details["schedule"]).replace("none", "off")
+    seconds = details.get("interval_s")  # as entries of the first release say it
     return f"every {span_text(seconds)}" if isinstance(seconds, int | float) and seconds else "off"
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django import forms
 
 from dashboard.forms.spans import SpanField
+from dashboard.units import span_text
 from monitoring.models import Job
-from monitoring.savepoints.schedule import LONGEST_S, SHORTEST_S
+from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
 
 if TYPE_CHECKING:
     JobModelForm = forms.ModelForm[Job]
@@ -17,12 +18,22 @@ else:
 
 
 class AutomationForm(JobModelForm):
-    savepoint_interval_s = SpanField(
-        least=SHORTEST_S,
-        most=LONGEST_S,
+    """`timetable` is what the two fields of the schedule come to; None: no savepoints on a schedule."""
+
+    timetable: Timetable | None = None
+    savepoint_schedule = forms.CharField(
         required=False,
-        label="Savepoint every",
-        help_text="Such as 1 h; empty: no savepoints on a schedule.",
+        max_length=100,
+        label="Savepoints",
+        help_text="Every so often, such as 1 h, or at times written as for cron, such as 0 3 * * *. Empty: none.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    savepoint_time_zone = forms.CharField(
+        required=False,
+        max_length=64,
+        label="Time zone of these times",
+        help_text="Such as Europe/Berlin. Only for times written as for cron.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     max_restarts_per_hour = forms.IntegerField(
         min_value=1,
@@ -39,7 +50,6 @@ class AutomationForm(JobModelForm):
     class Meta:
         model = Job
         fields = (
-            "savepoint_interval_s",
             "auto_restart",
             "restore_from",
             "max_restarts_per_hour",
@@ -54,8 +64,44 @@ class AutomationForm(JobModelForm):
             "automation_note": "Why it is paused",
         }
 
+    def __init__(self, *args: Any, instance: Job, **options: Any) -> None:
+        every = instance.savepoint_interval_s
+        written = {
+            "savepoint_schedule": instance.savepoint_cron if every is None else span_text(every),
+            "savepoint_time_zone": instance.savepoint_time_zone,
+        }
+        super().__init__(*args, **options | {"instance": instance, "initial": written})
+
+    @property
+    def schedule_changed(self) -> bool:
+        return bool({"savepoint_schedule", "savepoint_time_zone"} & set(self.changed_data))
+
+    def clean_savepoint_schedule(self) -> str:
+        return " ".join(self.cleaned_data["savepoint_schedule"].split())
+
+    def clean_savepoint_time_zone(self) -> str:
+        return self.cleaned_data["savepoint_time_zone"] or "UTC"
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        try:
+            self.timetable = _timetable(
+                cleaned.get("savepoint_schedule", ""), cleaned.get("savepoint_time_zone", "UTC")
+            )
+        except BadSchedule as problem:
+            at = "savepoint_time_zone" if problem.field == "savepoint_time_zone" else "savepoint_schedule"
+            self.add_error(at, problem.allowed)
+        except forms.ValidationError as problem:
+            self.add_error("savepoint_schedule", problem)
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", "Say why, for whoever finds the job paused.")
         return cleaned
+
+
+def _timetable(text: str, zone: str) -> Timetable | None:
+    """Raises BadSchedule and ValidationError."""
+    if not text:
+        return None
+    if len(text.split()) >= 3:  # "1 h" has two parts, cron's expressions five
+        return Cron(text, zone)
+    return Every(SpanField(least=SHORTEST_S, most=LONGEST_S).clean(text))

@@ -9,7 +9,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
 
 from dashboard.deeds import deed_of, subject_of
-from dashboard.units import age_text, bytes_text, duration_text, span_text
+from dashboard.units import age_text, bytes_text, duration_text
 from monitoring.models import (
     AttemptState,
     AuditEntry,
@@ -23,6 +23,7 @@ from monitoring.models import (
     SavepointState,
     StepState,
 )
+from monitoring.savepoints.schedule import timetable_of
 
 # Incidents, restarts and savepoints tell their own story, better than their audit entries do.
 _TOLD_ELSEWHERE = (
@@ -117,8 +118,8 @@ def savepoint_text(savepoint: Savepoint) -> str:
 def _why(savepoint: Savepoint) -> str:
     if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
         return f"asked for by {savepoint.requested_by}"
-    if savepoint.origin == SavepointOrigin.SCHEDULED and savepoint.job.savepoint_interval_s:
-        return f"scheduled every {span_text(savepoint.job.savepoint_interval_s)}"
+    if savepoint.origin == SavepointOrigin.SCHEDULED and (timetable := timetable_of(savepoint.job)):
+        return f"scheduled {timetable}"
     return SavepointOrigin(savepoint.origin).label
 
 

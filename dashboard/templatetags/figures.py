@@ -18,7 +18,16 @@ from dashboard.health import Freshness, Level
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from monitoring.alerts.failure_reason import failure_in_words
-from monitoring.models import AttemptState, CheckpointStatus, DeliveryState, IncidentState, RunState, SavepointState
+from monitoring.models import (
+    AttemptState,
+    CheckpointStatus,
+    DeliveryState,
+    IncidentState,
+    Job,
+    RunState,
+    SavepointState,
+)
+from monitoring.savepoints.schedule import timetable_of
 
 register = template.Library()
 
@@ -58,6 +67,12 @@ def figure(value: float | None, unit: str) -> str:
 @register.filter
 def span(seconds: float | None) -> str:
     return units.span_text(seconds) if seconds is not None else _NOTHING
+
+
+@register.filter
+def savepoint_schedule(job: Job) -> str:
+    """`every 1 h`, `at 03:00 every day (Europe/Berlin)`."""
+    return str(timetable_of(job) or "no schedule")
 
 
 @register.filter

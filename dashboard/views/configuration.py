@@ -13,7 +13,7 @@ from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring import audit
 from monitoring.models import Job
-from monitoring.savepoints.schedule import set_interval
+from monitoring.savepoints.schedule import set_schedule
 
 
 def configuration(request: HttpRequest, pk: int) -> HttpResponse:
@@ -30,9 +30,9 @@ def change_automation(request: HttpRequest, pk: int) -> HttpResponse:
     by = request.user.get_username()
     with transaction.atomic():
         changed = form.save(commit=False)
-        changed.save(update_fields=[name for name in form.Meta.fields if name != "savepoint_interval_s"])
-        if "savepoint_interval_s" in form.changed_data:
-            set_interval(changed, form.cleaned_data["savepoint_interval_s"], by, timezone.now())
+        changed.save(update_fields=form.Meta.fields)
+        if form.schedule_changed:
+            set_schedule(changed, form.timetable, by, timezone.now())
         record_change(form, by)
     messages.success(request, "Saved.")
     return redirect("job-configuration", pk)

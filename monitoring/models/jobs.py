@@ -25,6 +25,9 @@ class Cluster(models.Model):
     version = models.CharField(max_length=50, blank=True, default="")
     enabled = models.BooleanField(default=True)
     poll_interval_s = models.FloatField(default=3.0)
+    # Scheduled savepoints: how many at once, and over how long those due at one moment are spread.
+    savepoints_at_once = models.PositiveSmallIntegerField(default=4)
+    savepoint_jitter_s = models.PositiveIntegerField(default=60)
     # Polling state. `poll_claimed_until` is the lease of the one flight that may be under way.
     next_poll_at = models.DateTimeField(db_index=True, null=True)
     poll_claimed_until = models.DateTimeField(null=True)
@@ -68,7 +71,10 @@ class Job(models.Model):
     auto_restart = models.BooleanField(default=False)
     restore_from = models.CharField(max_length=10, choices=RestoreFrom.choices, default=RestoreFrom.NEWEST)
     max_restarts_per_hour = models.PositiveIntegerField(default=6)
+    # On a schedule: every so often, or at the times of a cron expression; neither: none.
     savepoint_interval_s = models.PositiveIntegerField(null=True, blank=True)
+    savepoint_cron = models.CharField(max_length=100, blank=True, default="")
+    savepoint_time_zone = models.CharField(max_length=64, default="UTC")
     next_savepoint_at = models.DateTimeField(null=True, blank=True, db_index=True)
     automation_paused = models.BooleanField(default=False)
     automation_note = models.TextField(blank=True, default="")
@@ -76,10 +82,21 @@ class Job(models.Model):
 
     class Meta:
         ordering = ("name",)
-        constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_job_per_name_and_cluster"),)
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "name"), name="one_job_per_name_and_cluster"),
+            models.CheckConstraint(
+                condition=models.Q(savepoint_interval_s=None) | models.Q(savepoint_cron=""),
+                name="one_savepoint_schedule_per_job",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def scheduled(self) -> bool:
+        """Savepoints of it are taken on a schedule."""
+        return self.savepoint_interval_s is not None or bool(self.savepoint_cron)
 
 
 class RunState(models.TextChoices):

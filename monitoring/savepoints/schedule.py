@@ -1,95 +1,141 @@
-"""The periodic savepoint of a job. `next_savepoint_at` is the truth; a tick that was lost is found again by it."""
+"""The savepoints of a job that are due. `next_savepoint_at` is the truth; a tick that was lost is found again by it.
+
+A cluster takes at most `savepoints_at_once` of them together. The others stay due and wait for their turn, the longest
+due first; the cluster's row, locked while they are counted and asked for, keeps two workers from asking for too many.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 
 from monitoring import audit
-from monitoring.models import Job, Run, RunState, Savepoint, SavepointOrigin, SavepointState
-from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+from monitoring.models import Cluster, Job, RunState, Savepoint, SavepointOrigin, SavepointState
+from monitoring.savepoints.request import IN_FLIGHT, SavepointDeferred, request_savepoint
+from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
 
-SHORTEST_S = 30
-LONGEST_S = 30 * 86_400
+log = logging.getLogger(__name__)
+
 TRY_AGAIN = timedelta(seconds=30)
+_SCHEDULED = Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")
 
 
-class BadInterval(ValueError):
-    def __init__(self, value: object) -> None:
-        super().__init__(
-            f"savepoint_interval_s is {value!r}: a whole number of seconds from {SHORTEST_S} to {LONGEST_S} "
-            "is needed, or nothing for no schedule."
-        )
-        self.field = "savepoint_interval_s"
+def timetable_of(job: Job) -> Timetable | None:
+    """None: the job has no schedule. Raises BadSchedule for one that `set_schedule` would never have saved."""
+    if job.savepoint_interval_s is not None:
+        return Every(job.savepoint_interval_s)
+    return Cron(job.savepoint_cron, job.savepoint_time_zone) if job.savepoint_cron else None
 
 
 @transaction.atomic
-def set_interval(job: Job, interval_s: int | None, by: str, now: datetime) -> None:
-    """Save every `interval_s` seconds from now on; None: no longer. Raises BadInterval."""
-    if interval_s is not None and not (isinstance(interval_s, int) and SHORTEST_S <= interval_s <= LONGEST_S):
-        raise BadInterval(interval_s)
-    job.savepoint_interval_s = interval_s
-    job.next_savepoint_at = None if interval_s is None else now + _interval(job)
-    job.save(update_fields=["savepoint_interval_s", "next_savepoint_at"])
-    audit.record(by, "savepoint.schedule", f"job {job.name}", "", interval_s=interval_s)
+def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) -> None:
+    """Save by this timetable from now on; None: no longer."""
+    job.savepoint_interval_s = timetable.seconds if isinstance(timetable, Every) else None
+    job.savepoint_cron = timetable.expression if isinstance(timetable, Cron) else ""
+    job.savepoint_time_zone = timetable.zone if isinstance(timetable, Cron) else "UTC"
+    job.next_savepoint_at = _next_of(job, now)
+    job.save(update_fields=["savepoint_interval_s", "savepoint_cron", "savepoint_time_zone", "next_savepoint_at"])
+    Savepoint.objects.filter(job=job, state=SavepointState.DEFERRED).delete()
+    audit.record(by, "savepoint.schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
 
 
 def request_due(now: datetime) -> Counter[str]:
     """Ask for every savepoint whose time has come; what cannot be now is deferred with its reason."""
     _set_first_times(now)
-    due = Job.objects.filter(savepoint_interval_s__isnull=False, next_savepoint_at__lte=now)
-    return Counter(
-        outcome
-        for job in due.select_related("cluster", "current_run").order_by("next_savepoint_at")
-        if (outcome := _request(job, now))
-    )
+    due = Job.objects.filter(_SCHEDULED, next_savepoint_at__lte=now)
+    outcome: Counter[str] = Counter()
+    for cluster_id in due.order_by().values_list("cluster", flat=True).distinct():
+        outcome += _request_of_cluster(cluster_id, now)
+    return outcome
 
 
 def _set_first_times(now: datetime) -> None:
-    for job in Job.objects.filter(savepoint_interval_s__isnull=False, next_savepoint_at=None):
-        Job.objects.filter(pk=job.pk, next_savepoint_at=None).update(next_savepoint_at=now + _interval(job))
+    for job in Job.objects.filter(_SCHEDULED, next_savepoint_at=None).select_related("cluster"):
+        Job.objects.filter(pk=job.pk, next_savepoint_at=None).update(next_savepoint_at=_next_of(job, now))
 
 
 @transaction.atomic
+def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[str]:
+    cluster = Cluster.objects.select_for_update(skip_locked=True).filter(pk=cluster_id).first()
+    if cluster is None:
+        return Counter()  # another worker is at it, or it is being polled: at the next tick
+    free = cluster.savepoints_at_once - Savepoint.objects.filter(job__cluster=cluster, state__in=IN_FLIGHT).count()
+    due = Job.objects.filter(_SCHEDULED, cluster=cluster, next_savepoint_at__lte=now)
+    outcome: Counter[str] = Counter()
+    waiting: list[Job] = []
+    for job in due.select_related("cluster", "current_run").order_by("next_savepoint_at", "pk"):
+        if outcome["requested"] < free:
+            outcome[_request(job, now)] += 1
+        else:
+            waiting.append(job)
+    _let_wait(waiting, cluster, now)
+    return Counter({what: count for what, count in outcome.items() if what})
+
+
 def _request(job: Job, now: datetime) -> str:
-    if not _claim(job, now + _interval(job)):
+    """What came of it: "requested", "deferred", or "" when there is nothing to save."""
+    job.next_savepoint_at = _next_of(job, now)
+    job.save(update_fields=["next_savepoint_at"])
+    if job.current_run is None or _ended_as_wished(job):
         return ""
-    run = job.current_run
-    if run is None or RunState(run.state) in (RunState.CANCELED, RunState.FINISHED):
-        return ""  # ended as somebody wished: there is nothing to save until it runs again
     try:
         request_savepoint(job, SavepointOrigin.SCHEDULED, audit.AUTOMATION, now)
     except SavepointDeferred as deferred:
-        _defer(job, run, deferred.reason, now)
+        soon = now + TRY_AGAIN
+        job.next_savepoint_at = min(job.next_savepoint_at or soon, soon)
+        job.save(update_fields=["next_savepoint_at"])
+        _defer([job], deferred.reason, now)
         return "deferred"
     return "requested"
 
 
-def _claim(job: Job, next_at: datetime) -> int:
-    """1 when this worker is the one that deals with the due time it saw."""
-    return Job.objects.filter(pk=job.pk, next_savepoint_at=job.next_savepoint_at).update(next_savepoint_at=next_at)
+def _let_wait(jobs: Sequence[Job], cluster: Cluster, now: datetime) -> None:
+    """They stay due; the page says what they wait for."""
+    at_once = cluster.savepoints_at_once
+    reason = f"it waits for its turn: {cluster.name} takes {at_once} savepoint{'s' if at_once != 1 else ''} at once"
+    _defer([job for job in jobs if not _ended_as_wished(job)], reason, now)
 
 
-def _defer(job: Job, run: Run, reason: str, now: datetime) -> None:
-    soon = now + min(TRY_AGAIN, timedelta(seconds=job.savepoint_interval_s or SHORTEST_S))
-    Job.objects.filter(pk=job.pk).update(next_savepoint_at=soon)
-    Savepoint.objects.update_or_create(
-        job=job,
-        state=SavepointState.DEFERRED,
-        defaults={"failure": reason},
-        create_defaults={
-            "failure": reason,
-            "run": run,
-            "origin": SavepointOrigin.SCHEDULED,
-            "requested_by": audit.AUTOMATION,
-            "requested_at": now,
-        },
-    )
+def _ended_as_wished(job: Job) -> bool:
+    """By a person or by itself: there is nothing to save until it runs again."""
+    return job.current_run is not None and RunState(job.current_run.state) in (RunState.CANCELED, RunState.FINISHED)
 
 
-def _interval(job: Job) -> timedelta:
-    """A little longer for one job than for another, so that jobs scheduled together drift apart."""
-    spread = (job.pk * 2_654_435_761 % 1000) / 1000 * 0.05
-    return timedelta(seconds=(job.savepoint_interval_s or 0) * (1 + spread))
+def _defer(jobs: Sequence[Job], reason: str, now: datetime) -> None:
+    """One row per job says why its savepoint is late, since when."""
+    rows = [
+        Savepoint(
+            job=job,
+            run=job.current_run,
+            state=SavepointState.DEFERRED,
+            origin=SavepointOrigin.SCHEDULED,
+            requested_by=audit.AUTOMATION,
+            requested_at=now,
+            failure=reason,
+        )
+        for job in jobs
+        if job.current_run is not None
+    ]
+    if rows:
+        Savepoint.objects.bulk_create(rows, ignore_conflicts=True)
+        there = Savepoint.objects.filter(job__in=jobs, state=SavepointState.DEFERRED)
+        there.exclude(failure=reason).update(failure=reason)
+
+
+def _next_of(job: Job, now: datetime) -> datetime | None:
+    try:
+        timetable = timetable_of(job)
+    except BadSchedule:
+        log.exception("job %s: its savepoints cannot be scheduled", job)
+        return None  # looked at again at every tick, and the others go on
+    return None if timetable is None else timetable.after(now, job.pk, _jitter(job))
+
+
+def _jitter(job: Job) -> timedelta:
+    """Jobs that are due at one moment are spread over this time, each always at its own place in it."""
+    return timedelta(seconds=job.cluster.savepoint_jitter_s)

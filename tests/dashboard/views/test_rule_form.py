@@ -69,7 +69,7 @@ def test_a_bad_value_is_named_with_its_field_and_nothing_is_lost(
 
 
 def test_automation_is_changed_and_its_schedule_begins(operator: Client, job: Job, now: datetime) -> None:
-    typed = {"savepoint_interval_s": "2 h", "restore_from": "savepoint", "max_restarts_per_hour": "3"}
+    typed = {"savepoint_schedule": "2 h", "restore_from": "savepoint", "max_restarts_per_hour": "3"}
     assert operator.post(reverse("job-automation", args=[job.pk]), typed).status_code == 302
     job.refresh_from_db()
     assert (job.savepoint_interval_s, job.restore_from, job.auto_restart) == (7200, "savepoint", False)
@@ -78,8 +78,21 @@ def test_automation_is_changed_and_its_schedule_begins(operator: Client, job: Jo
     assert AuditEntry.objects.filter(action="job.automation").exists()
 
 
+def test_times_of_cron_are_kept_in_their_zone(operator: Client, job: Job) -> None:
+    typed = {"restore_from": "newest", "max_restarts_per_hour": "3"}
+    times = {"savepoint_schedule": " 0  3 * * MON ", "savepoint_time_zone": "Asia/Shanghai"}
+    operator.post(reverse("job-automation", args=[job.pk]), typed | times)
+    job.refresh_from_db()
+    assert (job.savepoint_cron, job.savepoint_time_zone) == ("0 3 * * MON", "Asia/Shanghai")
+    page = operator.get(reverse("job-savepoints", args=[job.pk])).content.decode()
+    assert "at 03:00 on Monday (Asia/Shanghai)" in page
+
+    wrong = operator.post(reverse("job-automation", args=[job.pk]), typed | times | {"savepoint_time_zone": "Mars"})
+    assert list(wrong.context["form"].errors) == ["savepoint_time_zone"]
+
+
 def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None:
-    typed = {"savepoint_interval_s": "", "restore_from": "newest", "max_restarts_per_hour": "3"}
+    typed = {"savepoint_schedule": "", "restore_from": "newest", "max_restarts_per_hour": "3"}
     operator.post(reverse("job-automation", args=[job.pk]), typed)
     job.refresh_from_db()
     assert (job.savepoint_interval_s, job.next_savepoint_at) == (None, None)
@@ -88,8 +101,10 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
 @pytest.mark.parametrize(
     ("field", "typed", "told"),
     [
-        ("savepoint_interval_s", "-1 h", "is not allowed"),
-        ("savepoint_interval_s", "often", "Write a number and a unit"),
+        ("savepoint_schedule", "-1 h", "is not allowed"),
+        ("savepoint_schedule", "often", "Write a number and a unit"),
+        ("savepoint_schedule", "0 0 30 2 *", "Bad day-of-month"),
+        ("savepoint_schedule", "0 3 * *", "Five fields are needed"),
         ("max_restarts_per_hour", "0", "At least 1"),
         ("automation_paused", "on", "Say why"),
     ],
@@ -97,7 +112,7 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
 def test_bad_automation_is_named_and_changes_nothing(
     operator: Client, job: Job, field: str, typed: str, told: str
 ) -> None:
-    good = {"savepoint_interval_s": "2 h", "restore_from": "newest", "max_restarts_per_hour": "3"}
+    good = {"savepoint_schedule": "2 h", "restore_from": "newest", "max_restarts_per_hour": "3"}
     response = operator.post(reverse("job-automation", args=[job.pk]), good | {field: typed})
     assert response.status_code == 422
     assert told in str(response.context["form"].errors)

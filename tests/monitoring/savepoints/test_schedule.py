@@ -1,19 +1,20 @@
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
 
 from monitoring.models import AuditEntry, Job, RunState, Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
-from monitoring.savepoints.schedule import BadInterval, request_due, set_interval
+from monitoring.savepoints.schedule import request_due, set_schedule
+from monitoring.savepoints.timetable import Cron, Every
 
 
 @pytest.fixture
 def job(rows, now):
     job = rows.job()
     rows.run(job)
-    set_interval(job, 600, "ada", now)
+    set_schedule(job, Every(600), "ada", now)
     return job
 
 
@@ -96,24 +97,72 @@ def test_a_request_is_audited_with_who_and_why(job, now):
     assert (entry.actor, entry.reason) == ("ada", "by hand")
 
 
-@pytest.mark.parametrize("interval", [29, 30 * 86_400 + 1, 0, -5, "600", 1.5])
-def test_an_interval_that_makes_no_sense_is_refused(job, now, interval):
-    with pytest.raises(BadInterval, match=r"^savepoint_interval_s is"):
-        set_interval(job, interval, "ada", now)
+def test_a_cron_schedule_is_kept_in_its_time_zone(job, now):
+    set_schedule(job, Cron("30 4 * * *", "Europe/Berlin"), "ada", now)
     job.refresh_from_db()
-    assert job.savepoint_interval_s == 600
+    assert (job.savepoint_interval_s, job.scheduled) == (None, True)
+    due = due_time(job)
+    assert timedelta() <= due - datetime(2026, 11, 22, 3, 30, tzinfo=UTC) < timedelta(seconds=60)
+    assert request_due(due)["requested"] == 1
+    assert due_time(job) == due + timedelta(days=1)
+
+
+def test_times_missed_while_nobody_was_there_are_one_savepoint(job, now):
+    set_schedule(job, Cron("0 * * * *"), "ada", now)
+    back = now + timedelta(days=2, minutes=10)
+    assert request_due(back)["requested"] == 1
+    assert back < due_time(job) <= back + timedelta(hours=1)
+
+
+def test_a_schedule_that_no_longer_makes_sense_stops_nobody_else(job, rows, now):
+    Job.objects.filter(pk=job.pk).update(savepoint_interval_s=None, savepoint_cron="0 0 30 2 *", next_savepoint_at=now)
+    other = rows.job(savepoint_interval_s=600, next_savepoint_at=now)
+    rows.run(other)
+    request_due(now)
+    assert Savepoint.objects.filter(job=other).exists()
+
+
+def test_a_cluster_takes_so_many_at_once_and_the_rest_waits_its_turn(rows, now):
+    cluster = rows.cluster(savepoints_at_once=3)
+    for late in range(8):
+        rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now - timedelta(seconds=late)))
+    rows.run(rows.job(savepoint_interval_s=600, next_savepoint_at=now))
+
+    assert request_due(now)["requested"] == 4
+    waiting = Savepoint.objects.filter(state=SavepointState.DEFERRED)
+    assert {each.failure for each in waiting} == {f"it waits for its turn: {cluster.name} takes 3 savepoints at once"}
+    first = Savepoint.objects.filter(state=SavepointState.REQUESTED, job__cluster=cluster)
+    assert {each.job.name for each in first} == {f"job-{number}" for number in (7, 8, 9)}
+    assert not request_due(now)
+
+    first.update(state=SavepointState.COMPLETED)
+    assert request_due(now)["requested"] == 3
+    Savepoint.objects.filter(state=SavepointState.REQUESTED).update(state=SavepointState.FAILED)
+    assert request_due(now)["requested"] == 2
+    assert not Savepoint.objects.filter(state=SavepointState.DEFERRED).exists()
+    assert Savepoint.objects.count() == 9
+
+
+def test_waiting_costs_the_same_for_five_and_for_fifty(rows, now, django_assert_max_num_queries):
+    cluster = rows.cluster(savepoints_at_once=1)
+    for _ in range(50):
+        rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now))
+    request_due(now)
+    with django_assert_max_num_queries(10):
+        assert not request_due(now)
 
 
 def test_no_interval_ends_the_schedule(job, now):
-    set_interval(job, None, "ada", now)
+    set_schedule(job, None, "ada", now)
     assert not request_due(now + timedelta(days=1))
 
 
 @pytest.mark.django_db(transaction=True)
 def test_four_schedulers_at_once_ask_once_per_job(rows, now):
-    for _ in range(10):
-        job = rows.job(savepoint_interval_s=600, next_savepoint_at=now)
-        rows.run(job)
+    cluster = rows.cluster(savepoints_at_once=4)
+    for _ in range(6):
+        rows.run(rows.job(savepoint_interval_s=600, next_savepoint_at=now))
+        rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now))
 
     def work(_worker):
         try:
@@ -124,4 +173,6 @@ def test_four_schedulers_at_once_ask_once_per_job(rows, now):
     with ThreadPoolExecutor(4) as pool:
         total = sum((each["requested"] for each in pool.map(work, range(4))), 0)
 
-    assert total == Savepoint.objects.count() == 10
+    asked = Savepoint.objects.filter(state=SavepointState.REQUESTED)
+    assert total == asked.count() == 10
+    assert asked.filter(job__cluster=cluster).count() == 4

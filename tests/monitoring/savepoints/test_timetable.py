@@ -1,0 +1,78 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitoring.savepoints.timetable import BadSchedule, Cron, Every
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NO_JITTER = timedelta()
+
+
+def test_every_so_often_starts_from_now_and_jobs_drift_apart():
+    times = {Every(600).after(NOON, key, NO_JITTER) - NOON for key in range(20)}
+    assert len(times) == 20
+    assert all(timedelta(seconds=600) <= each < timedelta(seconds=630) for each in times)
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "due"),
+    [
+        ("0 3 * * *", "UTC", datetime(2026, 11, 22, 3, tzinfo=UTC)),
+        ("0 3 * * *", "Asia/Shanghai", datetime(2026, 11, 21, 19, tzinfo=UTC)),
+        ("*/15 * * * *", "UTC", datetime(2026, 11, 21, 12, 15, tzinfo=UTC)),
+        ("0 12 * * *", "UTC", datetime(2026, 11, 22, 12, tzinfo=UTC)),  # this minute has begun: the next day
+        ("0 0 29 2 *", "UTC", datetime(2028, 2, 29, tzinfo=UTC)),
+    ],
+)
+def test_cron_times_are_those_of_the_zone(expression, zone, due):
+    assert Cron(expression, zone).after(NOON, 1, NO_JITTER) == due
+
+
+def test_the_hour_that_summer_time_skips_and_repeats_saves_once():
+    nightly = Cron("30 2 * * *", "Europe/Berlin")
+    spring = nightly.after(datetime(2027, 3, 28, 0, 0, tzinfo=UTC), 1, NO_JITTER)  # 02:30 does not exist that night
+    assert spring == datetime(2027, 3, 28, 1, 0, tzinfo=UTC)
+    autumn = nightly.after(datetime(2027, 10, 30, 23, 0, tzinfo=UTC), 1, NO_JITTER)  # 02:30 comes twice
+    assert nightly.after(autumn, 1, NO_JITTER) == datetime(2027, 11, 1, 1, 30, tzinfo=UTC)
+
+
+def test_jobs_of_one_minute_are_spread_over_the_jitter_each_at_its_own_place():
+    jitter = timedelta(seconds=60)
+    hourly = Cron("0 * * * *")
+    at_one = NOON + timedelta(hours=1)
+    shifts = [hourly.after(NOON + jitter, key, jitter) - at_one for key in range(500)]
+    assert all(timedelta() <= shift < jitter for shift in shifts)
+    assert max(shifts) - min(shifts) > timedelta(seconds=50)
+    for key in range(500):
+        due = hourly.after(NOON + jitter, key, jitter)
+        assert hourly.after(due, key, jitter) == due + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("seconds", [29, 30 * 86_400 + 1, 0, -5, "600", 1.5, True, None])
+def test_an_interval_that_makes_no_sense_is_refused(seconds):
+    with pytest.raises(BadSchedule, match=r"^savepoint_interval_s is .*: a whole number of seconds from 30 to"):
+        Every(seconds)
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "told"),
+    [
+        ("0 3 * *", "UTC", "savepoint_cron is '0 3 * *': five fields are needed: minute hour"),
+        ("* * * * * *", "UTC", "five fields"),
+        ("61 * * * *", "UTC", "cron says: Bad minute"),
+        ("0 0 30 2 *", "UTC", "cron says: Bad day-of-month"),
+        ("@daily", "UTC", "five fields"),
+        ("0 3 * * *", "Mars/Olympus", "savepoint_time_zone is 'Mars/Olympus': the name of a time zone"),
+        ("0 3 * * *", "../etc/passwd", "savepoint_time_zone"),
+        ("0 3 * * *", "", "savepoint_time_zone"),
+    ],
+)
+def test_times_that_make_no_sense_are_refused_with_what_is_allowed(expression, zone, told):
+    with pytest.raises(BadSchedule) as problem:
+        Cron(expression, zone)
+    assert told in str(problem.value)
+
+
+def test_a_timetable_reads_as_a_phrase():
+    assert str(Every(5400)) == "every 1 h 30 min"
+    assert str(Cron("0 3 * * MON-FRI", "Europe/Berlin")) == "at 03:00 on Monday through Friday (Europe/Berlin)"

@@ -10,6 +10,7 @@ from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 
+from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
@@ -30,9 +31,24 @@ def _text(name: str, default: str) -> str:
     return str(env.str(name, default))
 
 
+def _sealing_keys(name: str, text: str) -> list[str]:
+    keys = [key for key in (part.strip() for part in text.split(",")) if key]
+    for place, key in enumerate(keys, 1):
+        try:
+            Fernet(key)
+        except ValueError:
+            allowed = "32 bytes as URL-safe base64: `manage.py secrets new-key` prints one"
+            raise ImproperlyConfigured(f"{name}: key {place} of {len(keys)} is not allowed; {allowed}") from None
+    return keys
+
+
 DEBUG = env.bool("WAYMARK_DEBUG", False)
 # Commands that serve nobody (help, doctor, tests) need no secret; what serves gets one from `up` or the operator.
-SECRET_KEY = _text("WAYMARK_SECRET_KEY", "") or "not-a-secret-no-page-is-served-with-this-key"
+_secret_key = _text("WAYMARK_SECRET_KEY", "")
+SECRET_KEY_IS_SECRET = bool(_secret_key)
+SECRET_KEY = _secret_key or "not-a-secret-no-page-is-served-with-this-key"
+# What seals the secrets in the database: monitoring/secret.py.
+WAYMARK_SECRET_KEYS = _sealing_keys("WAYMARK_SECRET_KEYS", _text("WAYMARK_SECRET_KEYS", ""))
 ALLOWED_HOSTS: list[str] = env.list("WAYMARK_ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("WAYMARK_TRUSTED_ORIGINS", [])
 PUBLIC_URL = env.str("WAYMARK_PUBLIC_URL", "http://127.0.0.1:8000")

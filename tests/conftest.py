@@ -34,6 +34,7 @@ def pytest_configure() -> None:
 
     settings.VAR_DIR = _SESSION / "var"
     settings.MAILBOX_DIR = settings.VAR_DIR / "mail"
+    settings.SECRET_KEY, settings.SECRET_KEY_IS_SECRET = "a key of the tests' own, long enough for anybody", True
 
 
 def pytest_unconfigure() -> None:

@@ -3,6 +3,7 @@
     EngineError
     ├── Unreachable   no answer, or a broken one: refused, timed out, cut short. A command may have been carried out
     ├── NotReady      it answers, but has no leader or is still starting: says nothing about any job
+    │   └── NotAsked  no request left Waymark, for want of what it takes to ask: nothing was carried out
     ├── NotFound      404: no such job, checkpoint, operation or endpoint
     ├── Refused       any other error answer, with its status
     └── Malformed     an answer that is not what the API promises; names the field
@@ -48,9 +49,10 @@ from monitoring.engine.answers import (
     SavepointStatus,
     SavepointValidation,
 )
-from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.errors import EngineError, Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.fields import Fields, decode
 from monitoring.models import Cluster
+from monitoring.secret import SecretUnreadable
 
 READ_LIMIT_S = 10.0
 # Starting a program may take an engine long before it answers.
@@ -283,7 +285,11 @@ class FlinkClient:
 
 
 def client_for(cluster: Cluster) -> FlinkClient:
-    return FlinkClient(cluster.rest_url, cluster.token)
+    """Raises NotAsked when the cluster's token cannot be read."""
+    try:
+        return FlinkClient(cluster.rest_url, cluster.token.reveal())
+    except SecretUnreadable as error:
+        raise NotAsked(f"The token of {cluster} cannot be used. {error}") from error
 
 
 @cache

@@ -15,6 +15,10 @@ class NotReady(EngineError):
     pass
 
 
+class NotAsked(NotReady):
+    pass
+
+
 class NotFound(EngineError):
     pass
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from monitoring.models.secret_field import SecretField
+
 
 class Engine(models.TextChoices):
     UNKNOWN = "unknown", "not known yet"
@@ -20,7 +22,7 @@ class Cluster(models.Model):
 
     name = models.CharField(max_length=100, unique=True)
     rest_url = models.URLField(max_length=500)
-    token = models.CharField(max_length=500, blank=True, default="")
+    token = SecretField()
     engine = models.CharField(max_length=10, choices=Engine.choices, default=Engine.UNKNOWN)
     version = models.CharField(max_length=50, blank=True, default="")
     enabled = models.BooleanField(default=True)

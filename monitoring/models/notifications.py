@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from monitoring.models.incidents import IncidentEvent
+from monitoring.models.secret_field import SecretField
 
 
 class ChannelKind(models.TextChoices):
@@ -18,7 +19,7 @@ class Channel(models.Model):
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=10, choices=ChannelKind.choices)
     settings = models.JSONField(default=dict)
-    secret = models.CharField(max_length=200, blank=True, default="")
+    secret = SecretField()
     enabled = models.BooleanField(default=True)
 
     class Meta:

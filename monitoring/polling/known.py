@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Q, Subquery
 
 from monitoring.models import Checkpoint, Cluster, Run, RunState
 from monitoring.polling.claim import Claim
+from monitoring.secret import Secret
 
 # The engine's clock may be as far behind ours. Meanwhile a run that moved is read again, which changes nothing.
 CLOCKS_APART = timedelta(minutes=1)
@@ -46,7 +47,7 @@ class KnownRun:
 @dataclass(frozen=True)
 class KnownCluster:
     rest_url: str
-    token: str
+    token: Secret
     needs_version: bool
     runs: Mapping[str, KnownRun]  # by engine job id: those live, not read to the end, or named by the last answer
 

@@ -13,4 +13,4 @@ def test_the_embedded_job_manager_is_one_cluster_wherever_it_listens():
     second = register("http://127.0.0.1:9999")
     assert first.pk == second.pk
     assert (second.name, second.rest_url, second.engine) == ("waymark", "http://127.0.0.1:9999", Engine.SPARK)
-    assert (second.token, second.poll_interval_s, second.next_poll_at) == ("kept", 7, None)
+    assert (second.token.reveal(), second.poll_interval_s, second.next_poll_at) == ("kept", 7, None)

@@ -43,7 +43,7 @@ def test_a_cluster_that_answers_is_watched_from_now_on(httpserver: HTTPServer) -
 def test_its_token_comes_from_a_file_and_is_not_audited(httpserver: HTTPServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cret\n")
     run("add", "guarded", flink(httpserver, "s3cret"), "--token-file", str(tmp_path / "token"))
-    assert Cluster.objects.get(name="guarded").token == "s3cret"
+    assert Cluster.objects.get(name="guarded").token.reveal() == "s3cret"
     assert "s3cret" not in json.dumps(AuditEntry.objects.get().details)
 
 

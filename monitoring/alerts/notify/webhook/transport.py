@@ -13,6 +13,7 @@ import httpx2
 from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
 from monitoring.alerts.notify.webhook.signature import sign
 from monitoring.models import Channel
+from monitoring.secret import SecretUnreadable
 
 TIMEOUT = httpx2.Timeout(10.0, connect=5.0)
 ANSWER_BYTES = 300  # as much of the answer as the delivery's log shows; the rest is not read
@@ -28,7 +29,7 @@ class WebhookTransport:
         try:
             url = _url(channel.settings)
             body = json.dumps(payload(message), ensure_ascii=False).encode()
-            headers = _headers(channel.secret, message.key, body, now)
+            headers = _headers(channel.secret.reveal(), message.key, body, now)
             with (
                 httpx2.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
                 client.stream("POST", url, content=body, headers=headers) as response,
@@ -36,6 +37,8 @@ class WebhookTransport:
                 return _verdict(response, _first_bytes(response), now)
         except BadChannel as problem:
             return Failed(str(problem), permanent=True)
+        except SecretUnreadable as problem:
+            return Failed(str(problem))
         except httpx2.TimeoutException:
             return Failed("The receiver did not answer in time")
         except (httpx2.HTTPError, httpx2.InvalidURL) as problem:

@@ -1,0 +1,45 @@
+"""`manage.py secrets`: the keys that seal tokens, passwords and signing secrets in the database."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from monitoring import rekeying
+from monitoring.audit import record
+from monitoring.secret import new_key
+
+
+class Command(BaseCommand):
+    help = "Make a key for WAYMARK_SECRET_KEYS, seal all stored secrets anew after a change of keys, or check them."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions.add_parser(
+            "new-key", help="print a new key; put it first in WAYMARK_SECRET_KEYS, the old ones after it"
+        )
+        actions.add_parser(
+            "rekey", help="seal everything under the first key; the old keys are needed until this is done"
+        )
+        actions.add_parser("check", help="say which stored secrets no key opens")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        match options["action"]:
+            case "new-key":
+                self.stdout.write(new_key())
+            case "rekey":
+                self._rekey()
+            case _:
+                self._finish(rekeying.unreadable_secrets(), "Every stored secret can be opened.")
+
+    def _rekey(self) -> None:
+        done = rekeying.rekey()
+        record("manage.py", "secrets.rekey", "secrets", sealed=done.sealed, unreadable=len(done.unreadable))
+        self._finish(done.unreadable, f"{done.sealed} sealed under the first key; older keys are needed no more.")
+
+    def _finish(self, unreadable: list[str] | tuple[str, ...], good: str) -> None:
+        if unreadable:
+            raise CommandError("Some stored secrets cannot be opened and were left alone:\n" + "\n".join(unreadable))
+        self.stdout.write(good)

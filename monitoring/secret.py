@@ -1,0 +1,131 @@
+"""Secrets at rest: sealed in the database (Fernet: AES-128-CBC with an HMAC), silent in memory.
+
+A sealed text is `fernet:<token>`; "" stays "". The first key of `WAYMARK_SECRET_KEYS` seals, every one of them opens,
+and last the one that follows from Django's SECRET_KEY, which is also the one that seals when no other is set: so keys
+can be set, or changed, at any time, and `manage.py secrets rekey` seals everything anew under the first.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Self
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+PREFIX = "fernet:"
+_PURPOSE = b"waymark: secrets at rest"
+
+
+class SecretUnreadable(Exception):
+    """A stored secret cannot be opened; `str()` says in a sentence what to do, and nothing of the secret."""
+
+
+class Secret:
+    """A text that is seen only by asking for it: printed, logged or put on a page it shows dots. False when empty.
+
+    One that came from the database and was not changed goes back exactly as it was stored, so a row can be saved
+    without the key to its secret.
+    """
+
+    __slots__ = ("_plain", "_stored")
+
+    def __init__(self, plain: str = "") -> None:
+        self._plain: str | None = plain
+        self._stored: str | None = None
+
+    @classmethod
+    def from_stored(cls, stored: str) -> Self:
+        secret = cls()
+        secret._plain, secret._stored = None if stored else "", stored
+        return secret
+
+    def reveal(self) -> str:
+        """The text. Raises SecretUnreadable."""
+        if self._plain is None:
+            self._plain = unseal(self._stored or "")
+        return self._plain
+
+    def problem(self) -> str:
+        """Why it cannot be read, in a sentence; "" when it can."""
+        try:
+            self.reveal()
+        except SecretUnreadable as error:
+            return str(error)
+        return ""
+
+    def stored(self) -> str:
+        if self._stored is None:
+            self._stored = seal(self._plain or "")
+        return self._stored
+
+    def __bool__(self) -> bool:
+        return bool(self._stored if self._plain is None else self._plain)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        if self.problem() or other.problem():
+            return self._stored is not None and self._stored == other._stored
+        return self.reveal() == other.reveal()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return "••••••••" if self else ""
+
+    def __repr__(self) -> str:
+        return "<Secret: set>" if self else "<Secret: empty>"
+
+
+def seal(plain: str) -> str:
+    return PREFIX + _keys().encrypt(plain.encode()).decode() if plain else ""
+
+
+def unseal(stored: str) -> str:
+    """Raises SecretUnreadable."""
+    if not stored:
+        return ""
+    if not stored.startswith(PREFIX):
+        raise SecretUnreadable("The stored secret is not sealed: somebody wrote it past Waymark. Enter it again.")
+    try:
+        return _keys().decrypt(stored.removeprefix(PREFIX)).decode()
+    except ImproperlyConfigured as error:
+        raise SecretUnreadable(str(error)) from None
+    except InvalidToken:
+        raise SecretUnreadable(
+            "The stored secret cannot be opened with the keys that are set: set the old key in WAYMARK_SECRET_KEYS "
+            "(or WAYMARK_SECRET_KEY) again, or enter the secret anew."
+        ) from None
+
+
+def resealed(stored: str) -> str:
+    """`stored` sealed under the first key. Raises SecretUnreadable."""
+    return seal(unseal(stored))
+
+
+def new_key() -> str:
+    return Fernet.generate_key().decode()
+
+
+def _keys() -> MultiFernet:
+    """Raises ImproperlyConfigured when there is none: a key that everybody knows would seal nothing."""
+    roots = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS) if settings.SECRET_KEY_IS_SECRET else ()
+    if not settings.WAYMARK_SECRET_KEYS and not roots:
+        raise ImproperlyConfigured("A secret is to be stored or read: set WAYMARK_SECRET_KEYS or WAYMARK_SECRET_KEY.")
+    return _keyring(tuple(settings.WAYMARK_SECRET_KEYS), roots)
+
+
+@lru_cache(maxsize=8)
+def _keyring(keys: Sequence[str], roots: Sequence[str]) -> MultiFernet:
+    return MultiFernet([*map(Fernet, keys), *map(_derived, roots)])
+
+
+def _derived(root: str) -> Fernet:
+    key = HKDF(SHA256(), length=32, salt=None, info=_PURPOSE).derive(root.encode())
+    return Fernet(base64.urlsafe_b64encode(key))

@@ -52,8 +52,8 @@ def _incident_steps(limit: int) -> list[Happening]:
     newest = IncidentEvent.objects.filter(incident=OuterRef("pk")).order_by("-at", "-id").values("pk")[:1]
     incidents = Incident.objects.annotate(event=Subquery(newest)).order_by("-opened_at")[: 2 * limit]
     ids = [incident.event for incident in incidents]
-    events = IncidentEvent.objects.select_related("incident__job").filter(pk__in=ids)
-    return [_incident_step(event, event.incident.job.name) for event in events]
+    events = IncidentEvent.objects.select_related("incident__job", "incident__cluster").filter(pk__in=ids)
+    return [_incident_step(event, event.incident.subject) for event in events]
 
 
 def _incident_step(event: IncidentEvent, name: str) -> Happening:

@@ -73,7 +73,7 @@ def _unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     found: dict[int, list[Incident]] = {}
     unresolved = Incident.objects.filter(job__in=ids).exclude(state=IncidentState.RESOLVED).order_by("-opened_at")
     for incident in sorted(unresolved, key=lambda i: i.severity != Severity.CRITICAL):
-        found.setdefault(incident.job_id, []).append(incident)
+        found.setdefault(incident.job_id or 0, []).append(incident)
     return found
 
 

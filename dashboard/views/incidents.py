@@ -25,7 +25,7 @@ _ORDER = Case(
 
 def incidents(request: HttpRequest) -> HttpResponse:
     chosen = request.GET.get("state", "")
-    found = Incident.objects.select_related("job__cluster").order_by(_ORDER, "-opened_at", "-id")
+    found = Incident.objects.select_related("job", "cluster").order_by(_ORDER, "-opened_at", "-id")
     if chosen in IncidentState.values:
         found = found.filter(state=chosen)
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
@@ -35,7 +35,7 @@ def incidents(request: HttpRequest) -> HttpResponse:
 
 
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Incident.objects.select_related("job__cluster", "rule"), pk=pk)
+    found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule"), pk=pk)
     deliveries = Delivery.objects.select_related("channel").order_by("id")
     events = IncidentEvent.objects.filter(incident=found).prefetch_related(Prefetch("deliveries", deliveries))
     context = {"incident": found, "events": fold_changes(list(events)), "form": NoteForm(), "section": "incidents"}

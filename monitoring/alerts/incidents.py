@@ -1,18 +1,22 @@
 """An incident's steps. Each is a row with its evidence, and the outbox is written in the same transaction.
 
-Callers hold a transaction. People are told of OPENED and RESOLVED; a CHANGED count is on the timeline only, so that a
-job that goes on failing sends one message, not one per checkpoint.
+Callers hold a transaction. Every step takes many incidents at once: ten thousand jobs may fail in one minute. People
+are told of OPENED and RESOLVED; a CHANGED count is on the timeline only, folded into one row, so that a job that goes
+on failing sends one message and keeps one line, not one per check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from monitoring.alerts import inhibition
 from monitoring.alerts.notify import outbox
 from monitoring.durations import in_words
 from monitoring.models import (
     AlertRule,
+    Cluster,
     Incident,
     IncidentEvent,
     IncidentEventKind,
@@ -22,7 +26,88 @@ from monitoring.models import (
     Severity,
 )
 
-NOTIFIED = (IncidentEventKind.OPENED, IncidentEventKind.RESOLVED)
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Opening:
+    """An incident that is to be opened: about `job`, else about `cluster`, else about Waymark itself."""
+
+    kind: str
+    severity: Severity
+    sentence: str
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    rule: AlertRule | None = None
+    job: Job | None = None
+    cluster: Cluster | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an unresolved incident says from now on."""
+
+    incident: Incident
+    sentence: str
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why an incident is over. `by` is empty when the trouble itself went away."""
+
+    incident: Incident
+    why: str
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    by: str = ""
+
+
+def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]:
+    """The database refuses a second unresolved one of the same rule and subject (IntegrityError)."""
+    hidden = inhibition.inhibitors([each.job.cluster_id for each in openings if each.job])
+    incidents = Incident.objects.bulk_create([_opened(each, hidden, now) for each in openings], batch_size=BATCH)
+    events = _steps(
+        IncidentEventKind.OPENED,
+        [(incident, each.sentence, each.evidence) for incident, each in zip(incidents, openings, strict=True)],
+        now,
+    )
+    for incident in incidents:
+        inhibition.take_effect(incident, now)
+    outbox.write(events, now)
+    return incidents
+
+
+def change_incidents(changes: Sequence[Change], now: datetime) -> None:
+    for each in changes:
+        each.incident.sentence = each.sentence
+    Incident.objects.bulk_update([each.incident for each in changes], ["sentence"], batch_size=BATCH)
+    newest = _newest_events([each.incident for each in changes])
+    again = [(each, last) for each in changes if (last := newest.get(each.incident.pk)) and _is_change(last)]
+    _fold(again, now)
+    folded = {each.incident.pk for each, _ in again}
+    first = [(each.incident, each.sentence, each.evidence) for each in changes if each.incident.pk not in folded]
+    _steps(IncidentEventKind.CHANGED, first, now)
+
+
+def resolve_incidents(endings: Sequence[Ending], now: datetime) -> list[Incident]:
+    """Those that were not resolved already."""
+    unresolved = Incident.objects.filter(pk__in=[each.incident.pk for each in endings])
+    still = set(
+        unresolved.exclude(state=IncidentState.RESOLVED).order_by("pk").select_for_update().values_list("pk", flat=True)
+    )
+    over = [each for each in endings if each.incident.pk in still]
+    for each in over:
+        incident = each.incident
+        incident.state, incident.resolved_at, incident.resolved_by = IncidentState.RESOLVED, now, each.by
+        incident.snoozed_until = None
+    resolved = [each.incident for each in over]
+    Incident.objects.bulk_update(resolved, ["state", "resolved_at", "resolved_by", "snoozed_until"], batch_size=BATCH)
+    events = _steps(
+        IncidentEventKind.RESOLVED, [(each.incident, _ended(each, now), each.evidence) for each in over], now
+    )
+    for incident in resolved:
+        inhibition.end(incident, now)
+    outbox.write(events, now)
+    return resolved
 
 
 def open_incident(
@@ -34,50 +119,84 @@ def open_incident(
     evidence: Mapping[str, object],
     now: datetime,
 ) -> Incident:
-    """The database refuses a second unresolved one (IntegrityError)."""
-    incident = Incident.objects.create(
-        rule=rule, job=job, kind=kind, severity=severity, sentence=sentence, opened_at=now
-    )
-    _step(incident, IncidentEventKind.OPENED, sentence, evidence, now)
+    (incident,) = open_incidents([Opening(kind, severity, sentence, evidence, rule, job)], now)
     return incident
 
 
 def change_incident(incident: Incident, sentence: str, evidence: Mapping[str, object], now: datetime) -> None:
-    incident.sentence = sentence
-    incident.save(update_fields=["sentence"])
-    _step(incident, IncidentEventKind.CHANGED, sentence, evidence, now)
+    change_incidents([Change(incident, sentence, evidence)], now)
 
 
 def resolve_incident(incident: Incident, why: str, evidence: Mapping[str, object], now: datetime, by: str = "") -> bool:
-    """False: it was resolved already. `by` is empty when the trouble itself went away."""
-    updated = (
-        Incident.objects.filter(pk=incident.pk)
-        .exclude(state=IncidentState.RESOLVED)
-        .update(state=IncidentState.RESOLVED, resolved_at=now, resolved_by=by)
-    )
-    if not updated:
-        return False
-    incident.refresh_from_db(fields=["state", "resolved_at", "resolved_by"])
-    text = f"Resolved after {in_words(now - incident.opened_at)}{f' by {by}' if by else ''}: {why}"
-    _step(incident, IncidentEventKind.RESOLVED, text, evidence, now)
-    return True
+    """False: it was resolved already."""
+    return bool(resolve_incidents([Ending(incident, why, evidence, by)], now))
 
 
 def acknowledge_incident(incident: Incident, by: str, note: str, now: datetime) -> bool:
-    """False: it is not open any more."""
-    updated = Incident.objects.filter(pk=incident.pk, state=IncidentState.OPEN).update(
-        state=IncidentState.ACKNOWLEDGED, acknowledged_at=now, acknowledged_by=by
-    )
-    if not updated:
+    """False: it is neither open nor snoozed."""
+    states = (IncidentState.OPEN, IncidentState.SNOOZED)
+    changes = {
+        "state": IncidentState.ACKNOWLEDGED,
+        "acknowledged_at": now,
+        "acknowledged_by": by,
+        "snoozed_until": None,
+    }
+    if not _move(incident, states, changes):
         return False
-    incident.refresh_from_db(fields=["state", "acknowledged_at", "acknowledged_by"])
-    _step(incident, IncidentEventKind.ACKNOWLEDGED, f"Acknowledged by {by}{f': {note}' if note else '.'}", {}, now)
+    _steps(IncidentEventKind.ACKNOWLEDGED, [(incident, f"Acknowledged by {by}{f': {note}' if note else '.'}", {})], now)
     return True
 
 
-def _step(
-    incident: Incident, kind: IncidentEventKind, text: str, evidence: Mapping[str, object], now: datetime
-) -> None:
-    event = IncidentEvent.objects.create(incident=incident, at=now, kind=kind, text=text, evidence=dict(evidence))
-    if kind in NOTIFIED:
-        outbox.write(event, now)
+def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> Incident:
+    job, cluster = opening.job, opening.cluster
+    return Incident(
+        rule=opening.rule,
+        job=job,
+        cluster_id=job.cluster_id if job else cluster.pk if cluster else None,
+        kind=opening.kind,
+        severity=opening.severity,
+        sentence=opening.sentence,
+        opened_at=now,
+        inhibited_by=hidden.get(job.cluster_id) if job else None,
+    )
+
+
+def _ended(ending: Ending, now: datetime) -> str:
+    by = f" by {ending.by}" if ending.by else ""
+    return f"Resolved after {in_words(now - ending.incident.opened_at)}{by}: {ending.why}"
+
+
+def _newest_events(incidents: Iterable[Incident]) -> dict[int, IncidentEvent]:
+    events = IncidentEvent.objects.filter(incident__in=[each.pk for each in incidents])
+    newest = events.order_by("incident_id", "-at", "-id").distinct("incident_id")
+    return {event.incident_id: event for event in newest}
+
+
+def _is_change(event: IncidentEvent) -> bool:
+    return event.kind == IncidentEventKind.CHANGED
+
+
+def _fold(again: Sequence[tuple[Change, IncidentEvent]], now: datetime) -> None:
+    for each, last in again:
+        last.first_at = last.first_at or last.at
+        last.at, last.text, last.evidence, last.times = now, each.sentence, dict(each.evidence), last.times + 1
+    fields = ["first_at", "at", "text", "evidence", "times"]
+    IncidentEvent.objects.bulk_update([last for _, last in again], fields, batch_size=BATCH)
+
+
+def _move(incident: Incident, states: Sequence[IncidentState], changes: Mapping[str, object]) -> bool:
+    """Conditional: only out of one of `states`."""
+    if not Incident.objects.filter(pk=incident.pk, state__in=states).update(**changes):
+        return False
+    incident.refresh_from_db(fields=list(changes))
+    return True
+
+
+def _steps(
+    kind: IncidentEventKind, steps: Iterable[tuple[Incident, str, Mapping[str, object]]], now: datetime
+) -> list[IncidentEvent]:
+    events = [
+        IncidentEvent(incident=incident, at=now, kind=kind, text=text, evidence=dict(evidence))
+        for incident, text, evidence in steps
+    ]
+    return IncidentEvent.objects.bulk_create(events, batch_size=BATCH)

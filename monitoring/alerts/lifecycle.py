@@ -23,7 +23,7 @@ class IncidentMovedOn(Exception):
 def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
     if not acknowledge_incident(incident, by, note.strip(), now):
         raise IncidentMovedOn(incident)
-    audit.record(by, "incident.acknowledge", f"incident {incident.pk}: {incident.job}", note.strip())
+    audit.record(by, "incident.acknowledge", f"incident {incident.pk}: {incident.subject}", note.strip())
 
 
 @transaction.atomic
@@ -33,4 +33,4 @@ def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
         raise IncidentMovedOn(incident)
     if incident.rule_id is not None:
         AlertRule.objects.filter(pk=incident.rule_id).update(counts_since=now)
-    audit.record(by, "incident.resolve", f"incident {incident.pk}: {incident.job}", reason.strip())
+    audit.record(by, "incident.resolve", f"incident {incident.pk}: {incident.subject}", reason.strip())

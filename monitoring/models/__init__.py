@@ -8,7 +8,14 @@ from monitoring.models.checkpoints import (
     CheckpointType,
     OperatorCheckpoint,
 )
-from monitoring.models.incidents import Incident, IncidentEvent, IncidentEventKind, IncidentKind, IncidentState
+from monitoring.models.incidents import (
+    INHIBITING_KINDS,
+    Incident,
+    IncidentEvent,
+    IncidentEventKind,
+    IncidentKind,
+    IncidentState,
+)
 from monitoring.models.jobs import Cluster, Engine, Job, RestoreFrom, Run, RunState, RunStateChange
 from monitoring.models.notifications import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
@@ -16,6 +23,7 @@ from monitoring.models.rules import AlertRule, RuleKind, Severity
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
 
 __all__ = [
+    "INHIBITING_KINDS",
     "AlertRule",
     "AttemptState",
     "AuditEntry",

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from django.db import models
 
-from monitoring.models.jobs import Job
+from monitoring.models.jobs import Cluster, Job
 from monitoring.models.rules import AlertRule, Severity
 
 
 class IncidentState(models.TextChoices):
     OPEN = "open", "Open"
     ACKNOWLEDGED = "acknowledged", "Acknowledged"
+    SNOOZED = "snoozed", "Snoozed"
     RESOLVED = "resolved", "Resolved"
 
 
 class IncidentKind(models.TextChoices):
     FAILED_IN_WINDOW = "failed_in_window", "failed checkpoints within a window"
     NOT_RESTARTED = "not_restarted", "a dead job that is not restarted"
+    CLUSTER_UNREACHABLE = "cluster_unreachable", "a cluster that does not answer"
+
+
+# While one of these is unresolved, nobody is told of incidents of that cluster's jobs.
+INHIBITING_KINDS = frozenset({IncidentKind.CLUSTER_UNREACHABLE})
 
 
 class Incident(models.Model):
-    """A finding for a job; at most one is unresolved per rule, or per kind where no rule is behind it (`rule` is None:
-    the automation itself needs a person, or the rule was removed). `sentence` is what people read everywhere."""
+    """A finding about a job, or about a cluster (`job` is None), or about Waymark itself (`cluster` is None, too).
+
+    At most one is unresolved per rule and subject, or per kind where no rule is behind it (`rule` is None: the
+    automation itself needs a person, or the rule was removed). `sentence` is what people read everywhere.
+    `inhibited_by` hides it from people while that one is unresolved, and says afterwards what it was hidden by.
+    """
 
     rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="incidents")
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="incidents")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, related_name="incidents")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="incidents")
     kind = models.CharField(max_length=30, choices=IncidentKind.choices, default=IncidentKind.FAILED_IN_WINDOW)
     state = models.CharField(max_length=12, choices=IncidentState.choices, default=IncidentState.OPEN)
     severity = models.CharField(max_length=10, choices=Severity.choices)
@@ -32,12 +43,17 @@ class Incident(models.Model):
     opened_at = models.DateTimeField()
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=150, blank=True, default="")
+    snoozed_until = models.DateTimeField(null=True, db_index=True)
+    inhibited_by = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="inhibited")
     resolved_at = models.DateTimeField(null=True)
     resolved_by = models.CharField(max_length=150, blank=True, default="")  # empty: by recovery
 
     class Meta:
         ordering = ("-opened_at",)
-        indexes = (models.Index(fields=("job", "-opened_at")),)
+        indexes = (
+            models.Index(fields=("job", "-opened_at")),
+            models.Index(fields=("cluster",), condition=~models.Q(state="resolved"), name="unresolved_by_cluster"),
+        )
         constraints = (
             models.UniqueConstraint(
                 fields=("rule", "job"),
@@ -49,27 +65,48 @@ class Incident(models.Model):
                 condition=models.Q(kind="not_restarted") & ~models.Q(state="resolved"),
                 name="one_unresolved_restart_incident_per_job",
             ),
+            models.UniqueConstraint(
+                fields=("kind", "rule", "cluster"),
+                condition=models.Q(job=None) & ~models.Q(state="resolved"),
+                nulls_distinct=False,
+                name="one_unresolved_incident_per_rule_and_cluster",
+            ),
         )
 
     def __str__(self) -> str:
         return self.sentence
+
+    @property
+    def subject(self) -> str:
+        """The name of what it is about."""
+        return self.job.name if self.job else self.cluster.name if self.cluster else "Waymark"
 
 
 class IncidentEventKind(models.TextChoices):
     OPENED = "opened", "Opened"
     CHANGED = "changed", "Changed"
     ACKNOWLEDGED = "acknowledged", "Acknowledged"
+    SNOOZED = "snoozed", "Snoozed"
+    WOKEN = "woken", "Snooze over"
+    INHIBITED = "inhibited", "Hidden"
+    RELEASED = "released", "Hidden no more"
     RESOLVED = "resolved", "Resolved"
 
 
 class IncidentEvent(models.Model):
-    """One step of an incident, with the numbers and rows it was decided on."""
+    """One step of an incident, with the numbers and rows it was decided on.
+
+    Changes in a row are one step, the newest: `at`, text and evidence are its, `times` says how many it stands for and
+    `first_at` when they began.
+    """
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField()
     kind = models.CharField(max_length=12, choices=IncidentEventKind.choices)
     text = models.TextField()
     evidence = models.JSONField(default=dict)
+    times = models.PositiveIntegerField(default=1)
+    first_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("at", "id")

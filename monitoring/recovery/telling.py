@@ -40,9 +40,12 @@ def all_clear(now: datetime) -> int:
 
 @transaction.atomic
 def _clear(incident: Incident, now: datetime) -> bool:
-    run = incident.job.current_run
+    job = incident.job
+    if job is None:
+        return False
+    run = job.current_run
     resolved = resolve_incident(incident, f"the job is {run.state if run else 'back'}.", {}, now)
-    Job.objects.filter(pk=incident.job_id, automation_note=incident.sentence).update(automation_note="")
+    Job.objects.filter(pk=job.pk, automation_note=incident.sentence).update(automation_note="")
     return resolved
 
 

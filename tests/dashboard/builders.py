@@ -242,7 +242,7 @@ def make_incident(rule: AlertRule, at: datetime, **fields: Any) -> Incident:
     """Open, with the step that opened it."""
     sentence = f"4 checkpoints of {rule.job.name} failed within 15 min (rule: {rule.threshold}). Newest: {EXPIRED}"
     defaults = {"severity": rule.severity, "sentence": sentence, "opened_at": at, "state": IncidentState.OPEN}
-    incident = Incident.objects.create(rule=rule, job=rule.job, **{**defaults, **fields})
+    incident = Incident.objects.create(rule=rule, job=rule.job, cluster=rule.job.cluster, **{**defaults, **fields})
     IncidentEvent.objects.create(
         incident=incident,
         at=at,

@@ -54,7 +54,7 @@ def _due(now: datetime) -> list[Delivery]:
     free = Q(claimed_until=None) | Q(claimed_until__lte=now)
     return list(
         Delivery.objects.filter(free, state=DeliveryState.PENDING, next_try_at__lte=now)
-        .select_related("channel", "event__incident__job__cluster")
+        .select_related("channel", "event__incident__job", "event__incident__cluster")
         .order_by("next_try_at", "id")[:BATCH]
     )
 

@@ -75,13 +75,13 @@ def message_of(delivery: Delivery) -> Message:
         key=delivery.key,
         event=event.kind,
         severity=incident.severity,
-        job=incident.job.name,
-        cluster=incident.job.cluster.name,
+        job=incident.subject,
+        cluster=incident.cluster.name if incident.cluster else "",
         sentence=event.text,
         at=event.at,
         incident_id=incident.pk,
         incident_url=f"{_site()}/incidents/{incident.pk}/",
-        job_url=f"{_site()}/jobs/{incident.job_id}/",
+        job_url=f"{_site()}/jobs/{incident.job_id}/" if incident.job_id else f"{_site()}/clusters/",
         evidence=event.evidence,
     )
 

@@ -1,0 +1,57 @@
+"""While a cluster does not answer, its incident speaks for its jobs: theirs are kept and shown, and nobody is told.
+
+Whether an incident is hidden now is asked again when a message is put together (`notify/gathering.py`): what two
+transactions wrote at the same moment they could not see of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from monitoring.models import INHIBITING_KINDS, Incident, IncidentEvent, IncidentEventKind, IncidentState
+
+BATCH = 1000
+
+
+def inhibitors(clusters: Collection[int]) -> dict[int, Incident]:
+    """Per cluster the unresolved incident that hides those of its jobs."""
+    found = _unresolved().filter(cluster__in=set(clusters), job=None, kind__in=INHIBITING_KINDS) if clusters else ()
+    return {each.cluster_id: each for each in found if each.cluster_id is not None}
+
+
+def take_effect(incident: Incident, now: datetime) -> int:
+    """If `incident` speaks for a cluster: hide its jobs' unresolved ones; returns how many."""
+    if incident.job_id is not None or incident.kind not in INHIBITING_KINDS:
+        return 0
+    return hide(_unresolved().filter(cluster=incident.cluster_id, job__isnull=False), incident, now)
+
+
+def hide(children: QuerySet[Incident], parent: Incident, now: datetime) -> int:
+    fresh = list(children.exclude(inhibited_by=parent).order_by("pk").select_for_update())
+    Incident.objects.filter(pk__in=[each.pk for each in fresh]).update(inhibited_by=parent)
+    _tell(fresh, IncidentEventKind.INHIBITED, f"Hidden by incident {parent.pk}: {parent.sentence}", parent, now)
+    return len(fresh)
+
+
+def end(parent: Incident, now: datetime) -> int:
+    """`parent` is resolved: what it hid and is still there speaks for itself again; returns how many."""
+    if parent.job_id is not None or parent.kind not in INHIBITING_KINDS:
+        return 0
+    left = list(_unresolved().filter(inhibited_by=parent).order_by("pk"))
+    _tell(left, IncidentEventKind.RELEASED, f"Incident {parent.pk}, which hid this one, is resolved.", parent, now)
+    return len(left)
+
+
+def _unresolved() -> QuerySet[Incident]:
+    return Incident.objects.exclude(state=IncidentState.RESOLVED)
+
+
+def _tell(children: list[Incident], kind: IncidentEventKind, text: str, parent: Incident, now: datetime) -> None:
+    events = [
+        IncidentEvent(incident=child, at=now, kind=kind, text=text, evidence={"incident": parent.pk})
+        for child in children
+    ]
+    IncidentEvent.objects.bulk_create(events, batch_size=BATCH)

@@ -1,0 +1,135 @@
+"""An incident's steps: what is written, for one and for very many."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.test.utils import CaptureQueriesContext
+
+from monitoring.alerts.incidents import (
+    Change,
+    Ending,
+    Opening,
+    change_incident,
+    change_incidents,
+    open_incidents,
+    resolve_incidents,
+)
+from monitoring.models import AlertRule, Incident, IncidentEvent, IncidentKind, IncidentState, Severity
+
+
+@pytest.fixture
+def cluster(rows):
+    return rows.cluster(name="production")
+
+
+@pytest.fixture
+def open_for(rows, cluster, now):
+    """Opens an incident for each of so many jobs of one cluster."""
+
+    def opened(count=1, at=now):
+        jobs = [rows.job(cluster) for _ in range(count)]
+        rules = [AlertRule.objects.create(job=job) for job in jobs]
+        return open_incidents(
+            [
+                Opening(IncidentKind.FAILED_IN_WINDOW, Severity.WARNING, f"{job} fails.", {"count": 3}, rule, job)
+                for job, rule in zip(jobs, rules, strict=True)
+            ],
+            at,
+        )
+
+    return opened
+
+
+@pytest.fixture
+def cluster_dies(cluster, now):
+    def dies(at=now):
+        opening = Opening(
+            IncidentKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "production does not answer.", cluster=cluster
+        )
+        (incident,) = open_incidents([opening], at)
+        return incident
+
+    return dies
+
+
+def steps(incident):
+    return [event.kind for event in incident.events.all()]
+
+
+def test_a_count_that_goes_on_changing_is_one_row_the_newest(open_for, now):
+    (incident,) = open_for()
+    for number in range(4, 9):
+        change_incident(incident, f"{number} failed.", {"count": number}, now + timedelta(minutes=number))
+
+    assert steps(incident) == ["opened", "changed"]
+    changed = incident.events.last()
+    assert (changed.text, changed.evidence, changed.times) == ("8 failed.", {"count": 8}, 5)
+    assert (changed.first_at, changed.at) == (now + timedelta(minutes=4), now + timedelta(minutes=8))
+
+
+def test_a_change_after_another_step_is_a_row_of_its_own(open_for, now):
+    from monitoring.alerts.incidents import acknowledge_incident
+
+    (incident,) = open_for()
+    change_incident(incident, "4 failed.", {}, now + timedelta(minutes=1))
+    acknowledge_incident(incident, "olga", "", now + timedelta(minutes=2))
+    change_incident(incident, "5 failed.", {}, now + timedelta(minutes=3))
+    assert steps(incident) == ["opened", "changed", "acknowledged", "changed"]
+
+
+def test_a_thousand_incidents_cost_as_many_queries_as_ten(open_for, now):
+    from django.db import connection
+
+    def cost(incidents):
+        with CaptureQueriesContext(connection) as queries:
+            change_incidents([Change(each, "More.") for each in incidents], now + timedelta(minutes=1))
+            change_incidents([Change(each, "Still more.") for each in incidents], now + timedelta(minutes=2))
+            resolve_incidents([Ending(each, "it works.") for each in incidents], now + timedelta(minutes=3))
+        return len(queries)
+
+    assert cost(open_for(10)) == cost(open_for(200))
+
+
+def test_a_second_unresolved_incident_of_a_cluster_is_refused_by_the_database(cluster_dies):
+    cluster_dies()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        cluster_dies()
+
+
+def test_a_dead_cluster_hides_what_its_jobs_had_and_what_they_get(open_for, cluster_dies, now):
+    (before,) = open_for()
+    parent = cluster_dies(now + timedelta(seconds=30))
+    (after,) = open_for(at=now + timedelta(seconds=60))
+
+    assert set(parent.inhibited.all()) == {before, after}
+    assert steps(before) == ["opened", "inhibited"]
+    assert before.events.last().evidence == {"incident": parent.pk}
+
+
+def test_what_is_left_when_the_cluster_answers_again_speaks_for_itself(open_for, cluster_dies, now):
+    first, second = open_for(2)
+    parent = cluster_dies()
+    resolve_incidents([Ending(first, "it works.")], now + timedelta(minutes=1))
+    resolve_incidents([Ending(parent, "it answers.")], now + timedelta(minutes=2))
+
+    assert steps(first) == ["opened", "inhibited", "resolved"]
+    assert steps(second) == ["opened", "inhibited", "released"]
+
+
+def test_another_clusters_jobs_are_not_hidden(rows, open_for, cluster_dies, now):
+    cluster_dies()
+    other = rows.job(rows.cluster(name="other"))
+    (incident,) = open_incidents([Opening(IncidentKind.NOT_RESTARTED, Severity.CRITICAL, "Dead.", job=other)], now)
+    assert incident.inhibited_by is None
+
+
+def test_an_incident_that_is_resolved_already_gets_no_second_end(open_for, now):
+    (incident,) = open_for()
+    assert resolve_incidents([Ending(incident, "it works.")], now) == [incident]
+    stale = Incident.objects.get(pk=incident.pk)
+    assert resolve_incidents([Ending(stale, "again.")], now) == []
+    assert stale.state == IncidentState.RESOLVED
+    assert IncidentEvent.objects.filter(kind="resolved").count() == 1

@@ -162,15 +162,20 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# A tick that runs while Redis goes away ends as it would have: rows hold what it did.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600}
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 600, "socket_timeout": 10, "socket_connect_timeout": 5}
+CELERY_BEAT_SCHEDULER = "dashboard.beat.scheduler:LeasedScheduler"
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TIMEZONE = "UTC"
 
 
 def _every(task: str, seconds: float) -> dict[str, object]:
-    # A tick that waited longer than its period is dropped: the next one does its work.
-    return {"task": task, "schedule": timedelta(seconds=seconds), "options": {"expires": seconds}}
+    # No `expires`: it is a wall-clock time, so a worker whose clock is ahead would drop every tick. Beat itself adds
+    # none while as many wait as are of use.
+    return {"task": task, "schedule": timedelta(seconds=seconds)}
 
 
 CELERY_BEAT_SCHEDULE = {

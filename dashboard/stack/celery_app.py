@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.signals import beat_init, worker_ready
 
 from dashboard.celery import app
@@ -24,5 +24,7 @@ def say_ready(**_: Any) -> None:
 
 # About running as root, which a container's only user may: messages are JSON and the broker is ours.
 warnings.filterwarnings("ignore", category=SecurityWarning)
+# About a setting that we set on purpose, told at each loss of Redis.
+warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 worker_ready.connect(say_ready)
 beat_init.connect(say_ready)

@@ -107,20 +107,9 @@ def _worker(environment: StackEnvironment) -> Program:
 
 def _beat(environment: StackEnvironment) -> Program:
     ready = _ready_file(environment, "beat")
-    # The schedule is in the settings, each run's truth in the database: nothing of beat's own is worth keeping on disk.
     command = _python(
         environment,
-        *(
-            "-m",
-            "celery",
-            "-A",
-            "dashboard.stack.celery_app",
-            "--quiet",
-            "beat",
-            "--scheduler",
-            "celery.beat:Scheduler",
-        ),
-        *("--pidfile", ""),
+        *("-m", "celery", "-A", "dashboard.stack.celery_app", "--quiet", "beat", "--pidfile", ""),
         ready=ready,
     )
     return Program("beat", "", command, probe=ready.exists, make_ready=lambda: ready.unlink(missing_ok=True))

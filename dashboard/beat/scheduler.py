@@ -1,0 +1,119 @@
+"""Celery's scheduler under a lease in Redis (docs/decisions/0032).
+
+The schedule itself is in the settings; Redis holds who ticks and when each entry was last sent, so that the one who
+takes over goes on where the last one stopped. Emptying Redis costs neither: both are written again with the next look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from celery.beat import ScheduleEntry, Scheduler, SchedulingError
+from redis import Redis, RedisError
+
+from checkpointing.clock import Clock, SystemClock
+from dashboard.beat.lease import Lease
+from monitoring import broker
+
+LEASE_S = 5.0
+LOOK_EVERY_S = 1.0
+LEASE_KEY = "waymark:beat:lease"
+SENT_KEY = "waymark:beat:sent"
+# So many ticks may wait for each entry of the schedule: with no worker there, more of them would be of no use.
+_WAITING_PER_ENTRY = 4
+
+log = logging.getLogger(__name__)
+
+
+class LeasedScheduler(Scheduler):  # type: ignore[misc]
+    """Ticks while it holds the lease, Redis answers and somebody takes the ticks. Looks once a second, and says in a
+    line whenever that changes."""
+
+    def __init__(self, app: Any, *args: Any, clock: Clock | None = None, lazy: bool = False, **kwargs: Any) -> None:
+        self._clock = clock or SystemClock()
+        self._redis: Redis = broker.connect(app.conf.broker_url)
+        self._name = broker.process_name()
+        self._lease = Lease(self._redis, LEASE_KEY, f"{self._name}:{uuid.uuid4().hex}", LEASE_S, self._clock)
+        self._since = self._now()
+        self._next_look = 0.0
+        self._why_not = "it has not looked yet"
+        super().__init__(app, *args, lazy=lazy, **kwargs)
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Send what is due, one entry a call; returns the seconds until the next call."""
+        if self._clock.monotonic() >= self._next_look:
+            self._look()
+        # Asked again right before sending: this process may have been stopped since it looked.
+        if self._why_not or not self._lease.held:
+            return LOOK_EVERY_S
+        self._follow_the_clock_back()
+        return min(float(super().tick(*args, **kwargs)), LOOK_EVERY_S)
+
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
+        try:
+            self.apply_async(entry, producer=producer, advance=False)
+        except SchedulingError as error:
+            self._stand_back(str(error))
+            return
+        with contextlib.suppress(RedisError):
+            self._redis.hset(SENT_KEY, entry.name, self._now().isoformat())
+
+    def close(self) -> None:
+        with contextlib.suppress(RedisError):
+            self._lease.release()
+            broker.remove_sign(self._redis, "beat")
+        super().close()
+
+    def _look(self) -> None:
+        self._next_look = self._clock.monotonic() + LOOK_EVERY_S
+        try:
+            led = self._lease.held
+            owner = self._lease.hold()
+            if self._lease.held and not led:
+                self._continue_from(self._redis.hgetall(SENT_KEY))  # type: ignore[arg-type]
+            waiting = broker.waiting(self._redis)
+            self._change(self._why_to_wait(owner, waiting))
+            broker.leave_sign(self._redis, "beat", self._now(), since=self._since.isoformat(), leads=self._lease.held)
+        except RedisError as error:
+            self._stand_back(f"Redis does not answer: {error}")
+
+    def _why_to_wait(self, owner: str, waiting: int) -> str:
+        if not self._lease.held:
+            return f"{owner.rpartition(':')[0]} ticks, this one stands by"
+        if waiting >= _WAITING_PER_ENTRY * len(self.schedule):
+            return "no worker takes the ticks that wait already; none is added"
+        return ""
+
+    def _stand_back(self, why: str) -> None:
+        self._next_look = self._clock.monotonic() + LOOK_EVERY_S
+        self._change(why)
+
+    def _change(self, why_not: str) -> None:
+        if why_not != self._why_not:
+            self._why_not = why_not
+            log.info("beat: %s", why_not or "ticks")
+
+    def _continue_from(self, sent: Mapping[str, str]) -> None:
+        """An entry that another beat sent last is due when it would have been there."""
+        now = self._now()
+        for name, entry in self.schedule.items():
+            if name in sent:
+                entry.last_run_at = min(datetime.fromisoformat(sent[name]), now)
+        self._heap = None
+
+    def _follow_the_clock_back(self) -> None:
+        """A wall clock that was set back must not make every entry wait for the time that it said before."""
+        now = self._now()
+        ahead = [entry for entry in self.schedule.values() if entry.last_run_at > now]
+        for entry in ahead:
+            entry.last_run_at = now
+        if ahead:
+            self._heap = None
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)

@@ -1,0 +1,151 @@
+"""Who ticks, when nobody does, and where the next one goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from celery import Celery
+from redis import Redis
+
+from checkpointing.clock import ManualClock
+from dashboard.beat.scheduler import LEASE_S, LeasedScheduler
+from monitoring import broker
+
+MakeBeat = Callable[..., LeasedScheduler]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(round(datetime.now(UTC).timestamp() * 1000))
+
+
+@pytest.fixture
+def make_beat(redis: Redis, redis_url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> MakeBeat:
+    """Beats as on different machines, all on the one clock of the test."""
+    numbers = iter(range(1, 100))
+
+    def make(period_s: float = 10, url: str = redis_url) -> LeasedScheduler:
+        app = Celery(f"test-{next(numbers)}", broker=url)
+        app.conf.beat_schedule = {
+            name: {"task": f"tasks.{name}", "schedule": timedelta(seconds=period_s)} for name in ("poll", "rules")
+        }
+        # Celery asks the application for the time.
+        monkeypatch.setattr(app, "now", lambda: datetime.fromtimestamp(clock.now_ms() / 1000, UTC))
+        beat = LeasedScheduler(app, clock=clock)
+        monkeypatch.setattr(beat, "_name", f"host-{app.main}")
+        return beat
+
+    return make
+
+
+def sent(redis: Redis) -> list[str]:
+    """The tasks that wait, oldest first."""
+    return [json.loads(message)["headers"]["task"] for message in reversed(redis.lrange(broker.QUEUE, 0, -1))]
+
+
+def tick(beat: LeasedScheduler) -> None:
+    """As Celery's loop calls it: again at once while something was due."""
+    while beat.tick() == 0:
+        pass
+
+
+def pass_time(clock: ManualClock, seconds: float, *beats: LeasedScheduler) -> None:
+    for _ in range(round(seconds)):
+        clock.advance(1)
+        for beat in beats:
+            tick(beat)
+
+
+def test_of_two_beats_one_ticks(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+    first, second = make_beat(), make_beat()
+    pass_time(clock, 31, first, second)
+    assert sent(redis).count("tasks.poll") == 3
+    assert sent(redis).count("tasks.rules") == 3
+
+
+def test_the_one_that_stood_by_goes_on_where_the_dead_one_stopped(
+    make_beat: MakeBeat, redis: Redis, clock: ManualClock
+) -> None:
+    first, second = make_beat(), make_beat()
+    pass_time(clock, 16, first, second)
+    assert len(sent(redis)) == 2, "the entries were sent once, 5 s ago"
+    redis.delete("waymark:beat:lease")
+    pass_time(clock, 2, second)  # the first one is killed and says nothing
+    assert len(sent(redis)) == 2, "nothing is due yet"
+    pass_time(clock, 4, second)
+    assert len(sent(redis)) == 4, "10 s after the first one sent them, not 10 s after the take-over"
+
+
+def test_one_that_was_stopped_sends_nothing_when_it_wakes(
+    make_beat: MakeBeat, redis: Redis, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make_beat(), make_beat()
+    pass_time(clock, 1, first, second)
+    redis.delete("waymark:beat:lease")
+    clock.advance(LEASE_S)
+    pass_time(clock, 10, second)
+    before = len(sent(redis))
+    assert before == 2
+    # It stands right before sending, its look long past: the lease is over by its own clock.
+    monkeypatch.setattr(first, "_next_look", clock.monotonic() + 60)
+    assert first.tick() > 0
+    assert len(sent(redis)) == before
+
+
+def test_after_redis_was_emptied_ticks_go_on(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+    first, second = make_beat(), make_beat()
+    pass_time(clock, 15, first, second)
+    redis.flushall()
+    pass_time(clock, 20, first, second)
+    assert sent(redis).count("tasks.poll") == 2
+
+
+def test_no_more_ticks_wait_than_are_of_use(make_beat: MakeBeat, redis: Redis, clock: ManualClock, caplog: Any) -> None:
+    beat = make_beat(period_s=1)
+    with caplog.at_level(logging.INFO):
+        pass_time(clock, 60, beat)
+    assert 8 <= len(sent(redis)) <= 10
+    assert caplog.text.count("no worker takes the ticks that wait already") == 1
+    redis.delete(broker.QUEUE)
+    pass_time(clock, 3, beat)
+    assert sent(redis)
+
+
+def test_without_redis_it_waits_and_says_so_once(make_beat: MakeBeat, clock: ManualClock, caplog: Any) -> None:
+    beat = make_beat(url="redis://127.0.0.1:1/0")
+    with caplog.at_level(logging.INFO):
+        pass_time(clock, 10, beat)
+    assert caplog.text.count("Redis does not answer") == 1
+    assert "Traceback" not in caplog.text
+
+
+def test_a_clock_that_was_set_back_stops_nothing(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+    beat = make_beat()
+    pass_time(clock, 11, beat)
+    clock.jump(-86_400)
+    pass_time(clock, 12, beat)
+    assert sent(redis).count("tasks.poll") == 2
+
+
+def test_a_clock_that_was_set_forward_sends_each_entry_once(
+    make_beat: MakeBeat, redis: Redis, clock: ManualClock
+) -> None:
+    beat = make_beat()
+    pass_time(clock, 11, beat)
+    clock.jump(86_400)
+    pass_time(clock, 2, beat)
+    assert sent(redis).count("tasks.poll") == 2
+
+
+def test_its_sign_says_whether_it_leads(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
+    beat = make_beat()
+    tick(beat)
+    [sign] = broker.signs(redis)
+    assert (sign.kind, sign.name, sign.facts["leads"]) == ("beat", broker.process_name(), True)
+    beat.close()
+    assert broker.signs(redis) == []

@@ -28,7 +28,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import httpx2
+import aiohttp
+from yarl import URL
 
 from monitoring.engine import causes
 from monitoring.engine.answers import (
@@ -58,6 +59,8 @@ READ_LIMIT_S = 10.0
 # Starting a program may take an engine long before it answers.
 COMMAND_LIMIT_S = 60.0
 BODY_LIMIT = 16 * 1024 * 1024
+# An idle connection: longer than any cluster's polls are apart, shorter than Flink's own limit (5 minutes).
+KEPT_OPEN_S = 90.0
 
 _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobMaster is not initialized")
 # FLINK-33522: the savepoint is good although the job failed while it stopped.
@@ -80,14 +83,25 @@ class FlinkClient:
         self._read_limit_s = read_limit_s
         self._command_limit_s = command_limit_s
         self._body_limit = body_limit
-        self._http = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {token}"} if token else None,
-            verify=_trust(),
-            follow_redirects=False,
-            # A proxy named in the worker's environment is for the internet, not for the clusters it watches.
-            trust_env=False,
-            timeout=httpx2.Timeout(None, connect=min(3.0, read_limit_s)),
-        )
+        self._headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def _http(self) -> aiohttp.ClientSession:
+        """Made inside the event loop that it belongs to, at the first request."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # As many connections as requests at once: how many those are is the caller's choice.
+                connector=aiohttp.TCPConnector(limit=0, ssl=_trust(), keepalive_timeout=KEPT_OPEN_S),
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(3.0, self._read_limit_s)),
+                # A proxy named in the worker's environment is for the internet, not for the clusters it watches.
+                trust_env=False,
+            )
+        return self._session
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,7 +109,13 @@ class FlinkClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._http.aclose()
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends every connection; the next request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     # --- reads
 
@@ -267,17 +287,23 @@ class FlinkClient:
         try:
             async with (
                 asyncio.timeout(limit_s),
-                self._http.stream(method, self._base_url + path, content=content, headers=headers) as response,
+                self._http.request(
+                    method,
+                    URL(self._base_url + path, encoded=True),
+                    data=content,
+                    headers=headers,
+                    allow_redirects=False,
+                ) as response,
             ):
-                return response.status_code, await self._content(response, path)
-        except (TimeoutError, httpx2.TimeoutException) as error:
+                return response.status, await self._content(response, path)
+        except TimeoutError as error:
             raise Unreachable(f"{self._base_url} did not answer {path} within {limit_s:g} s.") from error
-        except (httpx2.RequestError, httpx2.InvalidURL, OSError) as error:
+        except (aiohttp.ClientError, ValueError, OSError) as error:
             raise Unreachable(f"{self._base_url} cannot be reached: {error or type(error).__name__}") from error
 
-    async def _content(self, response: httpx2.Response, path: str) -> bytes:
+    async def _content(self, response: aiohttp.ClientResponse, path: str) -> bytes:
         content = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.content.iter_any():
             content += chunk
             if len(content) > self._body_limit:
                 raise Malformed(f"The answer to {path} is larger than {self._body_limit} bytes.")

@@ -14,6 +14,8 @@ from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env
 
+from monitoring.outbound import Exemption, parse_exemptions
+
 env = Env(eager=False)  # a wrong value reads as None until `seal` names them all
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -40,6 +42,13 @@ def _sealing_keys(name: str, text: str) -> list[str]:
             allowed = "32 bytes as URL-safe base64: `manage.py secrets new-key` prints one"
             raise ImproperlyConfigured(f"{name}: key {place} of {len(keys)} is not allowed; {allowed}") from None
     return keys
+
+
+def _exemptions(name: str, text: str) -> tuple[Exemption, ...]:
+    try:
+        return parse_exemptions(text.split(","))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from None
 
 
 DEBUG = env.bool("WAYMARK_DEBUG", False)
@@ -188,6 +197,9 @@ CELERY_BEAT_SCHEDULE = {
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
+
+# Addresses that people may make Waymark connect to beyond what monitoring/outbound.py allows by itself.
+OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_ALLOW", ""))
 
 LOGGING = {
     "version": 1,

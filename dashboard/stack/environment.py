@@ -140,6 +140,9 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
         }
     if "mail" not in outside:
         variables |= {"EMAIL_URL": f"smtp://{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}
+    # The demo's receiver of webhooks lies on this machine, where channels do not lead by themselves.
+    allowed = (environ.get("WAYMARK_OUTBOUND_ALLOW"), f"{LOOPBACK}:{ports['demo-service']}")
+    variables["WAYMARK_OUTBOUND_ALLOW"] = ",".join(filter(None, allowed))
     return StackEnvironment(var, external, ports, postgres, redis, zookeeper, variables)
 
 

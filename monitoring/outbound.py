@@ -1,0 +1,239 @@
+"""May Waymark connect to an address that somebody typed? Pure, but for the resolver, which is passed in.
+
+Two uses, two policies. Clusters lie in private networks, so private and loopback addresses are as good as any for them;
+webhooks lie elsewhere, so only public ones are. Link-local, metadata, multicast and reserved addresses are for neither.
+An administrator allows more with `WAYMARK_OUTBOUND_ALLOW`: networks, addresses, hosts and `*.domain`, some with a port.
+
+What was judged must be what is connected to: connect to one of `Allowed.addresses`, never to the name again, or a name
+that resolves differently the second time leads past the check (DNS rebinding). Follow no redirects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+
+Address = IPv4Address | IPv6Address
+# Texts of addresses, for a host and a port. Raises OSError when there are none.
+Resolve = Callable[[str, int], Sequence[str]]
+ResolveAsync = Callable[[str, int], Awaitable[Sequence[str]]]
+
+LONGEST_URL = 2000
+_PORTS = {"http": 80, "https": 443}
+# Where clouds hand out credentials. More are link-local.
+_METADATA = frozenset(
+    map(ip_address, ("169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"))
+)
+_NAT64 = IPv6Network("64:ff9b::/96")
+_THIS_NETWORK = IPv4Network("0.0.0.0/8")
+_SHARED = IPv4Network("100.64.0.0/10")
+
+
+class Why(Enum):
+    NOT_A_URL = "not a URL"
+    UNRESOLVED = "does not resolve"
+    FORBIDDEN = "is not allowed"
+
+
+@dataclass(frozen=True)
+class Denied:
+    """`sentence` says what is wrong and what is allowed; it repeats no more of the URL than the host."""
+
+    why: Why
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a URL leads, before anybody has looked it up. `host` is as names are resolved: ASCII, no brackets."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Allowed:
+    target: Target
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """One entry of the administrator's list; exactly one of `network` and `name` is set."""
+
+    network: IPv4Network | IPv6Network | None
+    name: str
+    port: int | None
+
+    def covers(self, target: Target, address: Address) -> bool:
+        if self.port not in (None, target.port):
+            return False
+        if self.network is not None:
+            return address in self.network
+        if self.name.startswith("*."):
+            return target.host.endswith(self.name[1:])
+        return target.host == self.name
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`what` begins the sentence of a refusal: "A webhook"."""
+
+    what: str
+    private: bool
+    exemptions: tuple[Exemption, ...] = ()
+
+
+def parse_exemptions(entries: Iterable[str]) -> tuple[Exemption, ...]:
+    """Raises ValueError with the entry that is none."""
+    return tuple(_exemption(entry.strip().lower()) for entry in entries if entry.strip())
+
+
+def check(url: str, policy: Policy, resolve: Resolve) -> Allowed | Denied:
+    target = parse(url)
+    if isinstance(target, Denied):
+        return target
+    try:
+        found = resolve(target.host, target.port)
+    except OSError as error:
+        return _unresolved(target, error)
+    return judge(target, found, policy)
+
+
+async def check_async(url: str, policy: Policy, resolve: ResolveAsync) -> Allowed | Denied:
+    target = parse(url)
+    if isinstance(target, Denied):
+        return target
+    try:
+        found = await resolve(target.host, target.port)
+    except OSError as error:
+        return _unresolved(target, error)
+    return judge(target, found, policy)
+
+
+def parse(url: str) -> Target | Denied:
+    """The target of an http or https URL without user and password."""
+    if len(url) > LONGEST_URL:
+        return _no_url(f"An address has at most {LONGEST_URL} characters; this one has {len(url)}.")
+    if any(character.isspace() or not character.isprintable() for character in url) or "\\" in url:
+        return _no_url("An address has no spaces, control characters or backslashes.")
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
+    except ValueError as error:
+        return _no_url(f"This is no address: {error}.")
+    if scheme not in _PORTS:
+        return _no_url("An address begins with http:// or https://.")
+    if not host:
+        return _no_url(f"The host is missing: {scheme}://host:port is needed.")
+    if parts.username is not None or parts.password is not None:
+        return _no_url("Name and password do not belong into an address: it is shown and stored.")
+    ascii_host = _ascii(host)
+    if ascii_host is None:
+        return _no_url(f"{host!r} is no name of a host.")
+    return Target(scheme, ascii_host, _PORTS[scheme] if port is None else port)
+
+
+def judge(target: Target, found: Sequence[str], policy: Policy) -> Allowed | Denied:
+    """Every address has to be allowed: which of them is connected to is not for the name's owner to choose."""
+    if not found:
+        return Denied(Why.UNRESOLVED, f"{target.host} has no address.")
+    for text in found:
+        address = ip_address(text.partition("%")[0])
+        if any(each.covers(target, address) for each in policy.exemptions):
+            continue
+        kind = _forbidden(_embedded(address), private_allowed=policy.private)
+        if kind:
+            named = target.host if target.host == text else f"{target.host} is {text},"
+            verb = "is " if target.host == text else ""
+            return Denied(
+                Why.FORBIDDEN,
+                f"{named} {verb}{kind}. {policy.what} may not lead there unless an administrator allows it "
+                "(WAYMARK_OUTBOUND_ALLOW).",
+            )
+    return Allowed(target, tuple(dict.fromkeys(found)))
+
+
+def resolve(host: str, port: int) -> Sequence[str]:
+    """The system's resolver. As slow as that is: seconds, when no server answers."""
+    return _texts(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+async def resolve_async(host: str, port: int) -> Sequence[str]:
+    return _texts(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+def _texts(found: Sequence[tuple[object, object, object, object, tuple[object, ...]]]) -> Sequence[str]:
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+
+
+def _no_url(sentence: str) -> Denied:
+    return Denied(Why.NOT_A_URL, sentence)
+
+
+def _unresolved(target: Target, error: OSError) -> Denied:
+    return Denied(Why.UNRESOLVED, f"The name {target.host} does not resolve: {error.strerror or error}.")
+
+
+def _ascii(host: str) -> str | None:
+    """As the resolver wants it, lower case; None when it is no host."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        name = host.encode("idna").decode("ascii").lower().removesuffix(".")
+    except UnicodeError:
+        return None
+    labels = name.split(".")
+    good = all(label and all(c.isalnum() or c in "-_" for c in label) for label in labels)
+    return name if good and len(name) <= 253 else None
+
+
+def _embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for, where it does."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
+
+
+def _forbidden(address: Address, *, private_allowed: bool) -> str:
+    """What kind of forbidden address it is; "" when it is allowed."""
+    if address in _METADATA:
+        return "where clouds hand out credentials"
+    if address.is_link_local:
+        return "a link-local address"
+    if address.is_multicast:
+        return "a multicast address"
+    if address.is_unspecified or address in _THIS_NETWORK:
+        return "no address of a server"
+    if address.is_loopback:
+        return "" if private_allowed else "this machine itself"
+    if address.is_reserved:
+        return "a reserved address"
+    if address.is_private or address in _SHARED:
+        return "" if private_allowed else "a private address"
+    return "" if address.is_global else "a reserved address"
+
+
+def _exemption(entry: str) -> Exemption:
+    try:
+        return Exemption(ip_network(entry, strict=False), "", None)
+    except ValueError:
+        pass
+    target = parse(f"http://{entry.removeprefix('*.')}")
+    if isinstance(target, Denied) or "/" in entry or (":" in entry and not entry.rpartition(":")[2].isdecimal()):
+        raise ValueError(f"{entry!r} is not allowed; a network like 10.0.0.0/8, an address, a host, or *.domain")
+    port = target.port if ":" in entry.rpartition("]")[2] else None
+    try:
+        return Exemption(ip_network(target.host), "", port)
+    except ValueError:
+        return Exemption(None, ("*." if entry.startswith("*.") else "") + target.host, port)

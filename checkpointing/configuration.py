@@ -13,6 +13,7 @@ from enum import Enum
 from checkpointing.coordinator.checkpoint import RetentionPolicy
 
 PREFIX = "execution.checkpointing."
+EXECUTOR_UPLOADS = "waymark.executor-uploads.min-size"
 
 
 class CheckpointStorageKind(Enum):
@@ -31,6 +32,12 @@ _UNITS_MS = {
     "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
     "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
     "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+
+
+_UNITS_BYTES = {
+    "": 1, "b": 1, "bytes": 1,
+    "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40, "tb": 2**40,
 }  # fmt: skip
 
 
@@ -55,6 +62,14 @@ def duration_ms(key: str, text: str, *, least: int = 0) -> int:
     return value
 
 
+def memory_bytes(key: str, text: str) -> int:
+    """A size as Flink writes it (`64mb`, `1 g`), in bytes."""
+    match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS_BYTES:
+        raise InvalidConfiguration(key, text, "write a whole number and a unit: b, kb, mb, gb or tb")
+    return int(match[1]) * _UNITS_BYTES[match[2].lower()]
+
+
 def whole_number(key: str, text: str, *, least: int) -> int:
     if not re.fullmatch(r"-?\d+", text.strip()):
         raise InvalidConfiguration(key, text, "write a whole number")
@@ -66,7 +81,10 @@ def whole_number(key: str, text: str, *, least: int) -> int:
 
 @dataclass(frozen=True)
 class CheckpointConfiguration:
-    """All times in milliseconds; `interval_ms` is DISABLED_INTERVAL_MS when periodic checkpoints are off."""
+    """All times in milliseconds; `interval_ms` is DISABLED_INTERVAL_MS when periodic checkpoints are off.
+
+    `executor_uploads_bytes`: from this size on, what a checkpoint moves to remote storage is moved by the executors.
+    """
 
     exactly_once: bool = True
     interval_ms: int = DISABLED_INTERVAL_MS
@@ -79,6 +97,7 @@ class CheckpointConfiguration:
     checkpoint_directory: str | None = None
     savepoint_directory: str | None = None
     storage: CheckpointStorageKind = CheckpointStorageKind.FILESYSTEM
+    executor_uploads_bytes: int = 256 * 2**20
 
     @property
     def periodic(self) -> bool:
@@ -125,6 +144,7 @@ class CheckpointConfiguration:
             checkpoint_directory=settings.get(PREFIX + "dir"),
             savepoint_directory=settings.get(PREFIX + "savepoint-dir"),
             storage=storage,
+            executor_uploads_bytes=memory_bytes(EXECUTOR_UPLOADS, settings.get(EXECUTOR_UPLOADS, "256mb")),
         )
 
 

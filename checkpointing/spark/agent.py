@@ -37,6 +37,7 @@ from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
 from checkpointing.spark.task_metrics import BatchFigures, Wait, subtask_metrics
+from checkpointing.spark.uploads import Uploads
 from checkpointing.storage.opening import files_for
 
 log = logging.getLogger(__name__)
@@ -140,13 +141,16 @@ class _Take:
 
 
 class CheckpointAgent:
-    """Call `tick` every 20 ms or so while `is_busy`."""
+    """Call `tick` every 20 ms or so while `is_busy`. `uploads`: who moves large state to remote storage."""
 
-    def __init__(self, queries: Sequence[Query], reports: Reports, staging: Path, clock: Clock) -> None:
+    def __init__(
+        self, queries: Sequence[Query], reports: Reports, staging: Path, clock: Clock, uploads: Uploads | None = None
+    ) -> None:
         self._queries = queries
         self._reports = reports
         self._staging = staging
         self._clock = clock
+        self._uploads = uploads
         self._hashes = FileHashes()
         self._pool = PoolLedger()
         self._takes: dict[int, _Take] = {}
@@ -270,7 +274,7 @@ class CheckpointAgent:
     def _write(self, take: _Take, cut: _Cut, staged: StagedBatch) -> None:
         plan = staged.files.plan
         try:
-            writer = SnapshotWriter(take.trigger, self._hashes, self._pool)
+            writer = SnapshotWriter(take.trigger, self._hashes, self._pool, self._uploads, lambda: take.over)
             with contextlib.closing(writer.write(staged)) as subtasks:
                 for durable in subtasks:
                     if take.over:

@@ -222,7 +222,8 @@ class Driver:
             query.start()
         self._job = prepared
         self._reports.job = prepared
-        self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock)
+        uploads = job.executor_uploads(self._spec, self._spark)
+        self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock, uploads)
         self._reports.status(DriverState.RUNNING)
         log.info("attempt %d runs: %s", self._spec.attempt, ", ".join(v.name for v in prepared.vertices))
         executors = Executors(self._spark, self._clock)

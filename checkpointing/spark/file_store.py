@@ -20,18 +20,26 @@ class FileHashes:
 
     def of(self, path: Path) -> str:
         """Any thread."""
-        stat = path.stat()
-        key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        with self._lock:
-            known = self._known.get(key)
-        return known or self._remember(key, sha256_of(path))
+        return self.known(path) or self.learn(path, sha256_of(path))
 
-    def _remember(self, key: tuple[int, int, int, int], sha256: str) -> str:
+    def known(self, path: Path) -> str | None:
+        """Without reading the file."""
+        with self._lock:
+            return self._known.get(_key(path))
+
+    def learn(self, path: Path, sha256: str) -> str:
+        """What somebody else has read of the file."""
+        key = _key(path)
         with self._lock:
             self._known[key] = sha256
             if len(self._known) > _HASHES_KEPT:
                 self._known.popitem(last=False)
         return sha256
+
+
+def _key(path: Path) -> tuple[int, int, int, int]:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def sha256_of(path: Path) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpointing.configuration import PREFIX
+from checkpointing.configuration import PREFIX, CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.spark.channels import QueryEnds, find_channels
@@ -34,6 +37,7 @@ from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.starting_state import StartingState, build_queries, plan_on, starting_state
 from checkpointing.spark.timelines import begin_timeline
+from checkpointing.spark.uploads import ExecutorUploads, Uploads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +71,14 @@ def open_session(spec: DriverSpec, work: WorkDirectory) -> SparkSession:
     return start_session(spec.job_name, settings, work)
 
 
+def executor_uploads(spec: DriverSpec, spark: SparkSession) -> Uploads | None:
+    """None where the tasks run in the driver."""
+    if not deployment_of(spec.configuration, parallelism=spec.parallelism).has_executors:
+        return None
+    least_bytes = CheckpointConfiguration.parse(spec.configuration).executor_uploads_bytes
+    return ExecutorUploads(spark.sparkContext, least_bytes)
+
+
 def prepare(
     spec: DriverSpec, work: WorkDirectory, spark: SparkSession, program: Program, arguments: dict[str, str]
 ) -> SparkJob:
@@ -76,22 +88,28 @@ def prepare(
     """
     state = starting_state(spec, work.root)
     spark.sparkContext.addPyFile(str(program.path))
+    _let_executors_import_this_package(spec, work, spark)
     _let_drivers_workers_import(spark, program)
     writers = as_writers(call_program(program, spark, arguments), program.entry_class)
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
-    built = build_queries(state, spark, work.root, planned)
-    if spec.restore is None or not spec.restore.allow_non_restored_state:
-        _check_inputs(planned, built.restored)
+    built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec))
     lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
     return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after)
 
 
-def _check_inputs(planned: Sequence[PlannedQuery], restored: Mapping[str, int]) -> None:
-    for query in planned:
-        if query.name in restored:
-            check_input_is_there(query.name, query.location, restored[query.name])
+def _check_restored(spec: DriverSpec, query: PlannedQuery, batch: int) -> None:
+    """RestoreRefused when the query could not go on from the state at its location, or would miss input."""
+    if spec.restore is None or not spec.restore.allow_non_restored_state:
+        check_input_is_there(query.name, query.location, batch)
+
+
+def _let_executors_import_this_package(spec: DriverSpec, work: WorkDirectory, spark: SparkSession) -> None:
+    """Keyed state, sources and sinks run in it there. To a driver in a cluster spark-submit has brought it along."""
+    deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
+    if deployment.has_executors and not deployment.driver_is_in_the_cluster:
+        spark.sparkContext.addPyFile(str(zipped_package(work.root / PACKAGE_NAME)))
 
 
 def _let_drivers_workers_import(spark: SparkSession, program: Program) -> None:

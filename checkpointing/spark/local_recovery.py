@@ -134,6 +134,13 @@ class LocalState:
         """Partitions by stateful operator."""
         return {int(operator): number for operator, number in self.queries[query].live.partitions.items()}
 
+    def last_commit_ms(self, query: str) -> int:
+        """When the batch that it goes on after had ended, in epoch milliseconds; 0 when none had."""
+        local = self.queries[query]
+        if local.batch is None:
+            return 0
+        return (local.location / "commits" / str(local.batch)).stat().st_mtime_ns // 1_000_000
+
     def check(self) -> None:
         """LocalStateUnusable unless every file that is needed is there and what Spark wrote, as far as can be told."""
         for name, query in self.queries.items():

@@ -18,7 +18,6 @@ from checkpointing.spark.layout import Owner
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
 _STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
 _EXCHANGE = re.compile(r"Exchange (?P<partitioning>\w+)")
-_EXCHANGE = re.compile(r"Exchange (?P<partitioning>\w+)")
 # A "!" marks an operator that refers to columns beside its input's, as transformWithState in Python does.
 _TREE_DRAWING = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?!?")
 _LONGEST_NAME = 80

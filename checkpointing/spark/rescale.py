@@ -63,14 +63,13 @@ def target_partitions(planned: QueryPlan, restored: Mapping[int, int]) -> int | 
 def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
     """Put the state in `files.location`, which no query uses, on `partitions` partitions. The batch it ends with now.
 
+    A file sink's log lacks that batch then: see `log_batch_without_output`.
     RescaleRefused; OSError or Spark's own errors when another try may do.
     """
     batch = _check_possible(files, partitions)
     _check_keyed(files.plan, partitions)
     _repartition(spark, files, partitions)
     _drop_other_partitions(files, partitions)
-    if files.sink_path is not None:
-        _log_batch_without_output(spark, files.sink_path, batch + 1)
     log.info("query %s: its state lies on %d partitions as of batch %d", files.query, partitions, batch + 1)
     return batch + 1
 
@@ -132,8 +131,11 @@ def _drop_other_partitions(files: QueryFiles, partitions: int) -> None:
             shutil.rmtree(directory)
 
 
-def _log_batch_without_output(spark: SparkSession, output: Path, batch: int) -> None:
-    """What Spark's file sink would have logged for a batch without rows: a compacted entry where one is due."""
+def log_batch_without_output(spark: SparkSession, output: Path, batch: int) -> None:
+    """What Spark's file sink would have logged for a batch without rows: a compacted entry where one is due.
+
+    For a query that was rescaled, once its log is as of the batch before.
+    """
     jvm: Any = spark._jvm  # noqa: SLF001 - the sink's log has no Python side
     path, no_retention = str(output / "_spark_metadata"), jvm.scala.Option.empty()
     sink_log = _named(jvm, _SINK_LOG)(_SINK_LOG_VERSION, spark._jsparkSession, path, no_retention)  # noqa: SLF001

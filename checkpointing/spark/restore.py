@@ -1,4 +1,4 @@
-"""Building a fresh checkpointLocation out of a snapshot, and putting a file sink's log back.
+"""Building a fresh checkpointLocation out of a snapshot, and putting the output of a file sink back to it.
 
 Never in place: a directory that has been ahead of the snapshot keeps state of the abandoned future, which Spark would
 pick up in silence.
@@ -6,14 +6,16 @@ pick up in silence.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
 from checkpointing.messages import StateFile, Vertex, VertexKind
+from checkpointing.spark import file_sink
 from checkpointing.spark.checksums import is_rewritten, write_sums
 from checkpointing.spark.file_store import copy_verified
 from checkpointing.spark.layout import SINK_PREFIX
@@ -123,28 +125,49 @@ def _instead(operator: OperatorState, vertices: Sequence[Vertex]) -> str:
     return f" (the program has {found!r} in its place)" if found is not None else ""
 
 
-def restore_query(
-    snapshot: Snapshot, query: str, vertices: Sequence[Vertex], location: Path, *, keep_output: bool = False
-) -> int | None:
-    """Fill `location`, which must not exist, and put the query's file sink back. The batch it continues after.
+def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], location: Path) -> int | None:
+    """Fill `location`, which must not exist. The batch that the query continues after.
 
-    `keep_output` (at-least-once): rows that the file sink has beyond the snapshot stay visible to its readers, although
-    they will be written again. None when the snapshot knows nothing of the query: it starts without state.
-    SnapshotDamaged.
+    None when the snapshot knows nothing of the query: it starts without state. SnapshotDamaged.
     """
     if query not in snapshot.queries:
         return None
-    files = snapshot.files(query, _fitting(snapshot, vertices))
-    sink_files = {file.path: file for file in files if file.path.startswith(SINK_PREFIX)}
-    try:
-        for file in files:
-            if file.path not in sink_files and not has_no_taker(file.path):
+    with _damaged(query):
+        for file in snapshot.files(query, _fitting(snapshot, vertices)):
+            if not file.path.startswith(SINK_PREFIX) and not has_no_taker(file.path):
                 _bring(snapshot.path_of(file), location / file.path, file)
         relocate_schemas(location)
-        _rewind_file_sink(snapshot, sink_files, keep_output=keep_output)
+    return snapshot.checkpoint.batches[query]
+
+
+def restore_output(
+    snapshot: Snapshot, query: str, *, keep_output: bool = False, writers_are_gone: bool = False
+) -> None:
+    """Put the output of Spark's file sink back to the snapshot; other sinks see to it themselves. SnapshotDamaged.
+
+    `keep_output` (at-least-once): rows beyond the snapshot stay visible to readers, although they will be written
+    again. `writers_are_gone`: nobody who wrote after the snapshot can still be writing.
+    """
+    files = {file.path: file for file in snapshot.files(query, frozenset()) if file.path.startswith(SINK_PREFIX)}
+    if SINK_LOCATION not in files:
+        return
+    with _damaged(query):
+        output = Path(snapshot.path_of(files.pop(SINK_LOCATION)).read_text())
+        fresh = output / f".{file_sink.LOG_NAME}.{uuid.uuid4().hex}"
+        for path, file in files.items():
+            copy_verified(snapshot.path_of(file), fresh / path.rpartition("/")[2], file.size, file.sha256)
+        fresh.mkdir(parents=True, exist_ok=True)
+        file_sink.replace_log(output, fresh, keep_output=keep_output)
+        if writers_are_gone and not keep_output:
+            file_sink.put_unfinished_aside(output, snapshot.checkpoint.trigger_timestamp)
+
+
+@contextlib.contextmanager
+def _damaged(query: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise SnapshotDamaged(f"Query {query!r} cannot be restored: {error}") from error
-    return snapshot.checkpoint.batches[query]
 
 
 def _bring(source: Path, target: Path, file: StateFile) -> None:
@@ -165,66 +188,3 @@ def _bring(source: Path, target: Path, file: StateFile) -> None:
     copy_verified(source, target, file.size, file.sha256)
     if not is_rewritten(file.path):
         write_sums(target)
-
-
-def _rewind_file_sink(snapshot: Snapshot, files: Mapping[str, StateFile], *, keep_output: bool) -> None:
-    """Put `_spark_metadata` back as it was: the sink skips batches that its log already has, so their rows are lost.
-
-    The log of the abandoned future is kept under a hidden name beside it. Its data files stay: readers that follow the
-    log, as Spark does, no longer see them, unless `keep_output`: then the log's last batch takes over what it listed.
-    """
-    if SINK_LOCATION not in files:
-        return
-    output = Path(snapshot.path_of(files[SINK_LOCATION]).read_text())
-    log, fresh = output / "_spark_metadata", output / f"._spark_metadata.{uuid.uuid4().hex}"
-    for path, file in files.items():
-        if path != SINK_LOCATION:
-            copy_verified(snapshot.path_of(file), fresh / path.rpartition("/")[2], file.size, file.sha256)
-    fresh.mkdir(parents=True, exist_ok=True)
-    if keep_output:
-        _take_over(_entries(log), fresh)
-    _put_aside(log)
-    fresh.rename(log)
-
-
-def _put_aside(log: Path) -> None:
-    if log.exists():
-        log.rename(log.with_name(f"._spark_metadata.abandoned.{uuid.uuid4().hex}"))
-
-
-def start_file_sink_anew(output: Path, job_id: str) -> None:
-    """For a query that starts without state: what an earlier attempt of the job logged is put aside.
-
-    The sink would skip the new batches of the same numbers. A log that was there before the job is left to it: the job
-    marks the directory when it finds none. OSError.
-    """
-    log, mark = output / "_spark_metadata", output / f"._spark_metadata.of.{job_id}"
-    if mark.exists():
-        _put_aside(log)
-    elif not log.exists():
-        output.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-
-
-def _take_over(entries: Sequence[str], log: Path) -> None:
-    """Add the entries that `log` lacks to its last batch."""
-    known = set(_entries(log))
-    lacking = [entry for entry in entries if entry not in known]
-    last = max(_batches(log), default=None)
-    if lacking and last is not None:
-        path = _batches(log)[last]
-        path.write_text("\n".join([path.read_text(), *lacking]))
-
-
-def _entries(log: Path) -> list[str]:
-    """What a file sink's log lists, one line of JSON a file: its newest compacted batch and all batches after it."""
-    batches = _batches(log)
-    base = max((batch for batch, path in batches.items() if path.suffix), default=-1)
-    lines = [line for batch in sorted(batches) if batch >= base for line in batches[batch].read_text().splitlines()[1:]]
-    return list(dict.fromkeys(lines))
-
-
-def _batches(log: Path) -> dict[int, Path]:
-    """The log's files by batch; of a batch that has both, the compacted one."""
-    paths = [path for path in log.glob("*") if path.stem.isdigit() and path.suffix in ("", ".compact")]
-    return {int(path.stem): path for path in sorted(paths)}

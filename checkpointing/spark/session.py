@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
 from checkpointing.spark import jvm
+from checkpointing.spark.uploads import POOLS_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
         "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
     }
+    if deployment.has_executors and not deployment.driver_is_in_the_cluster:
+        defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": POOLS_FILE.as_uri()}
     if deployment.manager is ClusterManager.STANDALONE:
         defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
     fixed = {

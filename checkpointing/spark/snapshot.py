@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import errno
-import os
+import logging
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +17,17 @@ from checkpointing.messages import StateFile, TriggerCheckpoint, Vertex
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.layout import BatchFile, IncompleteBatch
 from checkpointing.spark.staging import StagedBatch, file_name
+from checkpointing.spark.uploads import Upload, UploadFailed, Uploads, step_back
+from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.locations import parent
 from checkpointing.storage.memory_files import MAX_STATE_SIZE, MemoryFiles, StateTooLarge
 from checkpointing.storage.opening import files_for
 
+log = logging.getLogger(__name__)
+
 # Smaller files are kept privately: the pool's bookkeeping costs more than they do, and only here is equal content
 # likely, where a file could be dropped from the pool for one checkpoint just when another one takes it up.
 LEAST_SHARED_BYTES = 4096
-# Copying and hashing get what Spark's tasks leave of the processors.
-NICENESS = 10
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,22 @@ class _Placed:
 
 
 class SnapshotWriter:
-    """Puts staged files into one checkpoint's place, many at a time."""
+    """Puts staged files into one checkpoint's place, many at a time; `uploads` do it where that is worth while.
 
-    def __init__(self, trigger: TriggerCheckpoint, hashes: FileHashes, pool: PoolLedger) -> None:
+    `is_over`: asked while others work, whether the checkpoint has been given up.
+    """
+
+    def __init__(
+        self,
+        trigger: TriggerCheckpoint,
+        hashes: FileHashes,
+        pool: PoolLedger,
+        uploads: Uploads | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._trigger = trigger
+        self._uploads = uploads
+        self._is_over = is_over
         self._hashes = hashes
         self._ledger = pool
         self._files = files_for(trigger.directory)
@@ -105,9 +118,11 @@ class SnapshotWriter:
         """
         grouped = self._by_subtask(staged)
         self._pool_sizes = self._files.sizes(self._pool) if self._pool is not None else {}
-        with ThreadPoolExecutor(self._files.transfers, "transfer", _step_back) as executor:
+        brought = self._brought_by_executors(staged)
+        with ThreadPoolExecutor(self._files.transfers, "transfer", step_back) as executor:
             futures = {
-                key: [executor.submit(self._place, staged, file) for file in files] for key, files in grouped.items()
+                key: [brought.get(file.path) or executor.submit(self._place, staged, file) for file in files]
+                for key, files in grouped.items()
             }
             try:
                 for vertex in staged.files.plan.vertices:
@@ -158,6 +173,45 @@ class SnapshotWriter:
             if each.file.shared:
                 self._ledger.used(each.location, self._trigger.checkpoint_id, is_new=each.is_new)
 
+    # --- by the executors ---
+
+    def _brought_by_executors(self, staged: StagedBatch) -> Mapping[str, Future[_Placed]]:
+        """By path; nothing where they would not be quicker, or could not: then this process does it all."""
+        if self._uploads is None or isinstance(self._files, LocalFiles | MemoryFiles):
+            return {}
+        files = {file.path: file for file in staged.selected if not self._is_in_pool(staged, file)}
+        size = sum(file.size for file in files.values())
+        if not files or size < self._uploads.least_bytes:
+            return {}
+        what = f"Checkpoint {self._trigger.checkpoint_id}: upload of query {staged.files.query}"
+        try:
+            found = self._uploads.bring([self._upload(staged, file) for file in files.values()], what, self._is_over)
+        except (UploadFailed, OSError) as error:
+            log.warning("%s: the driver does it, because the executors could not: %s", what, error)
+            return {}
+        workers = len({each.worker for each in found})
+        log.info("%s: %d files, %d bytes, by %d of the executors' processes", what, len(found), size, workers)
+        brought: dict[str, Future[_Placed]] = {}
+        places: set[str] = set()
+        for each in found:
+            file, is_new = files[each.path], each.is_new and each.location not in places
+            places.add(each.location)
+            self._hashes.learn(staged.link_of(file), each.sha256)
+            brought[each.path] = Future()
+            brought[each.path].set_result(self._placed(file, each.sha256, each.location, is_new=is_new))
+        return brought
+
+    def _is_in_pool(self, staged: StagedBatch, file: BatchFile) -> bool:
+        known = self._hashes.known(staged.link_of(file)) if self._is_shared(file) else None
+        return known is not None and self._pool_sizes.get(known) == file.size
+
+    def _upload(self, staged: StagedBatch, file: BatchFile) -> Upload:
+        link, shared = str(staged.link_of(file)), self._is_shared(file)
+        if not shared:
+            return Upload(file.path, link, file.size, self._private(staged, file), by_content=False)
+        there = frozenset(name for name, size in self._pool_sizes.items() if size == file.size)
+        return Upload(file.path, link, file.size, str(self._pool), by_content=True, there=there)
+
     # --- on a transfer's thread ---
 
     def _place(self, staged: StagedBatch, file: BatchFile) -> _Placed:
@@ -165,16 +219,23 @@ class SnapshotWriter:
         sha256 = self._hashes.of(link)
         if link.stat().st_size != file.size:
             raise OSError(errno.EIO, f"has {link.stat().st_size} bytes instead of {file.size}", str(link))
-        shared = self._pool is not None and file.immutable and file.size >= LEAST_SHARED_BYTES
-        if shared:
+        if self._is_shared(file):
             location = f"{self._pool}/{sha256}"
             is_new = self._bring_to_pool(link, location, sha256, file.size)
         else:
-            location = f"{self._trigger.directory}/{_safe(staged.files.query)}/{file_name(file.path)}"
+            location, is_new = self._private(staged, file), True
             self._files.put(link, location)
-            is_new = True
+        return self._placed(file, sha256, location, is_new=is_new)
+
+    def _is_shared(self, file: BatchFile) -> bool:
+        return self._pool is not None and file.immutable and file.size >= LEAST_SHARED_BYTES
+
+    def _private(self, staged: StagedBatch, file: BatchFile) -> str:
+        return f"{self._trigger.directory}/{_safe(staged.files.query)}/{file_name(file.path)}"
+
+    def _placed(self, file: BatchFile, sha256: str, location: str, *, is_new: bool) -> _Placed:
         relative = location.removeprefix(f"{self._base()}/")
-        return _Placed(StateFile(file.path, relative, file.size, sha256, shared), location, is_new)
+        return _Placed(StateFile(file.path, relative, file.size, sha256, self._is_shared(file)), location, is_new)
 
     def _bring_to_pool(self, link: Path, location: str, sha256: str, size: int) -> bool:
         """True when it was not there. A damaged one of this name is replaced, which mends older checkpoints, too."""
@@ -202,12 +263,6 @@ class SnapshotWriter:
 
 def _successful(futures: Iterable[Future[_Placed]]) -> Iterator[_Placed]:
     return (future.result() for future in futures if not future.cancelled() and future.exception() is None)
-
-
-def _step_back() -> None:
-    """On Linux a thread has a priority of its own; elsewhere it keeps its process's."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _base64(content: bytes) -> str:

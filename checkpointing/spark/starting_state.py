@@ -1,26 +1,29 @@
 """What the queries of an attempt start from: a snapshot, what the attempt before left on this machine, or nothing.
 
-In this order, for each query: its checkpointLocation is built (never in place), its file sink's log put back, its state
-put on another number of partitions when the job asks for one. Last, the attempt writes down what it starts with, which
-is what a local recovery of it will need.
+First each query's checkpointLocation is built (never in place), its state put on another number of partitions when the
+job asks for one, and everything checked that would keep it from running: so far nobody has seen anything. Only then the
+file sinks' output is put back. Last, the attempt writes down what it starts with, which is what a local recovery of it
+will need.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.messages import VertexKind
+from checkpointing.spark import file_sink
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
-from checkpointing.spark.rescale import rescale, target_partitions
-from checkpointing.spark.restore import Snapshot, check_fits, restore_query, start_file_sink_anew
+from checkpointing.spark.rescale import log_batch_without_output, rescale, target_partitions
+from checkpointing.spark.restore import Snapshot, check_fits, restore_output, restore_query
 from checkpointing.spark.running_query import PlannedQuery
 from checkpointing.storage import local_copy, read_metadata
 
@@ -46,6 +49,10 @@ class StartingState(Protocol):
         """Fill the query's location. The batch that it continues after, None when it starts without state."""
         ...
 
+    def put_output_back(self, query: PlannedQuery) -> None:
+        """What readers of Spark's file sink see becomes what the state says that was written."""
+        ...
+
     def taken_over(self) -> None:
         """Everything is built and written down."""
         ...
@@ -53,7 +60,10 @@ class StartingState(Protocol):
 
 @dataclass(frozen=True)
 class NoState:
+    """`keep_output`: see `restore_output`."""
+
     job_id: str
+    keep_output: bool = False
 
     def partitions(self, query: str) -> dict[int, int]:
         return {}
@@ -62,9 +72,11 @@ class NoState:
         """Everything does."""
 
     def build(self, query: PlannedQuery) -> int | None:
-        if query.files.sink_path is not None:
-            start_file_sink_anew(query.files.sink_path, self.job_id)
         return None
+
+    def put_output_back(self, query: PlannedQuery) -> None:
+        if query.files.sink_path is not None:
+            file_sink.start_anew(query.files.sink_path, self.job_id, keep_output=self.keep_output)
 
     def taken_over(self) -> None:
         """There is nothing to give back."""
@@ -72,12 +84,16 @@ class NoState:
 
 @dataclass(frozen=True)
 class SnapshotState:
-    """`keep_output`: see `restore_query`. `brought`: what was copied here from remote storage, if anything was."""
+    """`keep_output`, `writers_are_gone`: see `restore_output`.
+
+    `brought`: what was copied here from remote storage, if anything was.
+    """
 
     snapshot: Snapshot
     brought: Path
     allow_non_restored_state: bool
     keep_output: bool
+    writers_are_gone: bool
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.snapshot.partitions(query)
@@ -87,8 +103,10 @@ class SnapshotState:
         check_fits(self.snapshot, vertices, allow_non_restored_state=self.allow_non_restored_state)
 
     def build(self, query: PlannedQuery) -> int | None:
-        vertices, location = query.plan.vertices, query.location
-        return restore_query(self.snapshot, query.name, vertices, location, keep_output=self.keep_output)
+        return restore_query(self.snapshot, query.name, query.plan.vertices, query.location)
+
+    def put_output_back(self, query: PlannedQuery) -> None:
+        restore_output(self.snapshot, query.name, keep_output=self.keep_output, writers_are_gone=self.writers_are_gone)
 
     def taken_over(self) -> None:
         """The queries have linked or copied what they need."""
@@ -97,10 +115,12 @@ class SnapshotState:
 
 @dataclass(frozen=True)
 class FormerAttempt:
-    """`work` is its work directory."""
+    """`work` is its work directory. `keep_output`, `writers_are_gone`: see `restore_output`."""
 
     state: LocalState
     work: Path
+    keep_output: bool
+    writers_are_gone: bool
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.state.partitions(query) if query in self.state.queries else {}
@@ -115,6 +135,11 @@ class FormerAttempt:
     def build(self, query: PlannedQuery) -> int | None:
         return self.state.build(query.name, query.location)
 
+    def put_output_back(self, query: PlannedQuery) -> None:
+        """Nothing is rewound; but the batch in flight runs again, and may have written files before."""
+        if query.files.sink_path is not None and self.writers_are_gone and not self.keep_output:
+            file_sink.put_unfinished_aside(query.files.sink_path, self.state.last_commit_ms(query.name))
+
     def taken_over(self) -> None:
         """Its links would keep files that the queries no longer need."""
         shutil.rmtree(self.work / QUERIES, ignore_errors=True)
@@ -122,15 +147,24 @@ class FormerAttempt:
 
 def starting_state(spec: DriverSpec, work: Path) -> StartingState:
     """`work` is the attempt's own directory. SnapshotUnusable, LocalStateUnusable."""
+    keep_output = not CheckpointConfiguration.parse(spec.configuration).exactly_once
+    # An attempt starts when the one before is gone; a killed driver's executors may outlive it for a moment.
+    has_executors = deployment_of(spec.configuration, parallelism=spec.parallelism).has_executors
     if spec.local is not None:
         former = Path(spec.local.work_directory)
-        return FormerAttempt(LocalState.read(former), former)
+        return FormerAttempt(LocalState.read(former), former, keep_output, writers_are_gone=not has_executors)
     if spec.restore is None:
-        return NoState(spec.job_id)
+        return NoState(spec.job_id, keep_output)
     brought = work / "restored"
     snapshot = Snapshot(local_copy(read_metadata(spec.restore.directory), brought))
-    exactly_once = CheckpointConfiguration.parse(spec.configuration).exactly_once
-    return SnapshotState(snapshot, brought, spec.restore.allow_non_restored_state, keep_output=not exactly_once)
+    is_own = snapshot.checkpoint.job_id == spec.job_id
+    return SnapshotState(
+        snapshot,
+        brought,
+        spec.restore.allow_non_restored_state,
+        keep_output,
+        writers_are_gone=is_own and not has_executors,
+    )
 
 
 def plan_on(state: StartingState, query: str, physical_plan: str, sink: Sink, *, asks: bool) -> QueryPlan:
@@ -152,19 +186,28 @@ class BuiltQueries:
 
 
 def build_queries(
-    state: StartingState, spark: SparkSession, work: Path, queries: Sequence[PlannedQuery]
+    state: StartingState,
+    spark: SparkSession,
+    work: Path,
+    queries: Sequence[PlannedQuery],
+    check: Callable[[PlannedQuery, int], None] = lambda query, batch: None,
 ) -> BuiltQueries:
-    """Every query's checkpointLocation, ready to start."""
+    """Every query's checkpointLocation, ready to start. `check` refuses a query that was restored after a batch."""
     state.check_fits(queries)
     restored: dict[str, int] = {}
     continues_after: dict[str, int] = {}
     for query in queries:
         batch = state.build(query)
         if batch is not None:
+            check(query, batch)
             target = target_partitions(query.plan, state.partitions(query.name))
             restored[query.name] = batch
             continues_after[query.name] = batch if target is None else rescale(spark, query.files, target)
             log.info("query %s continues after batch %d", query.name, continues_after[query.name])
+    for query in queries:
+        state.put_output_back(query)
+        if query.files.sink_path is not None and continues_after.get(query.name) != restored.get(query.name):
+            log_batch_without_output(spark, query.files.sink_path, continues_after[query.name])
     write_record(work, [_live(query, continues_after.get(query.name)) for query in queries])
     state.taken_over()
     return BuiltQueries(restored, continues_after)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.deployment import Deployment
+from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.jobs.launching.processes import LOG_NAME, StartedProcess, write_private
 from checkpointing.jobs.launching.submission import (
     PROPERTIES_NAME,
@@ -27,7 +27,6 @@ from checkpointing.jobs.launching.submission import (
 )
 from checkpointing.spark.session import WorkDirectory, session_settings
 
-PACKAGE_NAME = "checkpointing.zip"
 _KILL_S = 30.0
 
 
@@ -50,7 +49,7 @@ class ClusterSubmission:
             deployment,
             spec.job_name,
             properties,
-            package=_zipped(self._package_root, work / PACKAGE_NAME),
+            package=zipped_package(work / PACKAGE_NAME, self._package_root),
             main_script=self._package_root / "checkpointing" / "spark" / "submitted.py",
             specification=spec_path,
         )
@@ -134,12 +133,3 @@ class SubmittedApplication:
                     timeout=_KILL_S,
                     check=False,
                 )
-
-
-def _zipped(package_root: Path, target: Path) -> Path:
-    """The package's own modules; what they import must be installed in the cluster's Python."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted((package_root / "checkpointing").rglob("*")):
-            if path.suffix in (".py", ".properties"):
-                archive.write(path, path.relative_to(package_root))
-    return target

@@ -57,6 +57,11 @@ class Deployment:
         return self.manager is ClusterManager.STANDALONE and all(is_loopback(f"//{host}") for host in hosts)
 
     @property
+    def has_executors(self) -> bool:
+        """Processes of their own that run the tasks, here or elsewhere."""
+        return self.manager is not ClusterManager.LOCAL
+
+    @property
     def driver_is_in_the_cluster(self) -> bool:
         return self.mode is DeployMode.CLUSTER
 

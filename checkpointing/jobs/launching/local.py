@@ -21,6 +21,7 @@ from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.cluster import ClusterSubmission
 from checkpointing.jobs.launching.deployment import MASTER, Deployment, Site, check_reachable, deployment_of
+from checkpointing.jobs.launching.package import PACKAGE_ROOT
 from checkpointing.jobs.launching.processes import (
     LOG_NAME,
     SPEC_NAME,
@@ -35,7 +36,6 @@ from checkpointing.messages import MalformedMessage
 
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
-PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 _SECRETS = frozenset({"WAYMARK_JOBMANAGER_TOKEN", "WAYMARK_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "EMAIL_URL"})
 
 

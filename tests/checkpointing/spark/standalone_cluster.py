@@ -1,4 +1,7 @@
-"""A Spark standalone cluster on loopback, from the installed PySpark: its jars hold the servers, too."""
+"""A Spark standalone cluster on loopback, from the installed PySpark: its jars hold the servers, too.
+
+Its Python finds what is installed and, as on other machines, nothing of this repository.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class StandaloneCluster:
 
     def _launch(self, name: str, server: str, *arguments: str) -> None:
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "SPARK_HOME": str(_HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",

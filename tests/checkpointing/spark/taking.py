@@ -16,7 +16,7 @@ from checkpointing.coordinator.checkpoint import (
 )
 from checkpointing.messages import CheckpointKind, TriggerCheckpoint, Vertex
 from checkpointing.spark.agent import Acknowledged, CheckpointAgent
-from checkpointing.spark.restore import Snapshot, check_fits, restore_query
+from checkpointing.spark.restore import Snapshot, check_fits, restore_output, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.task_metrics import BatchFigures
 from checkpointing.storage import FileCheckpointStorage, read_metadata
@@ -102,4 +102,7 @@ def restore(checkpoint: CompletedCheckpoint, planned: Sequence[PlannedQuery]) ->
     snapshot = Snapshot(checkpoint)
     vertices = [vertex for query in planned for vertex in query.plan.vertices]
     check_fits(snapshot, vertices, allow_non_restored_state=False)
-    return {q.name: restore_query(snapshot, q.name, q.plan.vertices, q.location) for q in planned}
+    batches = {q.name: restore_query(snapshot, q.name, q.plan.vertices, q.location) for q in planned}
+    for query in planned:
+        restore_output(snapshot, query.name)
+    return batches

@@ -12,7 +12,13 @@ import pytest
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import VertexKind
 from checkpointing.spark.plan import Sink, query_plan
-from checkpointing.spark.rescale import RescaleRefused, asks_for_partitions, rescale, target_partitions
+from checkpointing.spark.rescale import (
+    RescaleRefused,
+    asks_for_partitions,
+    log_batch_without_output,
+    rescale,
+    target_partitions,
+)
 from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
 from checkpointing.spark.running_query import RunningQuery
 from tests.checkpointing.spark.test_plan import AGGREGATE
@@ -52,6 +58,8 @@ class Rescaling(Bench):
         if target is not None:
             assert batch is not None
             assert rescale(self.spark, query.files, target) == batch + 1
+            if query.files.sink_path is not None:
+                log_batch_without_output(self.spark, query.files.sink_path, batch + 1)
         query.start()
         return query
 

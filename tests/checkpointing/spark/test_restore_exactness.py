@@ -25,7 +25,14 @@ from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckp
 from checkpointing.spark import failure
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
-from checkpointing.spark.restore import RestoreRefused, Snapshot, SnapshotDamaged, check_fits, restore_query
+from checkpointing.spark.restore import (
+    RestoreRefused,
+    Snapshot,
+    SnapshotDamaged,
+    check_fits,
+    restore_output,
+    restore_query,
+)
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import stage
@@ -125,7 +132,10 @@ class Bench:
         return checkpoint
 
     def restore(self, checkpoint: CompletedCheckpoint, planned: PlannedQuery) -> int | None:
-        return restore_query(Snapshot(checkpoint), "words", planned.plan.vertices, planned.location)
+        snapshot = Snapshot(checkpoint)
+        batch = restore_query(snapshot, "words", planned.plan.vertices, planned.location)
+        restore_output(snapshot, "words")
+        return batch
 
 
 @pytest.fixture(params=LAYOUTS)

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch
+from checkpointing.spark.uploads import Upload, Uploaded, UploadFailed, bring_share
 from checkpointing.storage import StorageError, StorageFull, files_for
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY, parent
 from checkpointing.storage.memory_files import MAX_STATE_SIZE, StateTooLarge
@@ -225,6 +226,76 @@ def test_a_disk_that_is_read_only_is_named(bench: Bench, small_disk: Path) -> No
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StorageError, match=r"refuses access.*Read-only"):
         bench.take(trigger, A)
+
+
+# --- by others ---
+
+
+@dataclass
+class Carriers:
+    """Bring what they are asked for as an executor does, in this process; or fail after the first file."""
+
+    least_bytes: int = 0
+    fail: bool = False
+    asked: list[Upload] = field(default_factory=list)
+
+    def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
+        self.asked += uploads
+        brought = list(bring_share(uploads[:1] if self.fail else uploads))
+        if self.fail:
+            raise UploadFailed("PermissionError: Access Denied")
+        return brought
+
+
+@pytest.fixture
+def s3_bench(s3: StorageServer, admitted: Callable[[StorageServer], None], tmp_path: Path) -> Bench:
+    admitted(s3)
+    return Bench(tmp_path / "live", f"{s3.root}/{uuid.uuid4().hex}")
+
+
+def brought_by(bench: Bench, carriers: Carriers, checkpoint_id: int, *names: str) -> list[DurableSubtask]:
+    writer = SnapshotWriter(bench.trigger(checkpoint_id), bench.hashes, bench.ledger, carriers)
+    return list(writer.write(bench.stage(*names)))
+
+
+def test_executors_are_asked_for_what_is_not_there_and_what_they_bring_counts_as_ours(s3_bench: Bench) -> None:
+    for name, seed in ((A, "same"), (B, "same"), ("sources/0/3", "offsets")):
+        s3_bench.write(name, content(seed))
+    first, again = Carriers(), Carriers()
+    taken = brought_by(s3_bench, first, 1, A, B, "sources/0/3")
+    assert sorted(each.path for each in first.asked) == sorted([A, B, "sources/0/3"])
+    assert [each.new_bytes for each in taken] == [10_000, 10_000, 0, 0], "the same content counts once"
+    for file in [file for each in taken for file in each.files]:
+        assert (
+            hashlib.sha256(files_for(s3_bench.root).read(f"{s3_bench.root}/{file.location}")).hexdigest() == file.sha256
+        )
+    assert brought_by(s3_bench, again, 2, A, B, "sources/0/3")[1].new_bytes == 0
+    assert [each.path for each in again.asked] == ["sources/0/3"], "what is known to be in the pool is not"
+    pool = f"{s3_bench.root}/shared"
+    assert s3_bench.ledger.aborted(1) == [], "another checkpoint uses it"
+    fresh = Bench(s3_bench.live, s3_bench.root)
+    assert brought_by(fresh, Carriers(), 3, A, B)[1].new_bytes == 0, "the executors see that it is there"
+    fresh.write(A, content("other"))
+    brought_by(fresh, Carriers(), 4, A)
+    assert fresh.ledger.aborted(4) == [f"{pool}/{hashlib.sha256(content('other')).hexdigest()}"]
+
+
+def test_where_the_executors_cannot_the_driver_does_it_and_says_why(
+    s3_bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in (A, B):
+        s3_bench.write(name, content(name))
+    taken = brought_by(s3_bench, Carriers(fail=True), 1, A, B)
+    assert [each.new_bytes for each in taken] == [0, 10_000, 10_000, 0]
+    assert "the driver does it, because the executors could not: PermissionError: Access Denied" in caplog.text
+    assert len(s3_bench.ledger.aborted(1)) == 2, "it is this checkpoint's, whoever brought it"
+
+
+def test_executors_are_not_asked_for_little_and_not_for_what_is_linked(bench: Bench, s3_bench: Bench) -> None:
+    for each, carriers in ((s3_bench, Carriers(least_bytes=10_001)), (bench, Carriers())):
+        each.write(A, content("a"))
+        brought_by(each, carriers, 1, A)
+        assert carriers.asked == []
 
 
 # --- the job manager's memory ---

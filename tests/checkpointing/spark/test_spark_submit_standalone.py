@@ -1,30 +1,32 @@
-"""A stateful job on a real standalone cluster: one master, two workers, an executor that is killed."""
+"""A job with keyed state on a real standalone cluster: one master, two workers, an executor that is killed."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpointing.messages import DriverState, VertexKind
+from checkpointing.messages import CheckpointKind, DriverState, VertexKind
+from checkpointing.storage import FileCheckpointStorage, verify
 from dashboard.stack.ports import any_free
 from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
+from tests.storage_servers import StorageServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 _LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, java_home: Path) -> Iterator[StandaloneCluster]:
-    directory = tmp_path / "standalone"
-    directory.mkdir()
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[StandaloneCluster]:
+    directory = tmp_path_factory.mktemp("standalone")
     started = StandaloneCluster(directory, any_free())
     try:
         started.start(workers=2)
@@ -47,7 +49,7 @@ def test_an_executor_that_is_killed_costs_the_job_no_word_and_no_attempt(
 
     secret = {"spark.hadoop.fs.s3a.secret.key": "not-for-ps"}
     configuration = {"spark.master": cluster.master, "spark.executor.memory": "500m", **secret}
-    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, configuration=configuration)
+    driver = drivers.start(job_manager, "wordcount:keyed", words.arguments, configuration=configuration)
     job_manager.await_state(1, DriverState.RUNNING)
     feed(1, 2)
     eventually("two batches", lambda: words.counts() == expected)
@@ -70,6 +72,46 @@ def test_an_executor_that_is_killed_costs_the_job_no_word_and_no_attempt(
     eventually("another executor", lambda: len(set(cluster.executors()) - {executors[0]}) == 2)
     assert driver.process.poll() is None, "the driver went on"
     assert job_manager.complete(2).batches == {"words": 4}
+
+
+def test_large_state_is_brought_to_remote_storage_by_the_executors(
+    cluster: StandaloneCluster,
+    job_manager: Any,
+    drivers: Any,
+    words: Any,
+    eventually: Any,
+    s3: StorageServer,
+    admitted: Callable[[StorageServer], None],
+) -> None:
+    admitted(s3)
+    root = f"{s3.root}/{uuid.uuid4().hex}"
+    job_manager.storage = FileCheckpointStorage(f"{root}/checkpoints", job_manager.job_id)
+    job_manager.savepoints = f"{root}/savepoints"
+    some = [uuid.UUID(int=random.Random(number).getrandbits(128)).hex for number in range(600)]
+    words.write("f1", some)
+    configuration = {
+        "spark.master": cluster.master,
+        "spark.executor.memory": "500m",
+        "waymark.executor-uploads.min-size": "10 kb",
+        **{f"spark.executorEnv.{name}": value for name, value in s3.environment.items()},
+    }
+    driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, configuration=configuration)
+    job_manager.await_state(1, DriverState.RUNNING)
+    eventually("a batch", lambda: len(words.counts()) == 600)
+
+    checkpoint = job_manager.complete(1)
+    assert "by 2 of the executors' processes" in driver.log, driver.log[-3000:]
+    assert verify(checkpoint.location, deep=True) == checkpoint
+    shared = [file for o in checkpoint.operators for s in o.subtasks for file in s.files if file.shared]
+    assert shared, "state that later checkpoints need not move again"
+    before = driver.log.count("executors' processes")
+    again = job_manager.complete(2)
+    assert driver.log.count("executors' processes") == before, "what is left is too little for them"
+    assert verify(again.location, deep=True) == again
+    savepoint = job_manager.complete(3, CheckpointKind.SAVEPOINT)
+    assert driver.log.count("executors' processes") == before + 1, "a savepoint has all of its own"
+    assert verify(savepoint.location, deep=True) == savepoint
+    assert "the driver does it" not in driver.log
 
 
 def _command_lines_with(text: str) -> list[str]:

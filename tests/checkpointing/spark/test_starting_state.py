@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import uuid
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpointing.spark.restore import Snapshot, restore_query
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.spark.restore import Snapshot, SnapshotDamaged, restore_output, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
@@ -46,6 +52,22 @@ class FileSink(Bench):
         self.run_all(query)
         return query
 
+    def listed(self) -> Counter[str]:
+        """What readers see who do not know the log: every data file below the output that is not hidden."""
+        lines = (line for path in self.data_files() for line in path.read_text().splitlines())
+        return Counter(json.loads(line)["value"] for line in lines)
+
+    def data_files(self) -> list[Path]:
+        paths = (path.relative_to(self.output) for path in self.output.rglob("*.json"))
+        return [self.output / path for path in paths if not any(part.startswith((".", "_")) for part in path.parts)]
+
+    def restored(self, checkpoint: CompletedCheckpoint, name: str, **more: Any) -> RunningQuery:
+        """From the checkpoint, its batches cut in another way, run on over all input."""
+        planned = self.writing(name, files_per_batch=2)
+        restore_query(Snapshot(checkpoint), "words", planned.plan.vertices, planned.location)
+        restore_output(Snapshot(checkpoint), "words", **more)
+        return self.run(planned, 1)
+
     def rows(self) -> Counter[str]:
         return Counter(row["value"] for row in self.spark.read.json(str(self.output)).collect())
 
@@ -65,7 +87,8 @@ def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batch
     first.stop()
     seen = bench.rows()
     again = bench.writing("again", files_per_batch=2)
-    restore_query(Snapshot(checkpoint), "words", again.plan.vertices, again.location, keep_output=True)
+    restore_query(Snapshot(checkpoint), "words", again.plan.vertices, again.location)
+    restore_output(Snapshot(checkpoint), "words", keep_output=True)
     assert bench.rows() == seen, "a restore took rows from the readers"
     query = bench.run(again, 1)
     query.stop()
@@ -76,17 +99,83 @@ def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batch
 
 def test_what_an_earlier_attempt_wrote_hides_nothing_of_one_that_starts_without_state(bench: FileSink) -> None:
     first = bench.writing("first")
-    NoState("job").build(first)
+    NoState("job").put_output_back(first)
     bench.run(first, 3).stop()
     again = bench.writing("again", files_per_batch=2)
-    NoState("job").build(again)
+    NoState("job").put_output_back(again)
     bench.run(again, 1).stop()
-    assert bench.rows() == bench.expected
+    assert bench.rows() == bench.listed() == bench.expected
 
 
 def test_a_log_that_was_there_before_the_job_is_left_alone(bench: FileSink) -> None:
     bench.run(bench.writing("before"), 2).stop()
     seen = bench.rows()
     for name in ("first", "again"):
-        NoState("job").build(bench.writing(name))
-    assert bench.rows() == seen
+        NoState("job").put_output_back(bench.writing(name))
+    assert bench.rows() == bench.listed() == seen
+
+
+def test_who_lists_the_directory_sees_each_row_once_too_whatever_is_restored(bench: FileSink) -> None:
+    """Back to an older state, and then to the newer one that was left behind: its files come back."""
+    first = bench.run(bench.writing("first"), 2)
+    older = bench.snapshot(first, 1)
+    for _ in range(3):
+        bench.feed()
+    bench.run_all(first)
+    newer = bench.snapshot(first, 2)
+    first.stop()
+    (bench.output / "README.json").write_text(json.dumps({"value": "no row"}) + "\n")
+    bench.restored(older, "second").stop()
+    bench.expected["no row"] += 1
+    assert bench.listed() == bench.expected
+    bench.restored(newer, "third").stop()
+    assert bench.listed() == bench.expected
+    assert bench.rows() + Counter(["no row"]) == bench.expected
+
+
+def test_what_a_batch_left_that_never_ended_goes_only_when_nobody_can_be_writing_it(bench: FileSink) -> None:
+    first = bench.run(bench.writing("first"), 2)
+    first.stop()
+    written = bench.data_files()[0]
+
+    def unnamed(number: int, seconds: int) -> Path:
+        """A file that a task was writing when its driver died, so long after the checkpoint."""
+        path = written.with_name(f"part-0000{number}-{uuid.uuid4()}-c000.json")
+        path.write_text(json.dumps({"value": "half"}) + "\n")
+        os.utime(path, (1000 + seconds,) * 2)
+        return path
+
+    checkpoint = replace(bench.snapshot(first), trigger_timestamp=1_000_000)
+    older, newer = unnamed(0, -1), unnamed(1, 1)
+    restore_output(Snapshot(checkpoint), "words")
+    assert newer.exists(), "somebody may still be writing"
+    restore_output(Snapshot(checkpoint), "words", writers_are_gone=True, keep_output=True)
+    assert newer.exists(), "at least once leaves what is there"
+    restore_output(Snapshot(checkpoint), "words", writers_are_gone=True)
+    assert not newer.exists()
+    assert (bench.output / ".waymark" / "abandoned" / newer.name).exists(), "moved, not deleted"
+    assert older.exists(), "it was there when the state was made"
+    assert bench.rows() == bench.expected
+
+
+def test_a_restore_that_dies_half_way_is_done_again(bench: FileSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = bench.run(bench.writing("first"), 2)
+    checkpoint = bench.snapshot(first)
+    for _ in range(3):
+        bench.feed()
+    bench.run_all(first)
+    first.stop()
+    moves = len(bench.data_files())
+    for last in range(moves + 2):
+        left = iter(range(last))
+
+        def dies(*paths: Path, plain: Any = Path.rename, left: Any = left) -> Any:
+            if next(left, None) is None:
+                raise OSError("the machine is gone")
+            return plain(*paths)
+
+        with monkeypatch.context() as patched, contextlib.suppress(SnapshotDamaged):
+            patched.setattr(Path, "rename", dies)
+            restore_output(Snapshot(checkpoint), "words")
+    bench.restored(checkpoint, "second").stop()
+    assert bench.rows() == bench.listed() == bench.expected

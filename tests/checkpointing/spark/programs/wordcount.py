@@ -13,6 +13,26 @@ def wordcount(spark, args):
     return writer.trigger(processingTime=args.get("trigger", "0 seconds"))
 
 
+def keyed(spark, args):
+    """The same counts, in keyed state: the executors run this product's code."""
+    from pyspark.sql.types import LongType
+
+    from checkpointing.state import KeyedProcessFunction, process_keyed
+
+    class Count(KeyedProcessFunction):
+        def open(self, context):
+            self.total = context.value_state("total", LongType())
+
+        def process(self, key, rows, context):
+            total = (self.total.value() or 0) + sum(1 for _ in rows)
+            self.total.update(total)
+            yield key, total
+
+    words = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(args["input"])
+    counts = process_keyed(words.groupBy("value"), Count(), "value string, count long")
+    return counts.writeStream.outputMode("update").queryName("words").foreachBatch(collector(args))
+
+
 def collector(args):
     """One file per batch, named after it, written by rename: a batch that runs again replaces its own."""
     output = Path(args["output"])

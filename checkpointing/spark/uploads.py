@@ -1,0 +1,187 @@
+"""Staged files brought into remote storage by the executors, many machines at a time: a Spark job of its own.
+
+For state that is large: one driver's network would be the limit. The executors see the links where the driver made
+them (deployment.py: a master with executors elsewhere is taken on shared storage only). Each hashes what it reads, puts
+it and has the storage say that all of it arrived; then the driver looks for every file itself, because an executor may
+have been let into another storage of the same name. Whatever goes wrong is an UploadFailed: the driver does it then.
+
+The job waits behind the queries: its pool gets the processors that no batch asks for (pools.xml), in tasks that end
+soon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import socket
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from py4j.protocol import Py4JError
+
+from checkpointing.spark import failure
+from checkpointing.spark.file_store import sha256_of
+from checkpointing.storage.files import Files
+from checkpointing.storage.locations import name, parent
+from checkpointing.storage.opening import files_for
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+POOL = "waymark-uploads"
+POOLS_FILE = Path(__file__).parent / "pools.xml"
+# A task that holds a processor longer than it takes to send this delays a batch that asks for it.
+_BYTES_OF_A_TASK = 32 * 2**20
+_LOOKS_EVERY_S = 0.2
+# Copying and hashing get what Spark's tasks leave of the processors.
+NICENESS = 10
+
+
+class UploadFailed(Exception):
+    """The executors did not bring all of the files; the text says why."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A staged file of `size` bytes. `location` is its place, or the directory in which its SHA-256 is its name
+    (`by_content`), where `there` are those of this size that need not be brought again."""
+
+    path: str
+    link: str
+    size: int
+    location: str
+    by_content: bool
+    there: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """`is_new`: it was not there. `worker`: the machine and process that brought it."""
+
+    path: str
+    location: str
+    sha256: str
+    is_new: bool
+    worker: str
+
+
+class Uploads(Protocol):
+    @property
+    def least_bytes(self) -> int:
+        """Less than this the driver moves quicker itself."""
+        ...
+
+    def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
+        """All of them. UploadFailed, also soon after `is_over`; some may be there then."""
+        ...
+
+
+class ExecutorUploads:
+    """Over the executors of `context`. One job at a time."""
+
+    def __init__(self, context: SparkContext, least_bytes: int) -> None:
+        self._context = context
+        self.least_bytes = least_bytes
+        # A thread of its own keeps the job's properties (its pool, its tag) from everything else.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
+
+    def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
+        tag = f"{POOL}-{uuid.uuid4().hex}"
+        running = self._thread.submit(self._run, uploads, what, tag)
+        self._await(running, tag, is_over)
+        uploaded = running.result()
+        _check_arrived({each.path: each.size for each in uploads}, uploaded)
+        return uploaded
+
+    def _await(self, running: Future[list[Uploaded]], tag: str, is_over: Callable[[], bool]) -> None:
+        while not wait([running], _LOOKS_EVERY_S).done:
+            if is_over():
+                with contextlib.suppress(Py4JError):
+                    self._context.cancelJobsWithTag(tag)
+
+    def _run(self, uploads: Sequence[Upload], what: str, tag: str) -> list[Uploaded]:
+        from pyspark.errors import PySparkException
+
+        context = self._context
+        tasks = shares(uploads, context.defaultParallelism)
+        try:
+            context.setLocalProperty("spark.scheduler.pool", POOL)
+            context.setJobDescription(what)
+            context.addJobTag(tag)
+            try:
+                found: list[Uploaded] = context.parallelize(tasks, len(tasks)).flatMap(bring_share).collect()
+            finally:
+                context.removeJobTag(tag)
+        except (Py4JError, PySparkException, OSError) as error:
+            raise UploadFailed(_in_words(error)) from error
+        return found
+
+
+def shares(uploads: Sequence[Upload], processors: int) -> list[list[Upload]]:
+    """What each task brings: about as many bytes as any other, not much more than a task should."""
+    size = sum(each.size for each in uploads)
+    count = min(len(uploads), max(processors, -(-size // _BYTES_OF_A_TASK)))
+    found: list[list[Upload]] = [[] for _ in range(count)]
+    heap = [(0, number) for number in range(count)]
+    for upload in sorted(uploads, key=lambda each: each.size, reverse=True):
+        filled, number = heapq.heappop(heap)
+        found[number].append(upload)
+        heapq.heappush(heap, (filled + upload.size, number))
+    return found
+
+
+def _check_arrived(sizes: dict[str, int], uploaded: Sequence[Uploaded]) -> None:
+    """UploadFailed unless this process finds every file, of its size."""
+    wanted: dict[str, dict[str, int]] = defaultdict(dict)
+    for each in uploaded:
+        wanted[parent(each.location)][name(each.location)] = sizes.pop(each.path)
+    if sizes:
+        raise UploadFailed(f"no word of {', '.join(sorted(sizes)[:3])}")
+    for directory, expected in wanted.items():
+        found = files_for(directory).sizes(directory)
+        for file, size in expected.items():
+            if found.get(file) != size:
+                raise UploadFailed(
+                    f"{directory}/{file} is said to be there and is not: the executors' storage is another"
+                )
+
+
+def _in_words(error: Exception) -> str:
+    found = failure.user_exception(str(error))
+    return ": ".join(found) if found is not None else failure.of_exception(error, 0).message.partition("\n")[0]
+
+
+# --- on an executor ---------------------------------------------------------------------------------------------------
+
+
+def bring_share(uploads: Iterable[Upload]) -> Iterator[Uploaded]:
+    """One task's. OSError or StorageError end the task with what is in the way."""
+    own = list(uploads)
+    files = files_for(own[0].location)
+    with ThreadPoolExecutor(files.transfers, "transfer", step_back) as threads:
+        yield from threads.map(lambda each: _bring(files, each), own)
+
+
+def _bring(files: Files, upload: Upload) -> Uploaded:
+    link = Path(upload.link)
+    sha256 = sha256_of(link)
+    if link.stat().st_size != upload.size:
+        raise OSError(f"{link} has {link.stat().st_size} bytes instead of {upload.size}")
+    location = f"{upload.location}/{sha256}" if upload.by_content else upload.location
+    is_new = sha256 not in upload.there
+    if is_new:
+        files.put(link, location)
+    return Uploaded(upload.path, location, sha256, is_new, f"{socket.gethostname()}:{os.getpid()}")
+
+
+def step_back() -> None:
+    """On Linux a thread has a priority of its own; elsewhere it keeps its process's."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

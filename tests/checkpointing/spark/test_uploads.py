@@ -1,0 +1,97 @@
+"""Uploads as a Spark job: how they are shared out, what ends them, what is told."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.spark.uploads import POOLS_FILE, ExecutorUploads, Upload, UploadFailed, shares
+from tests.spark_session import spark_session
+from tests.storage_servers import StorageServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+NEVER: Callable[[], bool] = lambda: False  # noqa: E731
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    settings = {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": POOLS_FILE.as_uri()}
+    with spark_session(tmp_path_factory.mktemp("session"), settings) as session:
+        yield session
+
+
+def upload(link: Path, location: str, size: int | None = None) -> Upload:
+    return Upload(link.name, str(link), size or link.stat().st_size, location, by_content=True)
+
+
+def test_tasks_get_about_the_same_and_none_gets_much() -> None:
+    some = [Upload(str(number), "", size << 20, "", by_content=False) for number, size in enumerate([50, 40, 9, 8, 1])]
+    two = [sorted(each.size >> 20 for each in share) for share in shares(some, 2)]
+    assert two == [[50], [40], [9], [1, 8]], "108 MB are more than two tasks' worth"
+    assert [len(share) for share in shares(some, 8)] == [1, 1, 1, 1, 1], "no task without a file"
+
+
+def test_a_file_that_the_executors_do_not_see_ends_it_with_their_words(
+    spark: Any, tmp_path: Path, s3: StorageServer, admitted: Callable[[StorageServer], None]
+) -> None:
+    admitted(s3)
+    uploads = ExecutorUploads(spark.sparkContext, 0)
+    with pytest.raises(UploadFailed, match=r"FileNotFoundError: .*gone"):
+        uploads.bring([upload(tmp_path / "gone", f"{s3.root}/shared", 7)], "an upload", NEVER)
+    (tmp_path / "short").write_bytes(b"short")
+    with pytest.raises(UploadFailed, match="short has 5 bytes instead of 7"):
+        uploads.bring([upload(tmp_path / "short", f"{s3.root}/shared", 7)], "an upload", NEVER)
+
+
+def test_what_an_executor_put_elsewhere_is_missed(spark: Any, tmp_path: Path) -> None:
+    """A path that only the executors see stands for a server that only they reach under this name."""
+    there = tmp_path / "there"
+    there.write_bytes(b"content")
+    uploads = ExecutorUploads(spark.sparkContext, 0)
+    brought = uploads.bring([upload(there, str(tmp_path / "pool"))], "an upload", NEVER)
+    assert [Path(each.location).name for each in brought] == [hashlib.sha256(b"content").hexdigest()]
+    (tmp_path / "pool" / Path(brought[0].location).name).unlink()
+    known = Upload(
+        "there", str(there), 7, str(tmp_path / "pool"), by_content=True, there=frozenset([brought[0].sha256])
+    )
+    with pytest.raises(UploadFailed, match="the executors' storage is another"):
+        uploads.bring([known], "an upload", NEVER)
+
+
+def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., object]
+) -> None:
+    def held(share: Any) -> Any:
+        import time
+
+        own = list(share)
+        (tmp_path / f"{own[0].path}.began").touch()
+        while not (tmp_path / f"{own[0].path}.may-end").exists():
+            time.sleep(0.05)
+        return []
+
+    def began() -> list[str]:
+        return [path.stem for path in tmp_path.glob("*.began")]
+
+    monkeypatch.setattr("checkpointing.spark.uploads.bring_share", held)
+    big = [Upload(str(number), "", 32 << 20, str(tmp_path), by_content=True) for number in range(6)]
+    over = threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        uploading = threads.submit(ExecutorUploads(spark.sparkContext, 0).bring, big, "held", over.is_set)
+        eventually("both processors are taken", lambda: len(began()) == 2)
+        batch = threads.submit(lambda: spark.sparkContext.parallelize(range(4), 4).sum())
+        store = spark.sparkContext.statusTracker()
+        eventually("the batch's job", lambda: len(store.getActiveJobsIds()) == 2)
+        (tmp_path / f"{began()[0]}.may-end").touch()
+        assert batch.result(60) == 6, "four of the upload's tasks had been waiting for longer"
+        over.set()
+        with pytest.raises(UploadFailed, match="cancel"):
+            uploading.result(60)
+    assert len(began()) < 6

@@ -144,6 +144,22 @@ def plain(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
+# Keys of /checkpoints/config that hold milliseconds.
+_MILLISECONDS = ("interval", "timeout", "min_pause", "aligned_checkpoint_timeout")
+
+
+@register.filter
+def setting(value: Any, key: str) -> str:
+    """A configured value as people read it."""
+    if value is None:
+        return "off" if key == "interval" else "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key in _MILLISECONDS and isinstance(value, int):
+        return str(span_ms(value))
+    return plain(value)
+
+
 @register.filter
 def lasted(start: datetime | None, end: datetime | None) -> str:
     if start is None or end is None:

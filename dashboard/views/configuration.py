@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -15,10 +16,13 @@ from monitoring import audit
 from monitoring.models import Job
 from monitoring.savepoints.schedule import set_schedule
 
+CHANGES_A_PAGE = 25
+
 
 def configuration(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    return render(request, "job/configuration.html", _context(job, AutomationForm(instance=job, label_suffix="")))
+    form = AutomationForm(instance=job, label_suffix="")
+    return render(request, "job/configuration.html", _context(request, job, form))
 
 
 @action
@@ -26,7 +30,7 @@ def change_automation(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     form = AutomationForm(request.POST, instance=Job.objects.get(pk=pk), label_suffix="")
     if not form.is_valid():
-        return render(request, "job/configuration.html", _context(job, form), status=422)
+        return render(request, "job/configuration.html", _context(request, job, form), status=422)
     by = request.user.get_username()
     with transaction.atomic():
         changed = form.save(commit=False)
@@ -44,5 +48,6 @@ def record_change(form: AutomationForm, by: str) -> None:
     audit.record(by, "job.automation", f"job {form.instance.name}", form.instance.automation_note, was=was, now=now)
 
 
-def _context(job: Job, form: AutomationForm) -> dict[str, object]:
-    return job_context(job, "configuration") | {"form": form}
+def _context(request: HttpRequest, job: Job, form: AutomationForm) -> dict[str, object]:
+    changes = Paginator(job.configuration_changes.select_related("run"), CHANGES_A_PAGE)
+    return job_context(job, "configuration") | {"form": form, "page": changes.get_page(request.GET.get("page"))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
@@ -15,9 +16,10 @@ from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.history import latest_checkpoints
 from dashboard.queries.series import DEFAULT_RANGE, RANGES, span_of
 from dashboard.units import span_text
-from monitoring.models import Job, RunState, SavepointState
+from monitoring.models import Job, RunException, RunState, SavepointState
 
 LATEST = 8
+EXCEPTIONS_A_PAGE = 50
 
 
 def find_job(pk: int) -> Job:
@@ -95,8 +97,9 @@ def summary(request: HttpRequest, pk: int) -> HttpResponse:
 
 def exceptions(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    runs = [run for run in job.runs.order_by("-number")[:20] if run.exceptions or run.exception]
-    return render(request, "job/exceptions.html", job_context(job, "exceptions") | {"runs": runs})
+    found = RunException.objects.filter(run__job=job).select_related("run").order_by("-run__number", "-at", "-id")
+    page = Paginator(found, EXCEPTIONS_A_PAGE).get_page(request.GET.get("page"))
+    return render(request, "job/exceptions.html", job_context(job, "exceptions") | {"page": page})
 
 
 def _step_labels() -> list[str]:

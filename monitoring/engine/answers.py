@@ -340,13 +340,16 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class JobException:
-    """`message` is the innermost cause in one line; `stacktrace` is cut after 20,000 characters."""
+    """`message` is the innermost cause in one line, `headline` the exception's own message; `stacktrace` is cut after
+    20,000 characters. `host`: the task manager's address, "" for the job as a whole."""
 
     name: str
     message: str
     stacktrace: str
     at: datetime
     task: str
+    host: str = ""
+    headline: str = ""
 
     @classmethod
     def parse(cls, fields: Fields) -> JobException:
@@ -358,7 +361,16 @@ class JobException:
             stacktrace=stacktrace[:20_000],
             at=fields.moment("timestamp"),
             task=fields.optional_text("taskName"),
+            # "location" up to Flink 1.20
+            host=fields.optional_text("endpoint") or fields.optional_text("location"),
+            headline=human(stacktrace),
         )
+
+    @classmethod
+    def parse_with_concurrent(cls, fields: Fields) -> list[JobException]:
+        """The exception, and those of other tasks that the engine put under it."""
+        below = fields.children("concurrentExceptions") if fields.raw.get("concurrentExceptions") else []
+        return [cls.parse(fields), *(cls.parse(each) for each in below)]
 
     def as_row(self) -> dict[str, str]:
         """As Run.exceptions holds it."""

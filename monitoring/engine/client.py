@@ -145,10 +145,11 @@ class FlinkClient:
         return OperatorSubtasks.parse(await self._get(path))
 
     async def exceptions(self, job_id: str) -> tuple[JobException, ...]:
-        """Newest first."""
+        """Newest first, each followed by those of other tasks that came with it."""
         answer = await self._get(f"/jobs/{_part(job_id)}/exceptions")
         history = answer.optional_child("exceptionHistory")
-        return () if history is None else tuple(JobException.parse(entry) for entry in history.children("entries"))
+        entries = [] if history is None else history.children("entries")
+        return tuple(each for entry in entries for each in JobException.parse_with_concurrent(entry))
 
     async def job_config(self, job_id: str) -> JobConfig:
         return JobConfig.parse(await self._get(f"/jobs/{_part(job_id)}/config"))

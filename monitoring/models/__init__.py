@@ -18,6 +18,14 @@ from monitoring.models.incidents import (
 )
 from monitoring.models.jobs import Cluster, Engine, Job, RestoreFrom, Run, RunState, RunStateChange
 from monitoring.models.notifications import Channel, ChannelKind, Delivery, DeliveryState
+from monitoring.models.recorded import (
+    ChangeKind,
+    ConfigurationChange,
+    ConfigurationPart,
+    CounterSample,
+    JobConfiguration,
+    RunException,
+)
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
 from monitoring.models.rules import AlertRule, RuleKind, Severity
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
@@ -27,6 +35,7 @@ __all__ = [
     "AlertRule",
     "AttemptState",
     "AuditEntry",
+    "ChangeKind",
     "Channel",
     "ChannelKind",
     "Checkpoint",
@@ -34,6 +43,9 @@ __all__ = [
     "CheckpointStatus",
     "CheckpointType",
     "Cluster",
+    "ConfigurationChange",
+    "ConfigurationPart",
+    "CounterSample",
     "Delivery",
     "DeliveryState",
     "Engine",
@@ -43,6 +55,7 @@ __all__ = [
     "IncidentKind",
     "IncidentState",
     "Job",
+    "JobConfiguration",
     "OperatorCheckpoint",
     "RestartAttempt",
     "RestartStep",
@@ -50,6 +63,7 @@ __all__ = [
     "RestoreFrom",
     "RuleKind",
     "Run",
+    "RunException",
     "RunState",
     "RunStateChange",
     "Savepoint",

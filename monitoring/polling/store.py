@@ -12,6 +12,7 @@ from monitoring.polling import history, plan, runs
 from monitoring.polling.adoption import adopt_savepoints
 from monitoring.polling.claim import Claim, locked
 from monitoring.polling.observation import ClusterObservation
+from monitoring.polling.recording import record
 
 _POLLING = (
     *("engine", "version", "next_poll_at", "poll_claimed_until", "last_answer_at", "unreachable_since"),
@@ -66,6 +67,7 @@ def _answered(cluster: Cluster, answer: Answered, observation: ClusterObservatio
     history.end_pending(found.ended, now)
     _close_final_reads(found)
     runs.save(found, now)
+    record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named())
     adopted = adopt_savepoints(each.run for each in found.named() if each.observed and each.observed.due)
     back = [] if cluster.reachable else [f"{cluster} answers again"]

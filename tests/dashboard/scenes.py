@@ -7,12 +7,17 @@ from datetime import datetime, timedelta
 from monitoring import audit
 from monitoring.models import (
     AttemptState,
+    ChangeKind,
     Cluster,
+    ConfigurationChange,
     Engine,
     IncidentEvent,
     IncidentEventKind,
     IncidentState,
     Job,
+    JobConfiguration,
+    Run,
+    RunException,
     RunState,
     SavepointOrigin,
     SavepointState,
@@ -37,15 +42,17 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
         state=RunState.FAILED,
         ended_at=died,
         exception="java.net.ConnectException: Connection refused (sink, task 2)",
-        exceptions=[
-            {
-                "name": "org.apache.spark.SparkException",
-                "message": "Job aborted due to stage failure: Task 2 in stage 118.0 failed 1 times",
-                "stacktrace": "org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark.scheduler.DAG…",
-                "at": died.isoformat(),
-                "task": "Sink: routes (2/4)",
-            }
-        ],
+    )
+    RunException.objects.create(
+        run=first,
+        at=died,
+        name="org.apache.spark.SparkException",
+        message="Job aborted due to stage failure: Task 2 in stage 118.0 failed 1 times",
+        root_cause="Connection refused",
+        stacktrace="org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark.scheduler.DAG…",
+        task="Sink: routes (2/4)",
+        host="worker-3.example:40123",
+        digest="1" * 32,
     )
     shape = Shape(
         count=210, slow=frozenset(range(3, 22)), failed=frozenset({0, 1, 2, 6, 11}), savepoints=frozenset({40})
@@ -89,8 +96,30 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
         new_run=run,
         restore_path=saved.path,
     )
+    _reconfigured(job, run, now - timedelta(minutes=13))
     audit.record("olga", "savepoint.request", f"job {name}", "by hand")
     return job
+
+
+def _reconfigured(job: Job, run: Run, at: datetime) -> None:
+    JobConfiguration.objects.create(job=job, parts={}, since=at)
+    changed = [
+        ("checkpointing", "interval", ChangeKind.CHANGED, 30_000, 10_000),
+        ("checkpointing", "externalization.delete_on_cancellation", ChangeKind.CHANGED, True, False),
+        (
+            "execution",
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+            ChangeKind.ADDED,
+            None,
+            "true",
+        ),
+        ("operators", "aggregate by aircraft and route", ChangeKind.CHANGED, 2, 4),
+        ("operators", "filter cancelled flights", ChangeKind.REMOVED, 2, None),
+    ]
+    for part, key, kind, before, after in changed:
+        ConfigurationChange.objects.create(
+            job=job, run=run, at=at, part=part, key=key, kind=kind, before=before, after=after
+        )
 
 
 def troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:

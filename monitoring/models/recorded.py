@@ -1,0 +1,95 @@
+"""What an engine says of a run beside its checkpoints, kept for good: counters, exceptions, how it is configured."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from monitoring.models.jobs import Job, Run
+
+
+class CounterSample(models.Model):
+    """The engine's checkpoint counters of a run, as they stood at `at`.
+
+    There is a row for every change of `failed` and `restored` that was seen and for every fall (the job manager was
+    replaced and counts anew), so differences of these two are exact; `total` and `completed` alone give one a minute.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="counter_samples")
+    at = models.DateTimeField()
+    restored = models.BigIntegerField()
+    total = models.BigIntegerField()
+    in_progress = models.BigIntegerField()
+    completed = models.BigIntegerField()
+    failed = models.BigIntegerField()
+
+    class Meta:
+        ordering = ("run_id", "at")
+        constraints = (models.UniqueConstraint(fields=("run", "at"), name="one_counter_sample_per_run_and_moment"),)
+
+    def __str__(self) -> str:
+        return f"{self.run} at {self.at:%H:%M:%S}: {self.completed} completed, {self.failed} failed"
+
+
+class RunException(models.Model):
+    """One entry of the engine's exception history, which the engine itself keeps short and loses."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exception_rows")
+    at = models.DateTimeField()
+    name = models.TextField(blank=True, default="")  # the exception's class
+    message = models.TextField(blank=True, default="")  # its own, one line
+    root_cause = models.TextField(blank=True, default="")  # the innermost cause, one line
+    task = models.TextField(blank=True, default="")  # with its subtask; empty: the job as a whole
+    host = models.TextField(blank=True, default="")  # host:port of the task manager
+    stacktrace = models.TextField(blank=True, default="")
+    digest = models.CharField(max_length=32)  # of time, class, task and root cause: known again at the next reading
+
+    class Meta:
+        ordering = ("-at", "-id")
+        constraints = (models.UniqueConstraint(fields=("run", "digest"), name="an_exception_is_stored_once"),)
+        indexes = (models.Index(fields=("run", "-at"), name="exceptions_by_time"),)
+
+    def __str__(self) -> str:
+        return f"{self.run}: {self.name} {self.message}"
+
+
+class ConfigurationPart(models.TextChoices):
+    CHECKPOINTING = "checkpointing", "Checkpointing"
+    EXECUTION = "execution", "Execution"
+    OPERATORS = "operators", "Parallelism"
+
+
+class JobConfiguration(models.Model):
+    """How a job was configured when it was last read: {part: {key: value}}, the values of secrets hidden."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="configuration")
+    parts = models.JSONField(default=dict)
+    since = models.DateTimeField()  # the newest change, or when it was seen first
+
+    def __str__(self) -> str:
+        return f"{self.job} since {self.since}"
+
+
+class ChangeKind(models.TextChoices):
+    ADDED = "added", "added"
+    CHANGED = "changed", "changed"
+    REMOVED = "removed", "removed"
+
+
+class ConfigurationChange(models.Model):
+    """One key of a job's configuration that was seen to be another than before, in the same run or in a later one."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="configuration_changes")
+    run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
+    at = models.DateTimeField()
+    part = models.CharField(max_length=20, choices=ConfigurationPart.choices)
+    key = models.TextField()
+    kind = models.CharField(max_length=10, choices=ChangeKind.choices)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("job", "-at"), name="changes_by_time"),)
+
+    def __str__(self) -> str:
+        return f"{self.job}: {self.key} {self.kind}"

@@ -1,0 +1,67 @@
+"""The engine's counters over time, and how much they grew between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from monitoring.models import Run
+from monitoring.polling.observation import RunObservation
+
+# Completed checkpoints are the normal course of things: every one is a row of its own anyway.
+_THINNED_TO = timedelta(seconds=60)
+
+# A sample is written when it tells something: see CounterSample.
+_RECORD = """
+INSERT INTO monitoring_countersample (run_id, at, restored, total, in_progress, completed, failed)
+SELECT seen.run_id, %(now)s, seen.restored, seen.total, seen.in_progress, seen.completed, seen.failed
+FROM unnest(%(run)s::bigint[], %(restored)s::bigint[], %(total)s::bigint[], %(in_progress)s::bigint[],
+            %(completed)s::bigint[], %(failed)s::bigint[])
+     AS seen (run_id, restored, total, in_progress, completed, failed)
+LEFT JOIN LATERAL (
+    SELECT * FROM monitoring_countersample WHERE run_id = seen.run_id ORDER BY at DESC LIMIT 1
+) last ON TRUE
+WHERE last.at IS NULL
+   OR (seen.failed, seen.restored) <> (last.failed, last.restored)
+   OR seen.total < last.total OR seen.completed < last.completed
+   OR ((seen.total, seen.completed) <> (last.total, last.completed) AND last.at <= %(now)s - %(thinned_to)s)
+ON CONFLICT (run_id, at) DO NOTHING
+"""
+
+# From the last sample before the span to its end. A counter that fell began at zero again.
+_FAILED = """
+SELECT job_id, sum(CASE WHEN failed >= before THEN failed - before ELSE failed END)
+FROM (
+    SELECT run.job_id, sample.failed, lag(sample.failed) OVER (PARTITION BY sample.run_id ORDER BY sample.at) AS before
+    FROM monitoring_run run
+    JOIN monitoring_countersample sample ON sample.run_id = run.id
+    WHERE run.job_id = ANY(%(jobs)s) AND (run.ended_at IS NULL OR run.ended_at > %(since)s)
+      AND sample.at <= %(until)s
+      AND sample.at >= coalesce(
+          (SELECT max(at) FROM monitoring_countersample WHERE run_id = run.id AND at <= %(since)s), %(since)s)
+) steps
+WHERE before IS NOT NULL
+GROUP BY job_id
+"""
+_COUNTERS = ("restored", "total", "in_progress", "completed", "failed")
+
+
+def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
+    read = [(run.pk, observed.checkpoints.counts) for run, observed in seen if observed.checkpoints is not None]
+    if not read:
+        return
+    columns = {name: [getattr(counts, name) for _, counts in read] for name in _COUNTERS}
+    with connection.cursor() as cursor:
+        parameters: dict[str, Any] = {"run": [run for run, _ in read], "now": now, "thinned_to": _THINNED_TO, **columns}
+        cursor.execute(_RECORD, parameters)
+
+
+def failed_between(jobs: Collection[int], since: datetime, until: datetime) -> dict[int, int]:
+    """By job, how many checkpoints failed by the engine's own count, also those that never got an id; over restarts
+    and replaced job managers. Jobs without two samples to compare are left out."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FAILED, {"jobs": list(jobs), "since": since, "until": until})
+        return {job: int(failed) for job, failed in cursor.fetchall()}

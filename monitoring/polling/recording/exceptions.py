@@ -1,0 +1,40 @@
+"""The engine's exceptions, each stored once, however often it is told."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from monitoring.engine.answers import JobException
+from monitoring.models import Run, RunException
+from monitoring.polling.observation import RunObservation
+
+
+def record(seen: Sequence[tuple[Run, RunObservation]]) -> None:
+    told = {(run.pk, digest(exception)): exception for run, observed in seen for exception in observed.exceptions or ()}
+    if not told:
+        return
+    runs, digests = {run for run, _ in told}, {known for _, known in told}
+    stored = set(RunException.objects.filter(run__in=runs, digest__in=digests).values_list("run_id", "digest"))
+    rows = [_row(*key, exception) for key, exception in told.items() if key not in stored]
+    RunException.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def digest(exception: JobException) -> str:
+    """Without the host: an older reading may not have known it."""
+    text = "\0".join((exception.at.isoformat(), exception.name, exception.task, exception.message))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _row(run: int, known: str, exception: JobException) -> RunException:
+    return RunException(
+        run_id=run,
+        digest=known,
+        at=exception.at,
+        name=exception.name,
+        message=exception.headline,
+        root_cause=exception.message,
+        task=exception.task,
+        host=exception.host,
+        stacktrace=exception.stacktrace,
+    )

@@ -1,0 +1,59 @@
+"""Few samples, and yet every failed checkpoint counted, over job managers that count anew."""
+
+from __future__ import annotations
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from monitoring.models import CounterSample
+from monitoring.polling.recording import counters
+from tests.monitoring.polling.recording.conftest import counted
+
+
+def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, told, later):
+    run = rows.run(rows.job())
+    steps = [
+        (0, {"total": 5, "completed": 5}),
+        (2, {"total": 6, "completed": 5, "in_progress": 1}),  # nothing that matters
+        (4, {"total": 6, "completed": 6}),  # may wait
+        (6, {"total": 7, "completed": 6, "failed": 1}),
+        (8, {"total": 7, "completed": 6, "failed": 1}),  # the same
+        (10, {"total": 7, "completed": 6, "failed": 1, "restored": 1}),
+        (12, {"total": 1, "completed": 1, "restored": 1}),  # another job manager
+        (80, {"total": 9, "completed": 9, "restored": 1}),  # a minute later
+    ]
+    for at, values in steps:
+        counters.record([told(run, checkpoints=counted(**values))], later(at))
+    assert [(round((s.at - later(0)).total_seconds()), s.failed) for s in CounterSample.objects.all()] == [
+        *((0, 0), (6, 1), (10, 1), (12, 0), (80, 0)),
+    ]
+
+
+def test_what_failed_is_max_minus_min_over_resets_and_runs(rows, told, later):
+    job = rows.job()
+    first, second = rows.run(job), rows.run(job)
+    for at, failed in ((0, 3), (10, 5), (20, 1), (30, 2)):  # at 20 the job manager was another one: 2, then 1, then 1
+        counters.record([told(first, checkpoints=counted(failed=failed))], later(at))
+    for at, failed in ((40, 0), (50, 4)):
+        counters.record([told(second, checkpoints=counted(failed=failed))], later(at))
+
+    def failed(since: float, until: float) -> int:
+        return counters.failed_between([job.pk], later(since), later(until)).get(job.pk, 0)
+
+    assert failed(0, 30) == 2 + 1 + 1
+    assert failed(5, 30) == 4, "the sample before the span is what it grew from"
+    assert failed(12, 30) == 2
+    assert failed(0, 60) == 8
+    assert failed(31, 39) == 0
+    assert counters.failed_between([rows.job().pk], later(0), later(60)) == {}
+
+
+def test_any_number_of_runs_is_one_statement(rows, told, now):
+    job = rows.job()
+    runs = [rows.run(job) for _ in range(20)]
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
+        counters.record([told(run, checkpoints=counted(total=1)) for run in runs], now)
+    assert len(asked) == 1
+    assert CounterSample.objects.count() == 20

@@ -160,6 +160,14 @@ def judge(target: Target, found: Sequence[str], policy: Policy) -> Allowed | Den
     return Allowed(target, tuple(dict.fromkeys(found)))
 
 
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def resolve(host: str, port: int) -> Sequence[str]:
     """The system's resolver. As slow as that is: seconds, when no server answers."""
     return _texts(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))

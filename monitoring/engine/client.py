@@ -1,11 +1,13 @@
 """The one door to an engine: Flink's REST API, typed, with every foreign failure mapped to one of ours.
 
     EngineError
-    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short. A command may have been carried out
+    ├── Unreachable   no answer, or a broken one: refused, timed out, cut short; `trouble` says which. A command may
+    │                 have been carried out
     ├── NotReady      it answers, but has no leader or is still starting: says nothing about any job
     │   └── NotAsked  no request left Waymark, for want of what it takes to ask: nothing was carried out
     ├── NotFound      404: no such job, checkpoint, operation or endpoint
     ├── Refused       any other error answer, with its status
+    │   └── Redirected   elsewhere; not followed
     └── Malformed     an answer that is not what the API promises; names the field
 
 A client lives in one event loop, as an asynchronous context manager, and keeps its connections open:
@@ -19,10 +21,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any, Self
@@ -50,12 +50,22 @@ from monitoring.engine.answers import (
     SavepointStatus,
     SavepointValidation,
 )
-from monitoring.engine.errors import EngineError, Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.connection import BadTls, CheckedResolver, Connection, connection_of, trust
+from monitoring.engine.errors import (
+    EngineError,
+    Malformed,
+    NotAsked,
+    NotFound,
+    NotReady,
+    Redirected,
+    Refused,
+    Trouble,
+    Unreachable,
+)
 from monitoring.engine.fields import Fields, decode
+from monitoring.engine.silence import unreachable
 from monitoring.models import Cluster
-from monitoring.secret import SecretUnreadable
 
-READ_LIMIT_S = 10.0
 # Starting a program may take an engine long before it answers.
 COMMAND_LIMIT_S = 60.0
 BODY_LIMIT = 16 * 1024 * 1024
@@ -72,29 +82,29 @@ class FlinkClient:
 
     def __init__(
         self,
-        base_url: str,
-        token: str = "",
+        connection: Connection,
         *,
-        read_limit_s: float = READ_LIMIT_S,
+        read_limit_s: float | None = None,
         command_limit_s: float = COMMAND_LIMIT_S,
         body_limit: int = BODY_LIMIT,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._read_limit_s = read_limit_s
+        self._connection = connection
+        self._base_url = connection.url
+        self._read_limit_s = connection.request_limit_s if read_limit_s is None else read_limit_s
         self._command_limit_s = command_limit_s
         self._body_limit = body_limit
         self._headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        if connection.authorization:
+            self._headers["Authorization"] = connection.authorization
         self._session: aiohttp.ClientSession | None = None
 
     @property
     def _http(self) -> aiohttp.ClientSession:
-        """Made inside the event loop that it belongs to, at the first request."""
+        """Made inside the event loop that it belongs to, at the first request. Raises NotAsked."""
         if self._session is None:
+            self._connection.require_allowed()
             self._session = aiohttp.ClientSession(
-                # As many connections as requests at once: how many those are is the caller's choice.
-                connector=aiohttp.TCPConnector(limit=0, ssl=_trust(), keepalive_timeout=KEPT_OPEN_S),
+                connector=self._connector(),
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(3.0, self._read_limit_s)),
@@ -102,6 +112,14 @@ class FlinkClient:
                 trust_env=False,
             )
         return self._session
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        try:
+            tls = trust(self._connection.tls)
+        except BadTls as error:
+            raise NotAsked(str(error)) from error
+        # As many connections as requests at once: how many those are is the caller's choice.
+        return aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=CheckedResolver())
 
     async def __aenter__(self) -> Self:
         return self
@@ -296,11 +314,14 @@ class FlinkClient:
                     allow_redirects=False,
                 ) as response,
             ):
+                if 300 <= response.status < 400:
+                    raise Redirected(response.status, response.headers.get("Location", ""))
                 return response.status, await self._content(response, path)
         except TimeoutError as error:
-            raise Unreachable(f"{self._base_url} did not answer {path} within {limit_s:g} s.") from error
+            sentence = f"{self._base_url} did not answer {path} within {limit_s:g} s."
+            raise Unreachable(sentence, Trouble.TIMED_OUT) from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
-            raise Unreachable(f"{self._base_url} cannot be reached: {error or type(error).__name__}") from error
+            raise unreachable(self._base_url, error) from error
 
     async def _content(self, response: aiohttp.ClientResponse, path: str) -> bytes:
         content = bytearray()
@@ -312,17 +333,8 @@ class FlinkClient:
 
 
 def client_for(cluster: Cluster) -> FlinkClient:
-    """Raises NotAsked when the cluster's token cannot be read."""
-    try:
-        return FlinkClient(cluster.rest_url, cluster.token.reveal())
-    except SecretUnreadable as error:
-        raise NotAsked(f"The token of {cluster} cannot be used. {error}") from error
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    # Reading the certificates takes longer than a poll: once per process.
-    return ssl.create_default_context()
+    """Raises NotAsked when it cannot even be asked."""
+    return FlinkClient(connection_of(cluster))
 
 
 def _part(text: str) -> str:
@@ -336,8 +348,6 @@ def _error(status: int, content: bytes, path: str) -> EngineError:
         return NotFound(message)
     if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):
         return NotReady(message)
-    if 300 <= status < 400:
-        return Refused(status, f"HTTP {status}: the address redirects elsewhere; enter the one it leads to.")
     return Refused(status, message)
 
 

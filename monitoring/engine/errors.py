@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 
 class EngineError(Exception):
     """`str()` of every one is a sentence for people."""
 
 
+class Trouble(Enum):
+    """What kind of silence: said in a form beside the field that it concerns."""
+
+    NOT_ALLOWED = "the address is not allowed"
+    UNRESOLVED = "the name does not resolve"
+    REFUSED = "nothing listens there"
+    TIMED_OUT = "no answer in time"
+    CERTIFICATE = "the server's certificate is not trusted"
+    CLIENT_CERTIFICATE = "the server wants another certificate of ours"
+    NO_TLS = "the server does not speak TLS"
+    BROKEN = "the answer broke off"
+
+
 class Unreachable(EngineError):
-    pass
+    def __init__(self, message: str, trouble: Trouble = Trouble.BROKEN) -> None:
+        super().__init__(message)
+        self.trouble = trouble
 
 
 class NotReady(EngineError):
@@ -28,6 +45,15 @@ class Refused(EngineError):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+class Redirected(Refused):
+    """`location` as the server gave it, "" when it gave none. Redirects are not followed."""
+
+    def __init__(self, status: int, location: str) -> None:
+        where = f"to {location[:300]}" if location else "elsewhere"
+        super().__init__(status, f"HTTP {status}: the address redirects {where}; enter the one it leads to.")
+        self.location = location
 
 
 class Malformed(EngineError):

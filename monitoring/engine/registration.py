@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from monitoring.engine.client import client_for
-from monitoring.models import Cluster
+from monitoring.models import Authentication, Cluster
 
 
 class BadCluster(ValueError):
@@ -36,7 +36,8 @@ def add_cluster(name: str, rest_url: str, token: str = "") -> tuple[Cluster, Fou
     parts = urlsplit(rest_url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise BadCluster("url", rest_url, "http://host:port or https://host, without user, query or fragment")
-    cluster = Cluster(name=name, rest_url=rest_url, token=token)
+    authentication = Authentication.BEARER if token else Authentication.NONE
+    cluster = Cluster(name=name, rest_url=rest_url, token=token, authentication=authentication)
     found = asyncio.run(look_at(cluster))
     cluster.save()
     return cluster, found

@@ -8,6 +8,7 @@ from monitoring.models.checkpoints import (
     CheckpointType,
     OperatorCheckpoint,
 )
+from monitoring.models.clusters import Authentication, Cluster, Discovery, Engine
 from monitoring.models.incidents import (
     INHIBITING_KINDS,
     Incident,
@@ -16,7 +17,7 @@ from monitoring.models.incidents import (
     IncidentKind,
     IncidentState,
 )
-from monitoring.models.jobs import Cluster, Engine, Job, RestoreFrom, Run, RunState, RunStateChange
+from monitoring.models.jobs import Job, RestoreFrom, Run, RunState, RunStateChange
 from monitoring.models.notifications import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.models.recorded import (
     ChangeKind,
@@ -35,6 +36,7 @@ __all__ = [
     "AlertRule",
     "AttemptState",
     "AuditEntry",
+    "Authentication",
     "ChangeKind",
     "Channel",
     "ChannelKind",
@@ -48,6 +50,7 @@ __all__ = [
     "CounterSample",
     "Delivery",
     "DeliveryState",
+    "Discovery",
     "Engine",
     "Incident",
     "IncidentEvent",

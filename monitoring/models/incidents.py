@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
-from monitoring.models.jobs import Cluster, Job
+from monitoring.models.clusters import Cluster
+from monitoring.models.jobs import Job
 from monitoring.models.rules import AlertRule, Severity
 
 

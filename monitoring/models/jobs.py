@@ -1,4 +1,4 @@
-"""Clusters, jobs and their runs.
+"""Jobs and their runs.
 
 A *job* is the logical thing a person cares about; a *run* is one life of it on an engine (one engine job id). History,
 rules and savepoints belong to the job and so survive restarts.
@@ -8,46 +8,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from monitoring.models.secret_field import SecretField
-
-
-class Engine(models.TextChoices):
-    UNKNOWN = "unknown", "not known yet"
-    FLINK = "flink", "Apache Flink"
-    SPARK = "spark", "PySpark"
-
-
-class Cluster(models.Model):
-    """A server that speaks Flink's REST API: a Flink cluster or our job manager."""
-
-    name = models.CharField(max_length=100, unique=True)
-    rest_url = models.URLField(max_length=500)
-    token = SecretField()
-    engine = models.CharField(max_length=10, choices=Engine.choices, default=Engine.UNKNOWN)
-    version = models.CharField(max_length=50, blank=True, default="")
-    enabled = models.BooleanField(default=True)
-    poll_interval_s = models.FloatField(default=3.0)
-    # Scheduled savepoints: how many at once, and over how long those due at one moment are spread.
-    savepoints_at_once = models.PositiveSmallIntegerField(default=4)
-    savepoint_jitter_s = models.PositiveIntegerField(default=60)
-    # Polling state. `poll_claimed_until` is the lease of the one flight that may be under way.
-    next_poll_at = models.DateTimeField(db_index=True, null=True)
-    poll_claimed_until = models.DateTimeField(null=True)
-    last_answer_at = models.DateTimeField(null=True)
-    unreachable_since = models.DateTimeField(null=True)
-    consecutive_failures = models.PositiveIntegerField(default=0)
-    last_error = models.TextField(blank=True, default="")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ("name",)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def reachable(self) -> bool:
-        return self.unreachable_since is None
+from monitoring.models.clusters import Cluster
 
 
 class RestoreFrom(models.TextChoices):

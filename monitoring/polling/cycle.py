@@ -8,18 +8,19 @@ from collections.abc import Callable
 from datetime import datetime
 
 from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection
+from monitoring.engine.errors import NotAsked
 from monitoring.engine.evidence import NoAnswer
 from monitoring.polling.claim import Claim, ClaimLost, claim_due
 from monitoring.polling.known import KnownCluster, known_cluster
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.observe import observe
 from monitoring.polling.store import postpone, store
-from monitoring.secret import SecretUnreadable
 
 log = logging.getLogger(__name__)
 
 Now = Callable[[], datetime]
-MakeClient = Callable[[str, str], FlinkClient]
+MakeClient = Callable[[Connection], FlinkClient]
 
 
 def poll_due(now: Now, make_client: MakeClient = FlinkClient) -> str:
@@ -45,11 +46,9 @@ def poll_due(now: Now, make_client: MakeClient = FlinkClient) -> str:
 
 
 async def _fly(known: KnownCluster, now: datetime, make_client: MakeClient) -> ClusterObservation:
-    try:
-        token = known.token.reveal()
-    except SecretUnreadable as error:
-        return ClusterObservation(NoAnswer(f"The cluster's token cannot be used. {error}"))
-    async with make_client(known.rest_url, token) as client:
+    if isinstance(known.connection, NotAsked):
+        return ClusterObservation(NoAnswer(str(known.connection)))
+    async with make_client(known.connection) as client:
         return await observe(client, known, now)
 
 

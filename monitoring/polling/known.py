@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q, Subquery
 
+from monitoring.engine.connection import Connection, connection_of
+from monitoring.engine.errors import NotAsked
 from monitoring.models import Checkpoint, Cluster, Run, RunState
 from monitoring.polling.claim import Claim
-from monitoring.secret import Secret
 
 # The engine's clock may be as far behind ours. Meanwhile a run that moved is read again, which changes nothing.
 CLOCKS_APART = timedelta(minutes=1)
@@ -46,8 +47,7 @@ class KnownRun:
 
 @dataclass(frozen=True)
 class KnownCluster:
-    rest_url: str
-    token: Secret
+    connection: Connection | NotAsked  # the latter: why it cannot be asked
     needs_version: bool
     runs: Mapping[str, KnownRun]  # by engine job id: those live, not read to the end, or named by the last answer
 
@@ -55,11 +55,17 @@ class KnownCluster:
 def known_cluster(claim: Claim) -> KnownCluster:
     cluster = Cluster.objects.get(pk=claim.cluster_id)
     return KnownCluster(
-        rest_url=cluster.rest_url,
-        token=cluster.token,
+        connection=_connection(cluster),
         needs_version=not cluster.version or not cluster.reachable,
         runs=_known_runs(cluster),
     )
+
+
+def _connection(cluster: Cluster) -> Connection | NotAsked:
+    try:
+        return connection_of(cluster)
+    except NotAsked as error:
+        return error
 
 
 def _known_runs(cluster: Cluster) -> dict[str, KnownRun]:

@@ -22,7 +22,8 @@ from monitoring.engine.answers import (
     SavepointValidation,
 )
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import Malformed, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.connection import Connection, bearer
+from monitoring.engine.errors import Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 JOB, TRIGGER, VERTEX = "623162a208c756b82c3ea31768e25a9a", "0" * 29 + "fff", "f3972bd41bae29c99f67c3c4998870ba"
@@ -38,7 +39,9 @@ def changed(name: str, **changes: object) -> str:
 
 @pytest.fixture
 async def client(httpserver: HTTPServer) -> AsyncIterator[FlinkClient]:
-    async with FlinkClient(httpserver.url_for("/"), "s3cret", read_limit_s=2, command_limit_s=2) as client:
+    async with FlinkClient(
+        Connection(httpserver.url_for("").rstrip("/"), bearer("s3cret")), read_limit_s=2, command_limit_s=2
+    ) as client:
         yield client
 
 
@@ -321,7 +324,7 @@ async def test_an_answer_that_drips_ends_at_the_time_limit(httpserver):
         return Response(body(), content_type="application/json")
 
     httpserver.expect_request("/overview").respond_with_handler(drip)
-    async with FlinkClient(httpserver.url_for(""), read_limit_s=0.4) as client:
+    async with FlinkClient(Connection(httpserver.url_for("").rstrip("/")), read_limit_s=0.4) as client:
         with pytest.raises(Unreachable, match=r"did not answer /overview within 0\.4 s"):
             await client.overview()
     done.set()
@@ -329,7 +332,7 @@ async def test_an_answer_that_drips_ends_at_the_time_limit(httpserver):
 
 async def test_an_answer_without_end_is_cut_off(httpserver):
     answers(httpserver, "/overview", " " * 5000)
-    async with FlinkClient(httpserver.url_for(""), body_limit=1000) as client:
+    async with FlinkClient(Connection(httpserver.url_for("").rstrip("/")), body_limit=1000) as client:
         with pytest.raises(Malformed, match="larger than 1000 bytes"):
             await client.overview()
 
@@ -338,12 +341,12 @@ async def test_nobody_listens():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    async with FlinkClient(f"http://127.0.0.1:{port}") as client:
+    async with FlinkClient(Connection(f"http://127.0.0.1:{port}")) as client:
         with pytest.raises(Unreachable, match="cannot be reached"):
             await client.overview()
 
 
 async def test_an_address_that_is_none():
-    async with FlinkClient("http://[nonsense") as client:
-        with pytest.raises(Unreachable):
+    async with FlinkClient(Connection("http://[nonsense")) as client:
+        with pytest.raises(NotAsked, match="This is no address"):
             await client.overview()

@@ -11,6 +11,7 @@ import pytest
 from checkpointing.ids import new_id
 from monitoring.engine.answers import SavepointDone, SavepointFailed, SavepointForgotten, SavepointInProgress
 from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection, bearer
 from monitoring.engine.errors import NotFound, Refused
 from monitoring.engine.evidence import Answered
 from monitoring.polling.known import KnownCluster
@@ -28,7 +29,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[RunningJobManager]:
 
 @pytest.fixture
 async def client(manager: RunningJobManager) -> AsyncIterator[FlinkClient]:
-    async with FlinkClient(manager.address, manager.settings.token or "") as client:
+    async with FlinkClient(Connection(manager.address, bearer(manager.settings.token or ""))) as client:
         yield client
 
 
@@ -62,7 +63,7 @@ async def result(client: FlinkClient, job_id: str, trigger_id: str) -> Savepoint
 async def test_a_running_job_is_observed_whole(manager, client):
     job_id = await start(client, program_args=["--x"], parallelism=2)
     await manager.checkpoint(job_id)
-    known = KnownCluster(manager.address, "", needs_version=True, runs={})
+    known = KnownCluster(Connection(manager.address), needs_version=True, runs={})
 
     observation = await observe(client, known, NOW)
 

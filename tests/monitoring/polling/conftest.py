@@ -17,6 +17,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection
 from monitoring.models import Cluster
 from monitoring.polling.cycle import poll_due
 
@@ -300,8 +301,8 @@ class Poller:
         self.clock += timedelta(seconds=after_s)
         return poll_due(lambda: self.clock, self.make_client)
 
-    def make_client(self, url: str, token: str) -> FlinkClient:
-        return FlinkClient(url, token, read_limit_s=self.limit_s)
+    def make_client(self, connection: Connection) -> FlinkClient:
+        return FlinkClient(connection, read_limit_s=self.limit_s)
 
 
 @pytest.fixture

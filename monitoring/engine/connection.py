@@ -1,0 +1,185 @@
+"""How a cluster is asked: everything a client needs, as one frozen value that shows no secret.
+
+    async with FlinkClient(connection_of(cluster)) as engine: …
+
+The address is judged here and again where the name is resolved: `CheckedResolver` hands the client no address that was
+not judged, so what is connected to is what is allowed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import socket
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import aiohttp.abc
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from monitoring import outbound
+from monitoring.engine.errors import NotAsked
+from monitoring.models import Authentication, Cluster, Discovery
+from monitoring.outbound import Denied, ResolveAsync, Target
+from monitoring.outbound_http import cluster_policy
+from monitoring.secret import SecretUnreadable
+
+REQUEST_LIMIT_S = 10.0
+
+
+class BadTls(ValueError):
+    """A certificate or key that cannot be used; `field` is the cluster's field."""
+
+    def __init__(self, at: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = at
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM texts. "": the system's authorities; no certificate of our own."""
+
+    ca_bundle: str = ""
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """`authorization` is the header's value, "" for none."""
+
+    url: str
+    authorization: str = field(default="", repr=False)
+    tls: Tls = Tls()
+    request_limit_s: float = REQUEST_LIMIT_S
+
+    def require_allowed(self) -> Target:
+        """Raises AddressNotAllowed for what is no URL, and for an address that is written out and not allowed."""
+        target = outbound.parse(self.url)
+        if not isinstance(target, Denied) and outbound.is_address(target.host):
+            judged = outbound.judge(target, [target.host], cluster_policy())
+            target = judged if isinstance(judged, Denied) else target
+        if isinstance(target, Denied):
+            raise AddressNotAllowed(target)
+        return target
+
+
+class AddressNotAllowed(NotAsked):
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.sentence)
+        self.denied = denied
+
+
+def bearer(token: str) -> str:
+    return f"Bearer {token}"
+
+
+def basic(username: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def connection_of(cluster: Cluster) -> Connection:
+    """Raises NotAsked when a secret cannot be read, or when nobody knows yet where the cluster's leader is."""
+    if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
+        why = cluster.leader_problem or "ZooKeeper has not been asked yet."
+        raise NotAsked(f"It is not known who leads {cluster}. {why}")
+    try:
+        return Connection(
+            cluster.rest_url.rstrip("/"),
+            _authorization(cluster),
+            Tls(cluster.ca_bundle, cluster.client_certificate, cluster.client_key.reveal()),
+            cluster.request_limit_s,
+        )
+    except SecretUnreadable as error:
+        raise NotAsked(f"What {cluster} is asked with cannot be read. {error}") from error
+
+
+def _authorization(cluster: Cluster) -> str:
+    match cluster.authentication:
+        case Authentication.BASIC:
+            return basic(cluster.username, cluster.password.reveal())
+        case Authentication.BEARER:
+            return bearer(cluster.token.reveal())
+    return ""
+
+
+@lru_cache(maxsize=256)
+def trust(tls: Tls) -> ssl.SSLContext:
+    """Once per process and setting: reading the certificates takes longer than a poll. Raises BadTls."""
+    context = ssl.create_default_context()
+    if tls.ca_bundle:
+        # A bundle of one's own means these authorities and no others.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(cadata=tls.ca_bundle)
+        except ssl.SSLError as error:
+            raise BadTls("ca_bundle", f"These are no certificates in PEM form: {error.reason or error}.") from error
+    if tls.certificate or tls.key:
+        _present(context, tls)
+    return context
+
+
+def _present(context: ssl.SSLContext, tls: Tls) -> None:
+    """The client's certificate. Python reads keys from files only: it goes there encrypted, and away again at once."""
+    if not tls.certificate or not tls.key:
+        missing = "client_key" if tls.certificate else "client_certificate"
+        raise BadTls(missing, "A client's certificate and its key belong together: one of them is missing.")
+    try:
+        x509.load_pem_x509_certificates(tls.certificate.encode())
+    except ValueError as error:
+        raise BadTls("client_certificate", "This is no certificate in PEM form (BEGIN CERTIFICATE).") from error
+    try:
+        key: Any = load_pem_private_key(tls.key.encode(), None)
+    except (ValueError, TypeError) as error:
+        asked = "It is encrypted: give it without a password." if isinstance(error, TypeError) else ""
+        raise BadTls("client_key", f"This is no private key in PEM form. {asked}".strip()) from error
+    password = secrets.token_hex()
+    form = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
+    handle, name = tempfile.mkstemp()  # for our user's eyes only
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(tls.certificate.encode() + b"\n" + key.private_bytes(*form))
+        context.load_cert_chain(name, password=password)
+    except ssl.SSLError as error:
+        raise BadTls("client_key", f"Certificate and key do not belong together: {error.reason or error}.") from error
+    finally:
+        Path(name).unlink()
+
+
+class CheckedResolver(aiohttp.abc.AbstractResolver):
+    """Names become addresses that were judged, or OSError."""
+
+    def __init__(self, resolve: ResolveAsync | None = None) -> None:
+        self._resolve = resolve or outbound.resolve_async
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[aiohttp.abc.ResolveResult]:
+        found = await self._resolve(host, port)
+        judged = outbound.judge(Target("http", host.lower().removesuffix("."), port), found, cluster_policy())
+        if isinstance(judged, Denied):
+            raise OutboundDenied(judged)
+        return [_result(host, address, port) for address in judged.addresses]
+
+    async def close(self) -> None: ...
+
+
+class OutboundDenied(OSError):
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.sentence)
+        self.denied = denied
+
+
+def _result(host: str, address: str, port: int) -> aiohttp.abc.ResolveResult:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return {"hostname": host, "host": address, "port": port, "family": family, "proto": 0, "flags": flags}

@@ -1,0 +1,89 @@
+"""Clusters: how each is found and asked, what answered there, and how its polls go."""
+
+from __future__ import annotations
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from monitoring.models.secret_field import SecretField
+
+
+class Engine(models.TextChoices):
+    UNKNOWN = "unknown", "not known yet"
+    FLINK = "flink", "Apache Flink"
+    SPARK = "spark", "PySpark"
+
+
+class Discovery(models.TextChoices):
+    URL = "url", "at an address"
+    ZOOKEEPER = "zookeeper", "through ZooKeeper"
+
+
+class Authentication(models.TextChoices):
+    NONE = "none", "nothing"
+    BEARER = "bearer", "a bearer token"
+    BASIC = "basic", "name and password"
+
+
+class Cluster(models.Model):
+    """A server that speaks Flink's REST API: a Flink cluster or our job manager.
+
+    `rest_url` is where it is asked; found through ZooKeeper it is the last known leader's address, "" before the first.
+    Secrets are read through monitoring.engine.connection only.
+    """
+
+    name = models.CharField(max_length=100, unique=True)
+    discovery = models.CharField(max_length=10, choices=Discovery.choices, default=Discovery.URL)
+    rest_url = models.URLField(max_length=500, blank=True)
+    zookeeper_hosts = models.CharField(max_length=500, blank=True, default="")
+    zookeeper_root = models.CharField(max_length=200, blank=True, default="")
+    zookeeper_cluster_id = models.CharField(max_length=200, blank=True, default="")
+    # When ZooKeeper last named `rest_url`'s leader, and why it names none now ("": it does).
+    leader_named_at = models.DateTimeField(null=True)
+    leader_problem = models.TextField(blank=True, default="")
+    authentication = models.CharField(max_length=10, choices=Authentication.choices, default=Authentication.NONE)
+    token = SecretField()
+    username = models.CharField(max_length=200, blank=True, default="")
+    password = SecretField()
+    # PEM. No CA bundle: the system's. A client certificate (with its chain) for mutual TLS, and its key.
+    ca_bundle = models.TextField(blank=True, default="")
+    client_certificate = models.TextField(blank=True, default="")
+    client_key = SecretField()
+    engine = models.CharField(max_length=10, choices=Engine.choices, default=Engine.UNKNOWN)
+    version = models.CharField(max_length=50, blank=True, default="")
+    # web.checkpoints.history: how many checkpoints of a job the engine remembers; None: not known.
+    history_length = models.PositiveIntegerField(null=True)
+    labels = models.JSONField(default=dict, blank=True)
+    enabled = models.BooleanField(default=True)
+    disabled_reason = models.TextField(blank=True, default="")
+    # Removed while it had jobs: it is shown no more and not watched, its history stays.
+    archived_at = models.DateTimeField(null=True)
+    poll_interval_s = models.FloatField(default=3.0, validators=[MinValueValidator(1), MaxValueValidator(3600)])
+    request_limit_s = models.FloatField(default=10.0, validators=[MinValueValidator(1), MaxValueValidator(60)])
+    requests_at_once = models.PositiveSmallIntegerField(
+        default=8, validators=[MinValueValidator(1), MaxValueValidator(64)]
+    )
+    # Scheduled savepoints: how many at once, and over how long those due at one moment are spread.
+    savepoints_at_once = models.PositiveSmallIntegerField(default=4)
+    savepoint_jitter_s = models.PositiveIntegerField(default=60)
+    # What answers there, as monitoring.engine.identity reads it; `stranger`: what answers now and is not that.
+    identity = models.JSONField(null=True)
+    stranger = models.JSONField(null=True)
+    # Polling state. `poll_claimed_until` is the lease of the one flight that may be under way.
+    next_poll_at = models.DateTimeField(db_index=True, null=True)
+    poll_claimed_until = models.DateTimeField(null=True)
+    last_answer_at = models.DateTimeField(null=True)
+    unreachable_since = models.DateTimeField(null=True)
+    consecutive_failures = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def reachable(self) -> bool:
+        return self.unreachable_since is None

@@ -17,6 +17,8 @@ _FIELDS = {
     "restore_from": "restored from",
     "savepoint_schedule": "savepoints",
     "savepoint_time_zone": "time zone",
+    "savepoints_kept": "the newest",
+    "savepoints_kept_s": "those of the last",
     "window_s": "window",
 }
 
@@ -32,7 +34,10 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "restart.needs-person": "asks for a person",
     "restart.succeeded": "restarted it",
     "rule.change": lambda details: f"changed the rule: {_changes(details)}",
+    "savepoint.dispose": "let a savepoint go",
+    "savepoint.keep": lambda details: f"kept note of a savepoint: {_changes(details.get('now'))}",
     "savepoint.request": "asked for a savepoint",
+    "savepoint.retention": lambda details: f"changed which savepoints stay: {_changes(details.get('now'))}",
     "savepoint.schedule": lambda details: f"set savepoints {_schedule(details)}",
     "savepoint.stop": "asked to stop it with a savepoint",
 }

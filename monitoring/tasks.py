@@ -42,6 +42,14 @@ def advance_savepoints() -> None:
 
 
 @shared_task
+def apply_retention() -> None:
+    from monitoring.savepoints.keeping import apply_retention
+
+    count = apply_retention(timezone.now())
+    _say(f"Retention: {count} savepoint{'s' if count != 1 else ''} let go." if count else "")
+
+
+@shared_task
 def advance_recovery() -> None:
     from monitoring.recovery.cycle import advance
 

@@ -21,6 +21,7 @@ from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job, Rul
 
 # In a spell in which the register is fine: see schedule.py.
 FIRST_SAVEPOINT_AFTER_S = 90
+SAVEPOINTS_KEPT = 10
 MAX_RESTARTS_PER_HOUR = 20
 
 
@@ -98,6 +99,7 @@ def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
             "restore_from": job.restore_from,
             "max_restarts_per_hour": MAX_RESTARTS_PER_HOUR,
             "savepoint_interval_s": job.savepoint_every_s,
+            "savepoints_kept": SAVEPOINTS_KEPT,
             "next_savepoint_at": timezone.now() + timedelta(seconds=FIRST_SAVEPOINT_AFTER_S),
         },
     )

@@ -27,6 +27,7 @@ from monitoring.models import (
     RunState,
     SavepointState,
 )
+from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
 
 register = template.Library()
@@ -44,6 +45,7 @@ _TONES: dict[str, str] = {
     **dict.fromkeys((SavepointState.DEFERRED, IncidentState.ACKNOWLEDGED, "warning", "degraded"), "warn"),
     **dict.fromkeys((SavepointState.REQUESTED, SavepointState.IN_PROGRESS, DeliveryState.PENDING, "running"), "busy"),
     **dict.fromkeys([s.value for s in AttemptState if s.open], "busy"),
+    SavepointState.DISPOSING: "warn",
     **dict.fromkeys((IncidentState.RESOLVED, "healthy"), "good"),
 }
 
@@ -67,6 +69,12 @@ def figure(value: float | None, unit: str) -> str:
 @register.filter
 def span(seconds: float | None) -> str:
     return units.span_text(seconds) if seconds is not None else _NOTHING
+
+
+@register.filter
+def savepoint_retention(job: Job) -> str:
+    """`keeps the newest 5 and those of the last 7 d`."""
+    return str(policy_of(job))
 
 
 @register.filter

@@ -41,6 +41,8 @@ class Choice:
     size: int | None
     path: str
     source: Savepoint | str  # as restart_from takes it
+    note: str = ""
+    problem: str = ""  # what was wrong with its files when last looked at
 
 
 def restarts(request: HttpRequest, pk: int) -> HttpResponse:
@@ -128,7 +130,8 @@ def _savepoint(savepoint: Savepoint) -> Choice:
     checkpoint = savepoint.checkpoint
     label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {_own_part(savepoint.path)}"
     taken_at = checkpoint.triggered_at if checkpoint else savepoint.requested_at
-    return Choice(f"savepoint-{savepoint.pk}", label, taken_at, savepoint.size, savepoint.path, savepoint)
+    key, note, problem = f"savepoint-{savepoint.pk}", savepoint.note, savepoint.problem
+    return Choice(key, label, taken_at, savepoint.size, savepoint.path, savepoint, note, problem)
 
 
 def _own_part(path: str) -> str:

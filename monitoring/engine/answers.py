@@ -418,6 +418,34 @@ class JarFile:
 
 
 @dataclass(frozen=True)
+class OperationInProgress:
+    pass
+
+
+@dataclass(frozen=True)
+class OperationDone:
+    """`result` is the operation's own part of the answer."""
+
+    result: Fields
+
+
+@dataclass(frozen=True)
+class OperationFailed:
+    """`reason` is the root cause in a sentence, `trace` what the engine said in full."""
+
+    reason: str
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class OperationForgotten:
+    """The engine keeps results for five minutes, in memory; also: it never heard of it."""
+
+
+OperationStatus = OperationInProgress | OperationDone | OperationFailed | OperationForgotten
+
+
+@dataclass(frozen=True)
 class SavepointInProgress:
     pass
 

@@ -41,6 +41,11 @@ from monitoring.engine.answers import (
     JobDetail,
     JobException,
     JobOverview,
+    OperationDone,
+    OperationFailed,
+    OperationForgotten,
+    OperationInProgress,
+    OperationStatus,
     OperatorSubtasks,
     Overview,
     SavepointDone,
@@ -200,23 +205,24 @@ class FlinkClient:
         return (await self._command("POST", f"/jobs/{_part(job_id)}/stop", body)).text("request-id")
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointStatus:
-        try:
-            answer = await self._get(f"/jobs/{_part(job_id)}/savepoints/{_part(trigger_id)}")
-        except NotFound:
-            return SavepointForgotten()
-        operation = answer.optional_child("operation")
-        if answer.child("status").text("id") != "COMPLETED":
-            return SavepointInProgress()
-        if operation is None:
-            raise Malformed("The savepoint is COMPLETED without an operation.")
-        # COMPLETED only says that the operation ended.
-        failure = operation.optional_child("failure-cause")
-        if failure is None:
-            return SavepointDone(operation.text("location"))
-        trace = failure.optional_text("stack-trace")
-        saved = _SAVED_BEFORE_FAILING.search(trace)
-        reason = causes.root_cause(trace) or causes.human(failure.optional_text("class"))
-        return SavepointFailed(reason, saved.group(1) if saved else None)
+        match await self._operation(f"/jobs/{_part(job_id)}/savepoints/{_part(trigger_id)}"):
+            case OperationDone(result):
+                return SavepointDone(result.text("location"))
+            case OperationFailed(reason, trace):
+                saved = _SAVED_BEFORE_FAILING.search(trace)
+                return SavepointFailed(reason, saved.group(1) if saved else None)
+            case OperationForgotten():
+                return SavepointForgotten()
+            case OperationInProgress():
+                return SavepointInProgress()
+
+    async def dispose_savepoint(self, path: str) -> str:
+        """Remove the files of a savepoint; needs no living job. Returns the request id for `disposal_status`."""
+        answer = await self._command("POST", "/savepoint-disposal", {"savepoint-path": path})
+        return answer.text("request-id")
+
+    async def disposal_status(self, request_id: str) -> OperationStatus:
+        return await self._operation(f"/savepoint-disposal/{_part(request_id)}")
 
     async def trigger_checkpoint(self, job_id: str, trigger_id: str | None = None) -> str:
         """Flink 1.17 and newer; NotFound from older ones. Returns the request id."""
@@ -280,6 +286,23 @@ class FlinkClient:
             if error.status == 405:
                 return None
             raise
+
+    async def _operation(self, path: str) -> OperationStatus:
+        """How an asynchronous operation stands. COMPLETED only says that it ended: a failure is looked for."""
+        try:
+            answer = await self._get(path)
+        except NotFound:
+            return OperationForgotten()
+        operation = answer.optional_child("operation")
+        if answer.child("status").text("id") != "COMPLETED":
+            return OperationInProgress()
+        if operation is None:
+            raise Malformed(f"The operation of {path} is COMPLETED without a result.")
+        failure = operation.optional_child("failure-cause")
+        if failure is None:
+            return OperationDone(operation)
+        trace = failure.optional_text("stack-trace")
+        return OperationFailed(causes.root_cause(trace) or causes.human(failure.optional_text("class")), trace)
 
     # --- transport
 

@@ -39,6 +39,9 @@ class Job(models.Model):
     savepoint_cron = models.CharField(max_length=100, blank=True, default="")
     savepoint_time_zone = models.CharField(max_length=64, default="UTC")
     next_savepoint_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    # How many of the savepoints that Waymark took stay, and for how long; neither: all stay.
+    savepoints_kept = models.PositiveIntegerField(null=True, blank=True)
+    savepoints_kept_s = models.PositiveIntegerField(null=True, blank=True)
     automation_paused = models.BooleanField(default=False)
     automation_note = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

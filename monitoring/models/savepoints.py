@@ -16,6 +16,8 @@ class SavepointState(models.TextChoices):
     IN_PROGRESS = "in_progress", "In progress"
     COMPLETED = "completed", "Completed"
     FAILED = "failed", "Failed"
+    DISPOSING = "disposing", "Being disposed of"  # no longer to be restored from: some of its files may be gone
+    DISPOSED = "disposed", "Disposed of"
 
     @property
     def open(self) -> bool:
@@ -54,6 +56,16 @@ class Savepoint(models.Model):
     deadline_at = models.DateTimeField(null=True)
     next_check_at = models.DateTimeField(null=True, db_index=True)
     failure = models.TextField(blank=True, default="")
+    pinned = models.BooleanField(default=False)  # kept whatever the job's retention says
+    note = models.TextField(blank=True, default="")
+    # Whether its files were there and complete when last looked at; None: nobody who could tell has looked.
+    checked_at = models.DateTimeField(null=True)
+    problem = models.TextField(blank=True, default="")
+    # Disposal: why, the engine's request id while it works ("" before, and after a failure), how often it was told.
+    disposal_reason = models.TextField(blank=True, default="")
+    disposal_request = models.CharField(max_length=64, blank=True, default="")
+    disposal_tries = models.PositiveIntegerField(default=0)
+    disposed_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-requested_at", "-id")

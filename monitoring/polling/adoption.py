@@ -68,4 +68,5 @@ def _adopted(checkpoint: Checkpoint) -> Savepoint:
         size=checkpoint.state_size,
         requested_at=checkpoint.triggered_at,
         completed_at=checkpoint.latest_ack_at or checkpoint.triggered_at,
+        next_check_at=checkpoint.latest_ack_at or checkpoint.triggered_at,
     )

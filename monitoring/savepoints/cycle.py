@@ -16,6 +16,8 @@ from monitoring.engine.answers import SavepointStatus
 from monitoring.engine.client import FlinkClient
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint
+from monitoring.savepoints.checking import check_completed
+from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.schedule import request_due
 from monitoring.savepoints.settle import link_to_history, settle
@@ -40,6 +42,8 @@ def advance(now: datetime) -> str:
     for savepoint, answer in zip(claimed, answers, strict=True):
         outcome[settle(savepoint, answer, now)] += 1
     outcome["found in the history"] += link_to_history(now)
+    outcome += check_completed(now)
+    outcome += advance_disposals(now)
     done = ", ".join(f"{count} {what}" for what, count in outcome.items() if what and count)
     return f"Savepoints: {done}." if done else "No savepoint was due."
 

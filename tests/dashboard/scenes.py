@@ -33,7 +33,7 @@ LONG_NAME = (
 
 def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:
     """Two runs; before the restart a stretch of slow checkpoints, then failed ones, an incident, a savepoint."""
-    job = make.make_job(cluster, name, next_savepoint_at=now + timedelta(minutes=22))
+    job = make.make_job(cluster, name, next_savepoint_at=now + timedelta(minutes=22), savepoints_kept=2)
     died = now - timedelta(minutes=14)
     first = make.make_run(
         job,
@@ -73,7 +73,19 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
     )
     make.make_operators(fresh)
     saved = make.make_savepoint(first, now - timedelta(minutes=21), checkpoint=old[169], path=old[169].external_path)
-    make.make_savepoint(run, now - timedelta(minutes=5), origin=SavepointOrigin.MANUAL, requested_by="olga")
+    by_hand = {
+        "origin": SavepointOrigin.MANUAL,
+        "requested_by": "olga",
+        "pinned": True,
+        "note": "Before the new routes.",
+    }
+    make.make_savepoint(run, now - timedelta(minutes=5), checked_at=now - timedelta(minutes=4), **by_hand)
+    for hours in (3, 26, 50):
+        make.make_savepoint(first, now - timedelta(hours=hours))
+    missing = "file state/7.sst is missing (2 of 31 files)"
+    make.make_savepoint(first, now - timedelta(hours=74), problem=missing, checked_at=now - timedelta(hours=2))
+    gone = {"state": SavepointState.DISPOSED, "disposed_at": now, "disposal_reason": "number 9, 4 d old"}
+    make.make_savepoint(first, now - timedelta(hours=98), **gone)
     make.make_savepoint(
         run,
         now - timedelta(minutes=9),

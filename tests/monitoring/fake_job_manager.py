@@ -34,7 +34,8 @@ class FakeSavepoint:
 
 @dataclass
 class FakeJobManager:
-    """Switches are sets of the calls' names: run, validate, trigger, stop, status, cancel, overview."""
+    """Switches are sets of the calls' names: run, validate, trigger, stop, status, cancel, overview, dispose,
+    disposal."""
 
     url: str = ""
     jobs: dict[str, FakeJob] = field(default_factory=dict)
@@ -51,6 +52,9 @@ class FakeJobManager:
     starts_as: str = "RUNNING"
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
+    disposal_fails: str = ""
+    disposed: list[str] = field(default_factory=list)
+    disposals: dict[str, str] = field(default_factory=dict)  # request id -> failure
     most_alive: int = 0
     release: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -104,6 +108,10 @@ class FakeJobManager:
                 return "run"
             case "POST", ["savepoints", "validate"]:
                 return "validate"
+            case "POST", ["savepoint-disposal"]:
+                return "dispose"
+            case "GET", ["savepoint-disposal", _]:
+                return "disposal"
         return "unknown"
 
     def _count_alive(self) -> None:
@@ -164,6 +172,23 @@ class FakeJobManager:
         if savepoint.stops and savepoint.job_id in self.jobs:
             self.jobs[savepoint.job_id].state = "FINISHED"
         return 200, {"status": {"id": "COMPLETED"}, "operation": {"location": savepoint.location}}
+
+    def _dispose(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        request_id, path = uuid.uuid4().hex, body["savepoint-path"]
+        there = path not in self.disposed
+        self.disposals[request_id] = "" if there else f"Cannot find checkpoint or savepoint file/directory '{path}'"
+        if self.disposal_fails:
+            self.disposals[request_id] = self.disposal_fails
+        else:
+            self.disposed.append(path)
+        return 200, {"request-id": request_id}
+
+    def _disposal(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if parts[1] not in self.disposals:
+            return 404, {"errors": ["There is no disposal operation with triggerId."]}
+        failure = self.disposals[parts[1]]
+        trace = {"class": "java.io.IOException", "stack-trace": f"java.io.IOException: {failure}"}
+        return 200, {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": trace} if failure else {}}
 
     def _cancel(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.jobs[parts[1]].state = "CANCELED"

@@ -11,6 +11,7 @@ from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, paused, write
 from monitoring.recovery.states import restore_candidates
+from monitoring.savepoints.checking import record_finding
 
 
 class CheckState:
@@ -34,8 +35,10 @@ class CheckState:
                 text = f"{attempt.restore_path}: this cluster cannot check a state before it is used."
                 return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
             case SavepointValidation(valid=True):
+                _remember(attempt, "", now)
                 return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
             case SavepointValidation(reason=reason):
+                _remember(attempt, reason or "it is not valid", now)
                 return reject(attempt, reason or "it is not valid")
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
@@ -61,6 +64,12 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
         savepoint_id=None,
     )
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
+
+
+def _remember(attempt: RestartAttempt, problem: str, now: datetime) -> None:
+    """The look at its files is worth as much to everybody else."""
+    if attempt.savepoint_id is not None:
+        record_finding(attempt.savepoint_id, problem, now)
 
 
 def _choose(attempt: RestartAttempt) -> bool:

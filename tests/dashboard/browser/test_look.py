@@ -33,6 +33,8 @@ def test_pages_of_a_troubled_fleet(read_as: Callable[..., Reader], now: datetime
         "summary": reverse("job-summary", args=[job.pk]),
         "configuration": reverse("job-configuration", args=[job.pk]),
         "savepoints": reverse("job-savepoints", args=[job.pk]),
+        "savepoint": reverse("savepoint", args=[job.savepoints.get(pinned=True).pk]),
+        "retention": reverse("job-retention", args=[job.pk]),
         "alerts": reverse("job-alerts", args=[job.pk]),
         "restarts": reverse("job-restarts", args=[job.pk]),
         "exceptions": reverse("job-exceptions", args=[job.pk]),

@@ -1,0 +1,52 @@
+"""Which savepoints of a job stay, and what a person says of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+
+from dashboard.forms.spans import SpanField
+from monitoring.models import Job, Savepoint
+from monitoring.savepoints.keeping import LONGEST_S, MOST_KEPT, NOTE_LIMIT, SHORTEST_S
+
+if TYPE_CHECKING:
+    JobModelForm = forms.ModelForm[Job]
+    SavepointModelForm = forms.ModelForm[Savepoint]
+else:
+    JobModelForm = SavepointModelForm = forms.ModelForm
+
+
+class RetentionForm(JobModelForm):
+    savepoints_kept = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_KEPT,
+        label="Keep the newest",
+        help_text="How many of those that Waymark took. Empty: not counted.",
+        error_messages={
+            "invalid": f"Write a whole number, from 1 to {MOST_KEPT}, or nothing.",
+            "min_value": "At least 1; empty: not counted.",
+            "max_value": f"At most {MOST_KEPT}.",
+        },
+    )
+    savepoints_kept_s = SpanField(
+        least=SHORTEST_S,
+        most=LONGEST_S,
+        required=False,
+        label="Keep those of the last",
+        help_text="Such as 7 d. Empty: age does not count. With both, a savepoint goes only when neither keeps it.",
+    )
+
+    class Meta:
+        model = Job
+        fields = ("savepoints_kept", "savepoints_kept_s")
+
+
+class KeepForm(SavepointModelForm):
+    class Meta:
+        model = Savepoint
+        fields = ("pinned", "note")
+        labels: ClassVar[dict[str, str]] = {"pinned": "Pinned: kept whatever the job's retention says", "note": "Note"}
+        widgets: ClassVar[dict[str, Any]] = {"note": forms.Textarea(attrs={"rows": 3, "maxlength": NOTE_LIMIT})}
+        help_texts: ClassVar[dict[str, str]] = {"note": "What this state is good for; people see it when they restart."}

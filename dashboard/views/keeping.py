@@ -1,0 +1,116 @@
+"""One savepoint and what is known of it; which savepoints of a job stay; disposing of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from dashboard.forms.keeping import KeepForm, RetentionForm
+from dashboard.forms.note import NoteForm
+from dashboard.views.access import action
+from dashboard.views.job import find_job, job_context
+from monitoring import audit
+from monitoring.models import Job, Run, Savepoint
+from monitoring.savepoints.history import plain_path
+from monitoring.savepoints.keeping import BadNote, NotDisposable, dispose, pin, verdicts, why_it_stays
+
+
+def savepoint(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _find(pk)
+    return render(request, "savepoints/savepoint.html", _context(found, KeepForm(instance=found, label_suffix="")))
+
+
+@action
+def keep(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _find(pk)
+    form = KeepForm(request.POST, instance=_find(pk), label_suffix="")
+    if form.is_valid():
+        try:
+            pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], request.user.get_username())
+        except BadNote as problem:
+            form.add_error("note", str(problem))
+    if not form.is_valid():
+        return render(request, "savepoints/savepoint.html", _context(found, form), status=422)
+    messages.success(request, "Saved.")
+    return redirect("savepoint", pk)
+
+
+@action
+def dispose_of(request: HttpRequest, pk: int) -> HttpResponse:
+    found, form = _find(pk), NoteForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Why: at most 2000 characters. Nothing was removed.")
+        return redirect("savepoint", pk)
+    try:
+        dispose(found, form.cleaned_data["note"] or "by hand", request.user.get_username(), timezone.now())
+    except NotDisposable as stays:
+        messages.error(request, f"Nothing was removed. {stays}")
+    else:
+        messages.success(request, "Its files are being removed.")
+    return redirect("savepoint", pk)
+
+
+def retention(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET shows what the policy that was typed, or else the job's own, would let go now; nothing changes."""
+    job = find_job(pk)
+    form = RetentionForm(request.GET if "preview" in request.GET else None, instance=find_job(pk), label_suffix="")
+    return _retention_page(request, job, form)
+
+
+@action
+def change_retention(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    form = RetentionForm(request.POST, instance=find_job(pk), label_suffix="")
+    if not form.is_valid():
+        return _retention_page(request, job, form, status=422)
+    was = {name: form.initial.get(name) for name in form.changed_data}
+    now = {name: form.cleaned_data[name] for name in form.changed_data}
+    form.save(commit=False).save(update_fields=form.Meta.fields)
+    audit.record(request.user.get_username(), "savepoint.retention", f"job {job.name}", "", was=was, now=now)
+    messages.success(request, "Saved.")
+    return redirect("job-savepoints", pk)
+
+
+def _retention_page(request: HttpRequest, job: Job, form: RetentionForm, status: int = 200) -> HttpResponse:
+    tried = form.instance if form.is_bound and form.is_valid() else job
+    found = verdicts(tried, timezone.now())
+    rows = Savepoint.objects.select_related("checkpoint", "run").in_bulk([verdict.held.key for verdict in found])
+    judged = [(rows[verdict.held.key], verdict) for verdict in found]
+    going = [row for row, verdict in judged if verdict.goes]
+    context = job_context(job, "savepoints") | {
+        "form": form,
+        "judged": judged,
+        "going": len(going),
+        "freed": sum(row.size or 0 for row in going),
+        "previewed": form.is_bound,
+    }
+    return render(request, "savepoints/retention.html", context, status=status)
+
+
+def _find(pk: int) -> Savepoint:
+    rows = Savepoint.objects.select_related("job__cluster", "job__current_run", "run", "checkpoint")
+    found: Savepoint = get_object_or_404(rows, pk=pk)
+    return found
+
+
+def _context(found: Savepoint, form: KeepForm) -> dict[str, Any]:
+    return {
+        "savepoint": found,
+        "job": found.job,
+        "form": form,
+        "stays": why_it_stays(found),
+        "restored_by": _restored_by(found),
+        "section": "savepoints",
+    }
+
+
+def _restored_by(found: Savepoint) -> list[Run]:
+    """The runs of the job that began with it."""
+    if not found.path:
+        return []
+    runs = found.job.runs.exclude(restored_path="").order_by("-number")
+    return [run for run in runs if plain_path(run.restored_path) == plain_path(found.path)]

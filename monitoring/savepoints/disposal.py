@@ -1,0 +1,132 @@
+"""Removes the files of savepoints that were let go, one step at a time.
+
+DISPOSING with no request: the engine is told. With one: it is asked how it went. A failure, a lost answer or a
+forgotten request clears the request, and the engine is told again, later and later; removing what is gone already is
+done. The engine needs no living job for it. A savepoint is never restored from once it is DISPOSING.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from monitoring import audit
+from monitoring.engine.answers import OperationDone, OperationFailed, OperationForgotten, OperationStatus
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, Refused
+from monitoring.engine_calls import Call, call_all
+from monitoring.models import Savepoint, SavepointState
+
+BATCH = 50
+CLAIM = timedelta(seconds=60)
+POLL = timedelta(seconds=1)
+FIRST_RETRY_S = 10
+LONGEST_RETRY = timedelta(hours=6)
+
+# What an engine says of a savepoint that is not there: Flink's and ours.
+_GONE = re.compile(
+    r"Cannot find checkpoint or savepoint file/directory|No such file|does not exist|FileNotFound|no _metadata",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    request_id: str
+
+
+def advance_disposals(now: datetime) -> Counter[str]:
+    """Move every disposal that is due by a step; counts what came of it in words."""
+    claimed = [each for each in _due(now) if _claim(each, now)]
+    answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
+    outcome = Counter(_settle(each, answer, now) for each, answer in zip(claimed, answers, strict=True))
+    return Counter({what: count for what, count in outcome.items() if what})
+
+
+def _due(now: datetime) -> list[Savepoint]:
+    rows = Savepoint.objects.filter(state=SavepointState.DISPOSING, next_check_at__lte=now)
+    return list(rows.select_related("job__cluster").order_by("next_check_at", "id")[:BATCH])
+
+
+def _claim(savepoint: Savepoint, now: datetime) -> int:
+    seen = _ours(savepoint)
+    savepoint.next_check_at = now + CLAIM
+    return seen.update(next_check_at=savepoint.next_check_at)
+
+
+class _Act:
+    def __init__(self, savepoint: Savepoint) -> None:
+        self._path, self._request_id = savepoint.path, savepoint.disposal_request
+
+    async def __call__(self, client: FlinkClient) -> Told | OperationStatus:
+        if self._request_id:
+            return await client.disposal_status(self._request_id)
+        return Told(await client.dispose_savepoint(self._path))
+
+
+def _settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
+    match answer:
+        case Told(request_id):
+            tries = savepoint.disposal_tries + 1
+            return _update(savepoint, "", disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
+        case OperationDone():
+            return _disposed(savepoint, now)
+        case OperationFailed(reason, trace):
+            gone = _GONE.search(reason) or _GONE.search(trace)
+            return _disposed(savepoint, now, reason) if gone else _later(savepoint, reason, now)
+        case OperationForgotten():
+            return _later(savepoint, "The engine forgot the request; it is told again.", now)
+        case Refused() as refusal if _GONE.search(str(refusal)):
+            return _disposed(savepoint, now, str(refusal))
+        case EngineError() as error if savepoint.disposal_request:
+            return _update(savepoint, "", failure=str(error), next_check_at=now + _wait(savepoint))
+        case EngineError() as error:
+            return _later(savepoint, str(error), now)
+        case _:
+            return _update(savepoint, "", next_check_at=now + POLL)
+
+
+def _disposed(savepoint: Savepoint, now: datetime, not_there: str = "") -> str:
+    """`not_there`: what the engine said when it found nothing to remove."""
+    said = _update(
+        savepoint,
+        "disposed of",
+        state=SavepointState.DISPOSED,
+        disposed_at=now,
+        failure=f"There was nothing to remove: {not_there}" if not_there else "",
+        next_check_at=None,
+    )
+    if said:
+        details = {"savepoint": savepoint.pk, "path": savepoint.path, "not_there": not_there}
+        target = f"job {savepoint.job.name}"
+        audit.record(audit.AUTOMATION, "savepoint.disposed", target, savepoint.disposal_reason, **details)
+    return said
+
+
+def _later(savepoint: Savepoint, why: str, now: datetime) -> str:
+    return _update(
+        savepoint,
+        "could not be disposed of yet",
+        failure=why,
+        disposal_request="",
+        disposal_tries=savepoint.disposal_tries + (not savepoint.disposal_request),
+        next_check_at=now + _wait(savepoint),
+    )
+
+
+def _wait(savepoint: Savepoint) -> timedelta:
+    return min(LONGEST_RETRY, timedelta(seconds=FIRST_RETRY_S * 2 ** min(savepoint.disposal_tries, 12)))
+
+
+def _update(savepoint: Savepoint, outcome: str, **values: object) -> str:
+    return outcome if _ours(savepoint).update(**values) else ""
+
+
+def _ours(savepoint: Savepoint) -> QuerySet[Savepoint]:
+    return Savepoint.objects.filter(
+        pk=savepoint.pk, state=SavepointState.DISPOSING, next_check_at=savepoint.next_check_at
+    )

@@ -1,0 +1,104 @@
+"""Which savepoints of a job are kept, and why each of the others may go. Pure.
+
+Only savepoints that Waymark took by itself (on the schedule, before a restart) ever go by themselves: what a person or
+another tool took is theirs. And whatever the policy says, these stay: pinned ones, the newest one that is good to
+restore from, and the one that the live run came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitoring.durations import in_words
+from monitoring.models import SavepointOrigin
+
+OURS = (SavepointOrigin.SCHEDULED, SavepointOrigin.RESTART)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A savepoint goes once it is neither among the `count` newest that Waymark took nor younger than `age`; None: not
+    asked for. With neither of the two, nothing goes."""
+
+    count: int | None = None
+    age: timedelta | None = None
+
+    def __str__(self) -> str:
+        wanted = []
+        if self.count is not None:
+            wanted.append(f"the newest {self.count}")
+        if self.age is not None:
+            wanted.append(f"those of the last {in_words(self.age)}")
+        return f"keeps {' and '.join(wanted)}" if wanted else "keeps all"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A completed savepoint. `good`: nothing is known against restoring from it."""
+
+    key: int
+    taken_at: datetime
+    origin: SavepointOrigin
+    good: bool = True
+    pinned: bool = False
+    live_run_came_from_it: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    held: Held
+    goes: bool
+    why: str
+
+
+def judge(savepoints: Iterable[Held], policy: Policy, now: datetime) -> list[Verdict]:
+    """One verdict for each, the newest first."""
+    newest_first = sorted(savepoints, key=_age, reverse=True)
+    last_good = newest_good(newest_first)
+    places = {held: place for place, held in enumerate((h for h in newest_first if h.origin in OURS), start=1)}
+    return [_judge(held, places.get(held), last_good, policy, now) for held in newest_first]
+
+
+def newest_good(savepoints: Iterable[Held]) -> Held | None:
+    return max((held for held in savepoints if held.good), key=_age, default=None)
+
+
+def outlasted(verdicts: Sequence[Verdict]) -> list[Held]:
+    """Those that go, the oldest first."""
+    return [verdict.held for verdict in reversed(verdicts) if verdict.goes]
+
+
+def _age(held: Held) -> tuple[datetime, int]:
+    return held.taken_at, held.key
+
+
+def _judge(held: Held, place: int | None, last_good: Held | None, policy: Policy, now: datetime) -> Verdict:
+    kept = protected(held, last_good) or _kept_by_policy(held, place, policy, now)
+    if kept:
+        return Verdict(held, goes=False, why=kept)
+    return Verdict(held, goes=True, why=f"number {place}, {in_words(now - held.taken_at)} old; the job {policy}")
+
+
+def protected(held: Held, last_good: Held | None) -> str:
+    """Why it may not go, by nobody's policy; "" when it may."""
+    if held.pinned:
+        return "pinned"
+    if held.live_run_came_from_it:
+        return "the live run came from it"
+    if held == last_good:
+        return "the newest good one"
+    return ""
+
+
+def _kept_by_policy(held: Held, place: int | None, policy: Policy, now: datetime) -> str:
+    if place is None:
+        return "taken by hand or by another tool: it goes only by hand"
+    if policy.count is None and policy.age is None:
+        return "the job keeps all"
+    if policy.count is not None and place <= policy.count:
+        return f"among the newest {policy.count}"
+    if policy.age is not None and now - held.taken_at < policy.age:
+        return f"younger than {in_words(policy.age)}"
+    return ""

@@ -1,0 +1,121 @@
+"""Keeping savepoints and letting them go, from the pages."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import AuditEntry, Job, Savepoint, SavepointOrigin, SavepointState
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    for hours in range(1, 5):
+        make.make_savepoint(run, now - timedelta(hours=hours), path=f"file:/data/savepoint-{hours}")
+    return job
+
+
+@pytest.fixture
+def oldest(job: Job) -> Savepoint:
+    return job.savepoints.get(path="file:/data/savepoint-4")
+
+
+def test_a_savepoint_is_pinned_and_noted(operator: Client, oldest: Savepoint) -> None:
+    typed = {"pinned": "on", "note": "Before the migration."}
+    operator.post(reverse("savepoint-keep", args=[oldest.pk]), typed)
+    oldest.refresh_from_db()
+    assert (oldest.pinned, oldest.note) == (True, "Before the migration.")
+    entry = AuditEntry.objects.get(action="savepoint.keep")
+    assert entry.details["was"] == {"pinned": False, "note": ""}
+    page = operator.get(reverse("savepoint", args=[oldest.pk])).content.decode()
+    assert "It stays: pinned." in page
+    assert "Remove its files" not in page
+
+
+def test_a_note_that_is_too_long_keeps_what_was_typed(operator: Client, oldest: Savepoint) -> None:
+    response = operator.post(reverse("savepoint-keep", args=[oldest.pk]), {"note": "x" * 2001})
+    assert response.status_code == 422
+    assert "at most 2000" in str(response.context["form"].errors["note"])
+    assert "x" * 2001 in response.content.decode()
+    oldest.refresh_from_db()
+    assert oldest.note == ""
+
+
+def test_disposing_of_one_says_why_in_the_history(operator: Client, oldest: Savepoint) -> None:
+    operator.post(reverse("savepoint-dispose", args=[oldest.pk]), {"note": "disk is full"})
+    oldest.refresh_from_db()
+    assert (oldest.state, oldest.disposal_reason) == (SavepointState.DISPOSING, "disk is full")
+    assert AuditEntry.objects.get(action="savepoint.dispose").actor == "olga"
+
+
+def test_the_newest_good_one_cannot_be_disposed_of(operator: Client, job: Job) -> None:
+    newest = job.savepoints.get(path="file:/data/savepoint-1")
+    response = operator.post(reverse("savepoint-dispose", args=[newest.pk]), follow=True)
+    assert "It stays: the newest good one." in response.content.decode()
+    newest.refresh_from_db()
+    assert newest.state == SavepointState.COMPLETED
+
+
+def test_what_would_go_is_shown_and_changes_nothing(operator: Client, job: Job) -> None:
+    asked = {"preview": "1", "savepoints_kept": "1", "savepoints_kept_s": "150 min"}
+    response = operator.get(reverse("job-retention", args=[job.pk]), asked)
+    assert response.context["going"] == 2
+    assert [verdict.goes for _, verdict in response.context["judged"]] == [False, False, True, True]
+    job.refresh_from_db()
+    assert (job.savepoints_kept, job.savepoints_kept_s) == (None, None)
+    assert not Savepoint.objects.filter(state=SavepointState.DISPOSING).exists()
+
+
+def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
+    operator.post(reverse("job-change-retention", args=[job.pk]), {"savepoints_kept": "2", "savepoints_kept_s": "7 d"})
+    job.refresh_from_db()
+    assert (job.savepoints_kept, job.savepoints_kept_s) == (2, 7 * 86_400)
+    details = AuditEntry.objects.get(action="savepoint.retention").details
+    assert details["now"] == {"savepoints_kept": 2, "savepoints_kept_s": 604_800}
+    page = operator.get(reverse("job-savepoints", args=[job.pk])).content.decode()
+    assert "keeps the newest 2 and those of the last 7 d" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "told"),
+    [
+        ("savepoints_kept", "0", "At least 1"),
+        ("savepoints_kept", "many", "Write a whole number"),
+        ("savepoints_kept_s", "5 min", "is not allowed"),
+        ("savepoints_kept_s", "long", "Write a number and a unit"),
+    ],
+)
+def test_a_bad_retention_is_named_and_changes_nothing(
+    operator: Client, job: Job, field: str, typed: str, told: str
+) -> None:
+    for send in (operator.post, operator.get):
+        name = "job-change-retention" if send == operator.post else "job-retention"
+        response = send(reverse(name, args=[job.pk]), {"preview": "1", field: typed})
+        assert told in str(response.context["form"].errors[field])
+    job.refresh_from_db()
+    assert (job.savepoints_kept, job.savepoints_kept_s) == (None, None)
+
+
+def test_a_viewer_looks_and_does_not_act(viewer: Client, job: Job, oldest: Savepoint) -> None:
+    assert viewer.get(reverse("savepoint", args=[oldest.pk])).status_code == 200
+    assert viewer.get(reverse("job-retention", args=[job.pk])).status_code == 200
+    for name, key in (
+        ("savepoint-keep", oldest.pk),
+        ("savepoint-dispose", oldest.pk),
+        ("job-change-retention", job.pk),
+    ):
+        assert viewer.post(reverse(name, args=[key])).status_code == 403
+
+
+def test_markup_in_a_note_is_shown_not_run(operator: Client, oldest: Savepoint) -> None:
+    Savepoint.objects.filter(pk=oldest.pk).update(note="<script>alert(1)</script>", origin=SavepointOrigin.MANUAL)
+    for path in (reverse("savepoint", args=[oldest.pk]), reverse("job-savepoints", args=[oldest.job_id])):
+        assert "<script>alert" not in operator.get(path).content.decode()

@@ -1,0 +1,201 @@
+"""What becomes of completed savepoints: kept, pinned, disposed of; and never the one that a restart needs."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from monitoring.models import AuditEntry, RestartTrigger, Savepoint, SavepointOrigin, SavepointState
+from monitoring.recovery.attempt import AttemptOpen, open_attempt
+from monitoring.recovery.states import restore_candidates
+from monitoring.savepoints.disposal import CLAIM, advance_disposals
+from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, why_it_stays
+
+
+@pytest.fixture
+def job(rows, job_manager):
+    job = rows.job(rows.cluster(rest_url=job_manager.url), name="flights")
+    rows.run(job)
+    return job
+
+
+@pytest.fixture
+def taken(job, now):
+    """`taken(3)`: a completed savepoint of three hours ago."""
+
+    def take(hours_ago, origin=SavepointOrigin.SCHEDULED, **values):
+        at = now - timedelta(hours=hours_ago)
+        defaults = {"path": f"file:/savepoints/savepoint-{hours_ago}", "requested_at": at, "completed_at": at}
+        return Savepoint.objects.create(
+            job=job, run=job.current_run, origin=origin, state=SavepointState.COMPLETED, **{**defaults, **values}
+        )
+
+    return take
+
+
+def state(savepoint):
+    savepoint.refresh_from_db()
+    return savepoint.state
+
+
+def test_what_the_retention_lets_go_is_removed_step_by_step(job, taken, job_manager, now):
+    kept, old, older = taken(1), taken(2), taken(3)
+    job.savepoints_kept = 1
+    job.save()
+
+    assert apply_retention(now) == 2
+    assert [state(each) for each in (kept, old, older)] == ["completed", "disposing", "disposing"]
+    assert [each.savepoint_row for each in restore_candidates(job)] == [kept.pk]
+    advance_disposals(now)
+    assert advance_disposals(now + timedelta(seconds=1)) == {"disposed of": 2}
+
+    assert [state(each) for each in (kept, old, older)] == ["completed", "disposed", "disposed"]
+    assert sorted(job_manager.disposed) == [old.path, older.path]
+    assert old.disposal_reason == "number 2, 2 h old; the job keeps the newest 1"
+    assert AuditEntry.objects.filter(action="savepoint.disposed").count() == 2
+    assert apply_retention(now) == 0
+
+
+def test_without_a_policy_nothing_goes(job, taken, now):
+    for hours in range(20):
+        taken(hours)
+    assert apply_retention(now) == 0
+
+
+def test_a_pinned_one_and_the_one_that_the_live_run_came_from_stay(job, taken, now):
+    taken(1)
+    pinned, restored, old = taken(2), taken(3), taken(4)
+    pin(pinned, True, "before the migration", "ada")
+    job.current_run.restored_path = restored.path.replace("file:/", "file:///")
+    job.current_run.save()
+    job.savepoints_kept = 1
+    job.save()
+    assert apply_retention(now) == 1
+    assert [state(each) for each in (pinned, restored, old)] == ["completed", "completed", "disposing"]
+
+
+@pytest.mark.parametrize("hours", [1, 3])
+def test_a_person_may_dispose_of_any_but_the_protected(job, taken, now, hours):
+    newest, by_hand = taken(1), taken(3, SavepointOrigin.MANUAL)
+    chosen = newest if hours == 1 else by_hand
+    if chosen is newest:
+        with pytest.raises(NotDisposable, match="It stays: the newest good one"):
+            dispose(chosen, "not needed", "ada", now)
+        assert state(chosen) == "completed"
+    else:
+        dispose(chosen, "not needed", "ada", now)
+        assert (state(chosen), chosen.disposal_reason) == ("disposing", "not needed")
+        with pytest.raises(NotDisposable, match="no completed savepoint"):
+            dispose(chosen, "again", "ada", now)
+
+
+def test_nothing_goes_while_a_restart_is_under_way(job, taken, now):
+    taken(1)
+    old = taken(2)
+    job.savepoints_kept = 1
+    job.save()
+    open_attempt(job, RestartTrigger.MANUAL, "because", "ada", now)
+    assert apply_retention(now) == 0
+    assert why_it_stays(old) == "Restart 1 of the job is under way: until it has ended, nothing goes."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_restart_and_a_disposal_in_the_same_moment_never_share_a_savepoint(job, taken, now):
+    taken(1)
+    for hours in range(2, 8):
+        taken(hours)
+    job.savepoints_kept = 1
+    job.save()
+
+    def restart():
+        try:
+            open_attempt(job, RestartTrigger.MANUAL, "because", "ada", now)
+            return {state.path for state in restore_candidates(job)}
+        except AttemptOpen:
+            return set()
+        finally:
+            connection.close()
+
+    def clean():
+        try:
+            return apply_retention(now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        cleaning = [pool.submit(clean) for _ in range(3)]
+        offered = pool.submit(restart).result()
+        total = sum(each.result() for each in cleaning)
+
+    going = set(Savepoint.objects.filter(state=SavepointState.DISPOSING).values_list("path", flat=True))
+    assert total == len(going)
+    assert offered
+    assert not offered & going
+
+
+class TestDisposal:
+    @pytest.fixture
+    def going(self, taken, now):
+        taken(1)
+        old = taken(2)
+        dispose(old, "not needed", "ada", now)
+        return old
+
+    def steps(self, going, now, count=6):
+        at = now
+        for _ in range(count):
+            advance_disposals(at)
+            going.refresh_from_db()
+            if going.next_check_at is None:
+                return
+            at = going.next_check_at
+
+    def test_a_failure_is_told_and_tried_again_later_and_later(self, going, job_manager, now):
+        job_manager.disposal_fails = "Permission denied"
+        self.steps(going, now)
+        assert (going.state, going.failure, going.disposal_tries) == ("disposing", "Permission denied", 3)
+        assert going.next_check_at - now > timedelta(seconds=100)
+        job_manager.disposal_fails = ""
+        self.steps(going, going.next_check_at)
+        assert (going.state, going.failure) == ("disposed", "")
+
+    def test_what_is_gone_already_is_disposed_of(self, going, job_manager, now):
+        job_manager.disposed.append(going.path)
+        self.steps(going, now)
+        assert going.state == "disposed"
+        assert going.failure.startswith("There was nothing to remove: Cannot find checkpoint or savepoint file")
+
+    @pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
+    def test_a_lost_answer_is_asked_again(self, going, job_manager, now, lost):
+        getattr(job_manager, lost).add("dispose")
+        self.steps(going, now, 2)
+        assert going.state == "disposing"
+        getattr(job_manager, lost).clear()
+        self.steps(going, going.next_check_at)
+        assert going.state == "disposed"
+
+    def test_a_forgotten_request_is_told_again(self, going, job_manager, now):
+        advance_disposals(now)
+        job_manager.disposals.clear()
+        self.steps(going, now + timedelta(seconds=1))
+        assert going.state == "disposed"
+
+    def test_a_refusal_is_tried_again(self, going, job_manager, now):
+        job_manager.answers["dispose"] = (500, "Internal trouble")
+        self.steps(going, now, 1)
+        assert (going.state, going.failure) == ("disposing", "Internal trouble")
+
+    def test_a_worker_that_dies_leaves_it_to_the_next(self, going, job_manager, now, monkeypatch):
+        class Killed(BaseException): ...
+
+        def die(_calls):
+            raise Killed
+
+        monkeypatch.setattr("monitoring.savepoints.disposal.call_all", die)
+        with pytest.raises(Killed):
+            advance_disposals(now)
+        monkeypatch.undo()
+        assert advance_disposals(now + timedelta(seconds=1)) == {}
+        self.steps(going, now + CLAIM)
+        assert going.state == "disposed"

@@ -1,0 +1,109 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitoring.models import SavepointOrigin
+from monitoring.savepoints.retention import OURS, Held, Policy, judge, outlasted
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def held(key, hours_old, origin=SavepointOrigin.SCHEDULED, **facts):
+    return Held(key, NOW - timedelta(hours=hours_old), origin, **facts)
+
+
+def going(savepoints, count=None, hours=None):
+    age = None if hours is None else timedelta(hours=hours)
+    return [each.key for each in outlasted(judge(savepoints, Policy(count, age), NOW))]
+
+
+FIVE = [held(key, hours_old=key) for key in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "goes"),
+    [
+        ({}, []),
+        ({"count": 5}, []),
+        ({"count": 3}, [5, 4]),
+        ({"count": 0}, [5, 4, 3, 2]),  # the newest good one stays
+        ({"hours": 3}, [5, 4, 3]),  # three hours old is no longer younger than three hours
+        ({"count": 4, "hours": 3}, [5]),
+        ({"count": 1, "hours": 4.5}, [5]),
+    ],
+)
+def test_what_is_neither_among_the_newest_nor_young_goes_oldest_first(policy, goes):
+    assert going(FIVE, **policy) == goes
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"pinned": True}, "pinned"),
+        ({"live_run_came_from_it": True}, "the live run came from it"),
+        ({"origin": SavepointOrigin.MANUAL}, "taken by hand or by another tool: it goes only by hand"),
+        ({"origin": SavepointOrigin.ADOPTED}, "taken by hand or by another tool: it goes only by hand"),
+    ],
+)
+def test_some_stay_whatever_the_policy_says(facts, why):
+    special = held(9, hours_old=99, **facts)
+    assert going([*FIVE, special], count=1) == [5, 4, 3, 2]
+    assert next(each.why for each in judge([*FIVE, special], Policy(1), NOW) if each.held == special) == why
+
+
+def test_the_newest_good_one_stays_when_newer_ones_are_damaged():
+    damaged = [held(1, 1, good=False), held(2, 2, good=False), held(3, 3), held(4, 4)]
+    assert going(damaged, count=0) == [4, 2, 1]
+
+
+def test_only_those_that_waymark_took_are_counted():
+    by_hand = [held(key, hours_old=0.1 * key, origin=SavepointOrigin.MANUAL) for key in range(10, 13)]
+    assert going([*FIVE, *by_hand], count=4) == [5]
+
+
+def test_what_goes_says_why():
+    verdict = judge(FIVE, Policy(3, timedelta(hours=2)), NOW)[-1]
+    assert verdict.why == "number 5, 5 h old; the job keeps the newest 3 and those of the last 2 h"
+
+
+SAVEPOINTS = st.lists(
+    st.builds(
+        Held,
+        key=st.integers(1, 10_000),
+        taken_at=st.integers(0, 500).map(lambda hours: NOW - timedelta(hours=hours)),
+        origin=st.sampled_from(SavepointOrigin),
+        good=st.booleans(),
+        pinned=st.booleans(),
+        live_run_came_from_it=st.booleans(),
+    ),
+    max_size=20,
+    unique_by=lambda each: each.key,
+)
+POLICIES = st.builds(
+    Policy,
+    st.none() | st.integers(0, 10),
+    st.none() | st.integers(0, 500).map(lambda hours: timedelta(hours=hours)),
+)
+
+
+@given(SAVEPOINTS, POLICIES)
+def test_whatever_the_policy_the_way_back_is_kept(savepoints, policy):
+    gone = outlasted(judge(savepoints, policy, NOW))
+    kept = [each for each in savepoints if each not in gone]
+    good = [each for each in savepoints if each.good]
+    assert not good or max(good, key=lambda each: (each.taken_at, each.key)) in kept
+    assert all(each.origin in OURS and not each.pinned and not each.live_run_came_from_it for each in gone)
+    ours = sorted((each for each in savepoints if each.origin in OURS), key=lambda each: (each.taken_at, each.key))
+    if policy.count is not None:
+        assert set(ours[len(ours) - min(policy.count, len(ours)) :]) <= set(kept)
+    if policy.age is not None:
+        assert all(NOW - each.taken_at >= policy.age for each in gone)
+
+
+@given(SAVEPOINTS, POLICIES)
+def test_keeping_twice_is_keeping_once(savepoints, policy):
+    gone = outlasted(judge(savepoints, policy, NOW))
+    kept = [each for each in savepoints if each not in gone]
+    assert outlasted(judge(kept, policy, NOW)) == []

@@ -188,6 +188,11 @@ class CheckpointCoordinator:
         return self._endings.retained[-1] if self._endings.retained else None
 
     @property
+    def uncertain_ids(self) -> tuple[int, ...]:
+        """Of failed checkpoints that the store may have all the same: their files must stay."""
+        return tuple(self._endings.files_kept)
+
+    @property
     def is_periodic_running(self) -> bool:
         return self._periodic.is_running
 
@@ -241,6 +246,14 @@ class CheckpointCoordinator:
         A driver may end before its last savepoint is complete: after this it is, or it has failed.
         """
         self._when_none(lambda pending: pending.properties.is_savepoint and pending.is_fully_acknowledged, callback)
+
+    def when_next_completed(self, callback: Callable[[int], None]) -> None:
+        """Call `callback` once, after the next checkpoint or savepoint: all with a lower id than it gets are over.
+
+        The tasks take one after the other, so nothing is written for those any more, by whomever they were triggered.
+        """
+        pending = self._endings.pending
+        self._endings.when_next_completed(lambda checkpoint: callback(min((checkpoint.checkpoint_id, *pending))))
 
     def _when_none(self, matches: Callable[[PendingCheckpoint], bool], callback: Callable[[], None]) -> None:
         self._waiting_for_none.append((matches, callback))

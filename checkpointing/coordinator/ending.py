@@ -20,10 +20,12 @@ from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsis
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete
+from checkpointing.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete, StateFile
 
 NUM_ENDED_REMEMBERED = 16
 
+# No checkpoint has this id.
+_NOBODY = 0
 _Reason = CheckpointFailureReason
 
 
@@ -61,6 +63,10 @@ class CheckpointEndings:
         self._abandon = abandon
         self._expired: deque[int] = deque(maxlen=NUM_ENDED_REMEMBERED)
         self._discarded: OrderedDict[int, CheckpointLocation] = OrderedDict()
+        self._when_next_completed: list[Callable[[CompletedCheckpoint], None]] = []
+
+    def when_next_completed(self, callback: Callable[[CompletedCheckpoint], None]) -> None:
+        self._when_next_completed.append(callback)
 
     def acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
         """The checkpoint has ended. The figures still count; the files go, unless a retained checkpoint has them."""
@@ -105,6 +111,9 @@ class CheckpointEndings:
             if added is not None:
                 self._settle_what_was_uncertain(added)
             pending.future.set_result(checkpoint)
+            callbacks, self._when_next_completed = self._when_next_completed, []
+            for callback in callbacks:
+                callback(checkpoint)
 
     def _settle_what_was_uncertain(self, added: Added) -> None:
         for checkpoint_id in added.withdrawn:
@@ -174,6 +183,12 @@ class CheckpointEndings:
             self._discarded[pending.checkpoint_id] = pending.location
             if len(self._discarded) > NUM_ENDED_REMEMBERED:
                 self._discarded.popitem(last=False)
+        self._gate.proceed()
+
+    def discard_unused(self, files: Sequence[StateFile]) -> None:
+        """Shared files that no checkpoint on the disk needs; those that one on its way does are left."""
+        self._cleaner.register_shared(_NOBODY, files)
+        self._cleaner.release_shared(_NOBODY)
         self._gate.proceed()
 
     def abort_all(self, exception: CheckpointException) -> None:

@@ -16,10 +16,11 @@ from checkpointing.coordinator.ending import CheckpointEndings
 from checkpointing.coordinator.ports import CheckpointIDCounter, CompletedCheckpointStore, IoExecutor
 from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.triggering import TriggerPipeline
+from checkpointing.messages import StateFile
 
 
 class CheckpointRestoring:
-    """Used before the first trigger of an attempt."""
+    """Used before the first trigger of an attempt, but for `swept` and `unused`."""
 
     def __init__(
         self,
@@ -59,13 +60,16 @@ class CheckpointRestoring:
 
         self._io.submit(read, recovered, on_error)
 
-    def found(self, checkpoints: Sequence[CompletedCheckpoint]) -> None:
+    def found(self, checkpoints: Sequence[CompletedCheckpoint], first_id: int | None = None) -> None:
         """Complete ones in the job's directory that the store does not know: their files are not ours to remove.
 
         Somebody may restore from them; ids go on after them. But one that is newer than what the store holds is this
-        job's: a crash came between its metadata and the store. It is kept until a newer one is stored.
+        job's: a crash came between its metadata and the store. It is kept until a newer one is stored. So is one of an
+        empty store if it is of this life of the job, whose ids begin with `first_id` (None: that is not known).
         """
-        newest = max((c.checkpoint_id for c in self._endings.retained if not c.properties.claimed), default=None)
+        of_earlier_lives = None if first_id is None else first_id - 1
+        retained = (c.checkpoint_id for c in self._endings.retained if not c.properties.claimed)
+        newest = max(retained, default=of_earlier_lives)
         for checkpoint in checkpoints:
             self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
@@ -78,6 +82,10 @@ class CheckpointRestoring:
         )
         for checkpoint_id in checkpoint_ids:
             self._cleaner.release_shared(checkpoint_id)
+
+    def unused(self, files: Sequence[StateFile]) -> None:
+        """No checkpoint that was found needs these shared files: they go, unless one that is on its way does."""
+        self._endings.discard_unused(files)
 
     def claim(
         self,

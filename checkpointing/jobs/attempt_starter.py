@@ -65,7 +65,8 @@ class AttemptStarter:
     """`on_bad_candidate` is told of each state that could not be used; none is skipped in silence.
 
     `recovered`: attempts that an earlier job manager recorded were this job's; else they are of another job that had
-    its id. `graph` may be replaced by one with another parallelism, for the next attempt.
+    its id. `graph` may be replaced by one with another parallelism, for the next attempt. `first_checkpoint_id` is that
+    of the job's life: to be set before the first attempt, when it is known.
     Attempts are recorded and launched in the term of `session_id` only: LeadershipLost afterwards.
     """
 
@@ -86,6 +87,7 @@ class AttemptStarter:
         self._store = store
         self._on_bad_candidate = on_bad_candidate
         self.directory = JobDirectory(services.jobs_directory, graph.job_id)
+        self.first_checkpoint_id: int | None = None
         self._last_number = 0
         self._recovered = recovered
         self._from_local = is_enabled(graph.configuration)
@@ -96,7 +98,13 @@ class AttemptStarter:
         record = await self._services.io.run(self.directory.read_record)
         self._last_number = record.attempt if record is not None else 0
         self._former = record if self._recovered else None
+        self.first_checkpoint_id = None if self._former is None else self._former.first_checkpoint_id
         return record
+
+    @property
+    def is_new_life(self) -> bool:
+        """After `read_record`: no attempt of this life of the job has ever begun, so nothing of it was ever written."""
+        return self._former is None
 
     def former(self, record: AttemptRecord) -> Attempt | None:
         """The attempt that an earlier job manager left, or None when its driver is known to be gone."""
@@ -177,6 +185,7 @@ class AttemptStarter:
             parallelism=asked,
             is_rescaled=former is not None and former.parallelism != asked,
             parallelism_before=former.parallelism if former is not None else None,
+            first_checkpoint_id=self.first_checkpoint_id,
         )
         record = _started_from(record, restore)
         await self._write(record)

@@ -53,6 +53,7 @@ class AttemptRecord:
     parallelism: int | None = None
     is_rescaled: bool = False
     parallelism_before: int | None = None
+    first_checkpoint_id: int | None = None
 
 
 class JobDirectory:

@@ -25,6 +25,7 @@ from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import Operations, Outcome
+from checkpointing.jobs.past_savepoints import PastSavepoints
 from checkpointing.jobs.programs import Program
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
@@ -72,6 +73,7 @@ class Dispatcher:
         self._archive = JobArchive(services)
         self._retries = Retries()
         self._ended_jobs = EndedJobs(services, self._retries)
+        self._past_savepoints = PastSavepoints(services, self._retries, lambda job_id: job_id in self._jobs)
         self._submitting: set[str] = set()
 
     @property
@@ -88,12 +90,14 @@ class Dispatcher:
         self.session_id = session_id
         await self._ended_jobs.finish_clean_up()
         await self._archive.load()
-        for job_id in await self._stored_jobs(session_id):
+        stored = await self._stored_jobs(session_id)
+        for job_id in stored:
             if not self._is_term(session_id):
                 logger.warning("leadership was lost during the recovery, which ends here: the next leader's turn")
                 return
             if not await self._recovered(job_id, session_id):
                 self._retries.again(_recovery_of(job_id), partial(self._recovered, job_id, session_id))
+        await self._past_savepoints.sweep(session_id, stored)
         self._ready = self._is_term(session_id)
 
     async def _stored_jobs(self, session_id: str) -> Sequence[str]:

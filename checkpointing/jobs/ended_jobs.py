@@ -14,7 +14,7 @@ from functools import partial
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError, JobGraphUnreadable
 from checkpointing.ha.job_results import JobResult, JobResultExists
-from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.attempts import AttemptRecordUnreadable, JobDirectory
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
@@ -104,7 +104,7 @@ class EndedJobs:
             if graph is None:
                 return True
             checkpoints = JobCheckpoints.of_ended_job(graph, self._services)
-            await checkpoints.recover()
+            await checkpoints.recover(await self._first_checkpoint_id(result.job_id))
             return await checkpoints.shutdown(result.status) is None
         except _PERMANENT as error:
             logger.error("job %s: its checkpoints cannot be read and stay where they lie: %s", result.job_id, error)
@@ -112,6 +112,16 @@ class EndedJobs:
         except STORE_ERRORS as error:
             logger.error("job %s: its checkpoints could not be cleaned up yet: %s", result.job_id, error)
             return False
+
+    async def _first_checkpoint_id(self, job_id: str) -> int | None:
+        """Without it a complete checkpoint that never came to an empty store stays: it may be of an earlier life."""
+        directory = JobDirectory(self._services.jobs_directory, job_id)
+        try:
+            record = await self._services.io.run(directory.read_record)
+        except AttemptRecordUnreadable as error:
+            logger.warning("job %s: %s", job_id, error)
+            return None
+        return None if record is None else record.first_checkpoint_id
 
     async def _tried(self, job_id: str, trouble: str, work: Callable[[], None]) -> bool:
         try:

@@ -30,6 +30,7 @@ from checkpointing.jobs.savepoint_claim import SavepointClaim
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import AcknowledgeCheckpoint
+from checkpointing.storage.layout import unused_file
 from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from checkpointing.storage.sweeping import Swept
 
@@ -65,6 +66,10 @@ class JobCheckpoints:
         self._graph = graph
         self._job_id = graph.job_id
         self._claims = SavepointClaim(graph, services.claims(graph, config), services.io)
+        self._recovered_ids: tuple[int, ...] = ()
+        self.first_id: int | None = None
+        self._sweep_is_due = False
+        self._sweep: asyncio.Task[None] | None = None
         self.stats = CheckpointStatsTracker(history_size=services.settings.history_size)
         self.coordinator = CheckpointCoordinator(
             job_id=graph.job_id,
@@ -109,23 +114,33 @@ class JobCheckpoints:
         """State that came along is put into the storage first, where the last acknowledgement must find all of it."""
         self.coordinator.receive_acknowledge(self._storage.keep_contents(message))
 
-    async def recover(self) -> None:
-        """Read what earlier job managers stored; one of RECOVERY_ERRORS."""
+    async def recover(self, first_id: int | None = None, *, is_new_life: bool = False) -> None:
+        """Read what earlier job managers stored; one of RECOVERY_ERRORS. `first_id`: of this life of the job.
+
+        `is_new_life`: it has none yet, and no attempt of it ever ran; then `first_id` is what it may record.
+        """
         recovered: asyncio.Future[CompletedCheckpoint | None] = asyncio.get_running_loop().create_future()
         self.coordinator.recover(
             _unless_done(recovered, recovered.set_result), _unless_done(recovered, recovered.set_exception)
         )
         await recovered
-        await self._find()
+        self._recovered_ids = tuple(checkpoint.checkpoint_id for checkpoint in self._store.checkpoints)
+        self.first_id = first_id
+        await self._find(is_new_life=is_new_life)
 
-    async def _find(self) -> None:
+    async def _find(self, *, is_new_life: bool) -> None:
         """What lies in the job's directory though the store does not know it: nothing of it may get lost."""
         known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
         known += self._unreadable_ids
         try:
-            self.coordinator.restoring.found(await self._services.io.run(lambda: self._storage.found(known)))
+            found = await self._services.io.run(lambda: self._storage.found(known))
+            last_id = await self._services.io.run(self._storage.last_id)
         except OSError as error:
             logger.warning("job %s: its checkpoint directory cannot be looked through: %s", self._job_id, error)
+            return
+        if is_new_life:
+            self.first_id = max((last_id, *self._recovered_ids)) + 1
+        self.coordinator.restoring.found(found, self.first_id)
 
     async def claim(self, checkpoint: CompletedCheckpoint) -> None:
         """The snapshot that the job is restored from becomes its own; returns when the store has it.
@@ -163,19 +178,60 @@ class JobCheckpoints:
 
     async def sweep(self, session_id: str) -> None:
         """Remove what crashes left behind. After `recover`, while no driver of the job lives; it never stops a job."""
-        leads = partial(self._services.high_availability.leader_election.has_leadership, session_id)
-        unreadable, unclaimed = self._unreadable_ids, self._claims.unclaimed_ids
-        retained = [c for c in self._store.checkpoints if not c.properties.claimed]
+        leads = self._term(session_id)
+        swept = await self._swept(leads, below=None)
+        await self._sweep_savepoints(leads)
         try:
-            swept = await self._services.io.run(lambda: self._storage.sweep(retained, unreadable, leads, unclaimed))
-            self.coordinator.restoring.swept(swept.checkpoint_ids)
-            if not unreadable and leads():
+            if swept is not None and not self._unreadable_ids and leads():
                 await self._claims.finish_discarding(self._store.checkpoints)
         except OSError as error:
+            logger.warning("job %s: what is left of a claimed snapshot stays: %s", self._job_id, error)
+
+    def sweep_once_completed(self, session_id: str) -> None:
+        """An attempt begins, or goes on here: what those before it left goes when its first checkpoint is complete.
+
+        Then its driver writes nothing of theirs any more, and it need not have waited for that.
+        """
+
+        def begin(below: int) -> None:
+            self._sweep_is_due = False
+            self._sweep = asyncio.ensure_future(self._sweep_beside_driver(self._term(session_id), below))
+
+        if not self._sweep_is_due:
+            self._sweep_is_due = True
+            self.coordinator.when_next_completed(begin)
+
+    async def _sweep_beside_driver(self, leads: Callable[[], bool], below: int) -> None:
+        swept = await self._swept(leads, below=below)
+        if swept is not None and leads():
+            self.coordinator.restoring.unused([unused_file(name) for name in swept.unused])
+        await self._sweep_savepoints(leads)
+
+    async def _swept(self, leads: Callable[[], bool], below: int | None) -> Swept | None:
+        unreadable = self._unreadable_ids
+        kept = {*self._claims.unclaimed_ids, *self._recovered_ids, *self.coordinator.uncertain_ids}
+        retained = [c for c in self._store.checkpoints if not c.properties.claimed]
+        try:
+            swept = await self._services.io.run(
+                lambda: self._storage.sweep(retained, unreadable, leads, kept, below=below, first_id=self.first_id)
+            )
+        except OSError as error:
             logger.warning("job %s: orphaned checkpoint files are left behind: %s", self._job_id, error)
-            return
-        if swept != Swept():
+            return None
+        self.coordinator.restoring.swept(swept.checkpoint_ids)
+        if str(swept) != str(Swept()):
             logger.info("job %s: removed %s", self._job_id, swept)
+        return swept
+
+    async def _sweep_savepoints(self, leads: Callable[[], bool]) -> None:
+        try:
+            for directory in await self._services.io.run(lambda: self._storage.sweep_savepoints(leads)):
+                logger.info("job %s: removed %s, a savepoint that was never completed", self._job_id, directory)
+        except OSError as error:
+            logger.warning("job %s: savepoints that were never completed stay: %s", self._job_id, error)
+
+    def _term(self, session_id: str) -> Callable[[], bool]:
+        return partial(self._services.high_availability.leader_election.has_leadership, session_id)
 
     async def settled(self) -> None:
         """After an abort: until no checkpoint is being added to the store any more."""
@@ -187,6 +243,8 @@ class JobCheckpoints:
 
     async def shutdown(self, status: JobStatus) -> Exception | None:
         """What could not be closed, logged; everything else was."""
+        if self._sweep is not None:
+            await self._sweep
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.coordinator.shutdown(status, _unless_done(closed, closed.set_result))
         error = await closed

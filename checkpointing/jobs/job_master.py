@@ -147,10 +147,11 @@ class JobMaster:
             attempt = await self._recovery.run(END_GRACE_S)
         except AttemptFailed as failed:
             return self._failed_for_good(failed)
-        # What an adopted driver is just writing looks like an orphan; then the next job manager may sweep.
+        # What an adopted driver is just writing looks like an orphan, until its first checkpoint here is complete.
         self._may_hold_orphans = attempt is None
         if attempt is not None:
             self.checkpoints.adopted(attempt.record)
+            self.checkpoints.sweep_once_completed(self.session_id)
             self.rescale.begin_if_due()
         while True:
             try:
@@ -189,6 +190,7 @@ class JobMaster:
         attempt = await self._starter.prepare(restore)
         self._gateway.channel = None
         self.record.enter_attempt(attempt)
+        self.checkpoints.sweep_once_completed(self.session_id)
         if isinstance(restore, LocalRestore):
             self.checkpoints.adopted(attempt.record)
         await self._starter.launch(attempt, restore)

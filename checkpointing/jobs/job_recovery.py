@@ -60,7 +60,10 @@ class JobRecovery:
         for delay in (*_RETRIES_AFTER_S, None):
             try:
                 last = await self._starter.read_record()
-                await self._interrupts.wait_for(self._checkpoints.recover())
+                starter = self._starter
+                await self._interrupts.wait_for(
+                    self._checkpoints.recover(starter.first_checkpoint_id, is_new_life=starter.is_new_life)
+                )
             except (*RECOVERY_ERRORS, AttemptRecordUnreadable) as error:
                 message = f"The job's stored state cannot be read: {error}"
                 info = self._record.info(type(error).__name__, message, recoverable=False)
@@ -71,6 +74,7 @@ class JobRecovery:
             else:
                 for reason in self._checkpoints.unreadable:
                     self._record.record_exception(self._record.info("CheckpointUnreadable", reason))
+                self._starter.first_checkpoint_id = self._checkpoints.first_id
                 return last
         raise AssertionError("the last delay raises")
 

@@ -17,6 +17,7 @@ from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY
+from checkpointing.storage.savepoint_intents import SavepointIntents
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,17 @@ class JobServices:
             graph.job_id,
             savepoint_roots=self.settings.savepoint_roots,
             owns_pool=owns_pool,
+            intents=SavepointIntents(self.intents_directory, graph.job_id),
         )
 
     def claims(self, graph: JobGraph, config: CheckpointConfiguration) -> JobClaims:
         """The snapshots that the job takes over."""
         return JobClaims(graph.job_id, self.storage(graph, config).job_directory)
+
+    @property
+    def intents_directory(self) -> Path:
+        """Of the savepoints that were begun and have not ended."""
+        return self.settings.state_directory / "savepoint-intents"
 
     @property
     def jobs_directory(self) -> Path:

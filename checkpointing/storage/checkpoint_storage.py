@@ -13,12 +13,13 @@ from checkpointing.messages import AcknowledgeCheckpoint, CheckpointKind, Malfor
 from checkpointing.storage.claims import discard_claimed
 from checkpointing.storage.errors import NotOurPool, StorageError, UnsafeLocation
 from checkpointing.storage.files import Files
-from checkpointing.storage.found import complete_checkpoints
+from checkpointing.storage.found import checkpoint_ids, complete_checkpoints
 from checkpointing.storage.layout import (
     METADATA,
     SHARED,
     TASK_OWNED,
     checkpoint_directory,
+    is_checkpoint_directory,
     is_safe_location,
     is_shared_location,
     is_snapshot_directory,
@@ -29,6 +30,7 @@ from checkpointing.storage.memory_files import MemoryFiles
 from checkpointing.storage.metadata import encode_metadata
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
+from checkpointing.storage.savepoint_intents import SavepointIntents
 from checkpointing.storage.sweeping import OrphanSweep, Swept
 from checkpointing.storage.verification import read_metadata, verify_files
 
@@ -50,8 +52,10 @@ class FileCheckpointStorage:
         savepoint_roots: SavepointRoots | None = None,
         files: Files | None = None,
         owns_pool: Callable[[], bool] = lambda: True,
+        intents: SavepointIntents | None = None,
     ) -> None:
         self._owns_pool = owns_pool
+        self._intents = intents
         self._job_directory = None if directory is None else f"{canonical(directory).rstrip('/')}/{job_id}"
         self._job_id = job_id
         self._savepoint_roots = savepoint_roots
@@ -101,14 +105,23 @@ class FileCheckpointStorage:
         files = self._files(checkpoint.location)
         verify_files(checkpoint, files)
         content = encode_metadata(checkpoint)
+        if checkpoint.properties.is_savepoint and not self._owns_pool():
+            raise StorageError(f"{checkpoint.location}: another job manager leads, and may be removing it")
         files.write_durably(f"{checkpoint.location}/{METADATA}", content)
+        self._ended(checkpoint.location)
         return len(content)
 
     def read_metadata(self, directory: str) -> CompletedCheckpoint:
         return read_metadata(directory, self._given_files)
 
     def discard_location(self, location: CheckpointLocation) -> None:
-        _discard_directory(location.directory, self._files(location.directory))
+        try:
+            _discard_directory(location.directory, self._files(location.directory))
+        except OSError:
+            if self._intents is not None:
+                self._intents.leave(location.directory)
+            raise
+        self._ended(location.directory)
 
     def discard_claimed(self, location: str) -> None:
         """Remove a claimed snapshot, see `claims`: one that does not lie in this job's directory."""
@@ -133,18 +146,46 @@ class FileCheckpointStorage:
             return ()
         return complete_checkpoints(self._job_directory, self._files(self._job_directory), known_ids)
 
+    def last_id(self) -> int:
+        """Of all that lies in this job's directory, complete or not; 0 when nothing does."""
+        if self._job_directory is None:
+            return 0
+        return max(checkpoint_ids(self._job_directory, self._files(self._job_directory)), default=0)
+
     def sweep(
         self,
         retained: Sequence[CompletedCheckpoint],
         unreadable_ids: Collection[int],
         may_remove: Callable[[], bool],
         unclaimed_ids: Collection[int] = (),
+        *,
+        below: int | None = None,
+        first_id: int | None = None,
     ) -> Swept:
-        """Remove what nobody will ever use again, see `sweeping`. Only while no driver of the job lives."""
+        """Remove what nobody will ever use again, see `sweeping`. Only while no driver of the job lives.
+
+        While one lives, `below`: what it writes has that id or a higher one. `first_id`: of this life of the job.
+        """
         if self._job_directory is None:
             return Swept()
         files = self._files(self._job_directory)
-        return OrphanSweep(self._job_directory, files, retained, unreadable_ids, may_remove, unclaimed_ids).run()
+        sweep = OrphanSweep(
+            self._job_directory,
+            files,
+            retained,
+            unreadable_ids,
+            may_remove,
+            unclaimed_ids,
+            below=below,
+            first_id=first_id,
+        )
+        return sweep.run()
+
+    def sweep_savepoints(self, may_remove: Callable[[], bool]) -> Sequence[str]:
+        """Remove the savepoints that other job managers began and never completed; while no driver writes to one."""
+        if self._intents is None:
+            return ()
+        return self._intents.sweep(self._savepoint_roots, may_remove, self._given_files)
 
     def remove_empty_directories(self) -> None:
         """The job is over: its directories go, unless a checkpoint was retained."""
@@ -162,8 +203,32 @@ class FileCheckpointStorage:
         if self._savepoint_roots is not None:
             target = self._savepoint_roots.confine(target)
         directory = f"{target.rstrip('/')}/{savepoint_name(self._job_id, uuid.uuid4().hex)}"
-        self._files(directory).make_directory(directory, new=True)
+        files = self._files(directory)
+        if self._intents is not None:
+            self._intents.begin(directory)
+        try:
+            files.make_directory(directory, new=True)
+        except FileExistsError:  # somebody else's
+            self._ended(directory)
+            raise
+        except OSError:
+            self._not_begun(directory, files)
+            raise
         return CheckpointLocation(directory, None)
+
+    def _not_begun(self, directory: str, files: Files) -> None:
+        """Whether the directory was made is not known; where that cannot be found out now, a sweep will."""
+        try:
+            files.remove_empty_directory(directory)
+        except OSError:
+            if self._intents is not None:
+                self._intents.leave(directory)
+        else:
+            self._ended(directory)
+
+    def _ended(self, directory: str) -> None:
+        if self._intents is not None and not is_checkpoint_directory(directory):
+            self._intents.end(directory)
 
     def _files(self, location: str) -> Files:
         return self._given_files or files_for(location)

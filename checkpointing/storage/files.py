@@ -9,13 +9,13 @@ import errno
 import hashlib
 import os
 import shutil
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from checkpointing.durable_files import sync
 from checkpointing.storage.foreign_errors import in_words
+from checkpointing.storage.layout import temporary_name
 
 _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
@@ -193,7 +193,7 @@ class LocalFiles:
 
 
 def _beside(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    return target.with_name(temporary_name(target.name))
 
 
 def _linked(source: Path, target: Path) -> bool:

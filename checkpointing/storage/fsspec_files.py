@@ -18,7 +18,6 @@ import contextlib
 import hashlib
 import queue
 import threading
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from fsspec.registry import get_filesystem_class, known_implementations
 
 from checkpointing.storage.errors import DriverMissing, StorageError, StorageUnreachable, UnknownScheme
 from checkpointing.storage.foreign_errors import in_words
+from checkpointing.storage.layout import temporary_name
 from checkpointing.storage.locations import name, parent
 
 T = TypeVar("T")
@@ -272,7 +272,7 @@ def _make_directories(fs: Any, path: str) -> None:
 
 
 def _through_temporary(fs: Any, target: str, write: Callable[[Any, str], object]) -> None:
-    temporary = f"{parent(target)}/.{name(target)}.{uuid.uuid4().hex}.tmp"
+    temporary = f"{parent(target)}/{temporary_name(name(target))}"
     try:
         write(fs, temporary)
         fs.mv(temporary, target)

@@ -3,12 +3,15 @@
 <checkpoint directory>/<job id>/chk-<N>/_metadata, private files
                                 shared/<sha256>
                                 taskowned/
-<savepoint directory>/savepoint-<first 6 of the job id>-<12 hex digits>/_metadata, all files
+<savepoint directory>/savepoint-<first 6 of the job id>-<12 hex digits>/_metadata, <query>/ with all its files
+
+What is being written has a temporary name until it is whole.
 """
 
 from __future__ import annotations
 
 import re
+import uuid
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import StateFile
@@ -19,6 +22,12 @@ METADATA = "_metadata"
 SHARED = "shared"
 TASK_OWNED = "taskowned"
 
+# What a query's files begin with: those of its checkpointLocation, and those of a file sink beside them.
+QUERY_ENTRIES = frozenset(
+    {"metadata", "offsets", "commits", "sources", "state", "timelines", "operators", "sink"},
+)
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 _SNAPSHOT_DIRECTORY = re.compile(r"chk-\d+|savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 
 
@@ -34,10 +43,31 @@ def is_snapshot_directory(path: str) -> bool:
     return _SNAPSHOT_DIRECTORY.fullmatch(name(path)) is not None
 
 
+def is_checkpoint_directory(path: str) -> bool:
+    return is_snapshot_directory(path) and name(path).startswith("chk-")
+
+
+def is_savepoint_directory_of(path: str, job_id: str) -> bool:
+    return is_snapshot_directory(path) and name(path).startswith(f"savepoint-{job_id[:6]}-")
+
+
+def temporary_name(final: str) -> str:
+    return f".{final}.{uuid.uuid4().hex}.tmp"
+
+
+def is_temporary(entry: str) -> bool:
+    return _TEMPORARY.fullmatch(entry) is not None
+
+
 def is_shared_location(location: str) -> bool:
     """Directly in the pool, and nothing else."""
     parts = location.split("/")
     return len(parts) == 2 and parts[0] == SHARED and parts[1] not in ("", ".", "..")
+
+
+def unused_file(name_in_pool: str) -> StateFile:
+    """A file of the pool of which nothing else is known, nor needs to be: it is to be removed."""
+    return StateFile("", f"{SHARED}/{name_in_pool}", 0, "", shared=True)
 
 
 def is_safe_location(location: str) -> bool:

@@ -19,6 +19,7 @@ from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.ports import CheckpointIDCounter, CheckpointPlan
 from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.durable_files import write_durably
 from checkpointing.ha.checkpoint_id_counter import StandaloneCheckpointIDCounter
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
@@ -31,9 +32,11 @@ from checkpointing.messages import (
     SubtaskMetrics,
     TriggerCheckpoint,
 )
-from checkpointing.storage import FileCheckpointStorage, ReferenceCountingRegistry, read_metadata
+from checkpointing.storage import FileCheckpointStorage, ReferenceCountingRegistry, SavepointRoots, read_metadata
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.files import LocalFiles
+from checkpointing.storage.layout import unused_file
+from checkpointing.storage.savepoint_intents import SavepointIntents
 from tests.checkpointing.doubles import STATEFUL, ManualIo, ManualTimer, RecordingTasks
 
 OpenStores = Callable[[str, int], tuple[HandleCompletedCheckpointStore, CheckpointIDCounter]]
@@ -150,8 +153,13 @@ class JobOnDisk:
         self.stats = CheckpointStatsTracker()
         self.job_failures: list[str] = []
         self.store, id_counter = self._open_stores(self.job_id, self._num_retained)
+        self.intents = SavepointIntents(self._directory / "intents", self.job_id)
         self.storage = FileCheckpointStorage(
-            str(self._directory / "checkpoints"), self.job_id, files=self._files, owns_pool=lambda: True
+            str(self._directory / "checkpoints"),
+            self.job_id,
+            files=self._files,
+            savepoint_roots=SavepointRoots([str(self._directory / "savepoints")]),
+            intents=self.intents,
         )
         self.claims = JobClaims(self.job_id, self.storage.job_directory, self._files)
         self.coordinator = CheckpointCoordinator(
@@ -177,6 +185,7 @@ class JobOnDisk:
             initial_delay_ms=lambda low, high: low,
         )
         self._recover()
+        self.coordinator.when_next_completed(lambda below: self.sweep(below))
         self.io.inline = self._inline
 
     def _recover(self) -> None:
@@ -186,18 +195,33 @@ class JobOnDisk:
             raise errors[0]
         known = [c.checkpoint_id for c in self.store.checkpoints if not c.properties.claimed]
         self.found = list(self.storage.found(known))
-        self.coordinator.restoring.found(self.found)
+        recorded = self._recorded_first_id()
+        self.recovered_ids = [checkpoint.checkpoint_id for checkpoint in self.store.checkpoints]
+        self.first_id = recorded or max([self.storage.last_id(), *self.recovered_ids]) + 1
+        self.coordinator.restoring.found(self.found, self.first_id)
         self.sweep()
+        if recorded is None:  # as with the job's first attempt, before a driver of it could write anything
+            write_durably(self._record, str(self.first_id))
         if self.claimed is not None and not self.store.checkpoints:
             self._take_over(self.claimed)
         if (newest := self.coordinator.latest_completed) is not None:
             self.coordinator.restored(newest, is_savepoint=False)
 
-    def sweep(self) -> None:
-        """As before the first attempt under a job manager."""
+    @property
+    def _record(self) -> Path:
+        return self._directory / f"{self.job_id}.first_id"
+
+    def _recorded_first_id(self) -> int | None:
+        return int(self._record.read_text()) if self._record.exists() else None
+
+    def sweep(self, below: int | None = None) -> None:
+        """As before the first attempt under a job manager; `below`: as beside a driver."""
         retained = [c for c in self.store.checkpoints if not c.properties.claimed]
-        swept = self.storage.sweep(retained, (), lambda: True)
+        kept = (*self.recovered_ids, *self.coordinator.uncertain_ids)
+        swept = self.storage.sweep(retained, (), lambda: True, kept, below=below, first_id=self.first_id)
         self.coordinator.restoring.swept(swept.checkpoint_ids)
+        self.coordinator.restoring.unused([unused_file(name) for name in swept.unused])
+        self.storage.sweep_savepoints(lambda: True)
         dropped = bool(retained) and all(c.location != self.claimed for c in self.store.checkpoints)
         if self.claimed is not None and dropped:
             self.claims.finish_discarding(self.claimed)
@@ -217,6 +241,7 @@ class JobOnDisk:
     def kill(self, num_done: int = 0) -> None:
         """SIGKILL to the job manager; of the work under way the first `num_done` pieces are done all the same."""
         self.io.die(num_done)
+        self.intents.abandon()
         self.start()
 
     def end(self, status: JobStatus) -> list[Exception | None]:
@@ -225,6 +250,8 @@ class JobOnDisk:
         self.io.run_all()
         if status.globally_terminal and self.claimed is not None:
             self.claims.give_up(self.claimed)
+        if status.globally_terminal:
+            self._record.unlink(missing_ok=True)
         return outcomes
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
@@ -278,6 +305,14 @@ class JobOnDisk:
             if not all_of_them:
                 return
 
+    def write_only(self, work: Snapshotting) -> None:
+        """Everything is in its place, and nobody is told."""
+        for subtask in work.owed:
+            self._written(work.message, subtask, work.shared if subtask == 0 else ())
+
+    def acknowledges_nothing_more(self, work: Snapshotting) -> None:
+        self.work.remove(work)
+
     def decline(self, work: Snapshotting) -> None:
         reason = CheckpointFailureReason.CHECKPOINT_DECLINED.name
         session_id, checkpoint_id = self.tasks.session_id, work.message.checkpoint_id
@@ -300,15 +335,17 @@ class JobOnDisk:
     def _written(self, message: TriggerCheckpoint, subtask: int, shared: Sequence[str]) -> tuple[StateFile, ...]:
         """Nothing is written for a checkpoint whose directory is gone: the driver has heard of its end."""
         directory = Path(message.directory)
-        own = f"own-{subtask}"
+        own = f"q/state/own-{subtask}"
         location = own if message.kind is not CheckpointKind.CHECKPOINT else f"{directory.name}/{own}"
-        files = [_put(directory / own, location, own)]
-        files += [replace(_put(directory.parent / "shared" / n, f"shared/{n}", n), shared=True) for n in shared]
+        files = [_put(directory, own, location, own)]
+        pool = directory.parent / "shared"
+        files += [replace(_put(pool, name, f"shared/{name}", name), shared=True) for name in shared]
         return tuple(files)
 
 
-def _put(path: Path, location: str, text: str) -> StateFile:
-    content = text.encode()
-    if path.parent.is_dir() and not path.exists():
+def _put(snapshot: Path, name: str, location: str, text: str) -> StateFile:
+    content, path = text.encode(), snapshot / name
+    if snapshot.is_dir() and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return StateFile(f"state/{location}", location, len(content), hashlib.sha256(content).hexdigest())

@@ -109,7 +109,7 @@ def test_what_cannot_be_removed_is_removed_later(tmp_path: Path, files: BrokenFi
     job.timer.advance(sum(RETRIES_AFTER_S))
 
     assert files_in(tmp_path / "checkpoints" / JOB_ID) == {
-        f"chk-{third.checkpoint_id}/{name}" for name in ("_metadata", "own-0", "own-1")
+        f"chk-{third.checkpoint_id}/{name}" for name in ("_metadata", "q/state/own-0", "q/state/own-1")
     } | {"shared/b"}
     assert job.left_behind == []
 

@@ -205,15 +205,17 @@ class FakeDriver:
 
     def _acknowledgement(self, trigger: TriggerCheckpoint, vertex: Vertex, index: int) -> AcknowledgeCheckpoint:
         content = f"{vertex.id} {index}".encode()
-        name = f"{vertex.id}-{index}"
+        name = f"wordcount/state/{vertex.id}-{index}"
         is_savepoint = trigger.kind is not CheckpointKind.CHECKPOINT
         location = name if is_savepoint else f"chk-{trigger.checkpoint_id}/{name}"
         contents = {}
         if trigger.directory.startswith(JOB_MANAGER_MEMORY):
             contents[location] = base64.b64encode(content).decode()
         else:
-            files_for(trigger.directory).write_durably(f"{trigger.directory}/{name}", content)
-        file = StateFile(f"state/{name}", location, len(content), hashlib.sha256(content).hexdigest())
+            files = files_for(trigger.directory)
+            files.make_directory(f"{trigger.directory}/wordcount/state")
+            files.write_durably(f"{trigger.directory}/{name}", content)
+        file = StateFile(f"state/{vertex.id}-{index}", location, len(content), hashlib.sha256(content).hexdigest())
         return AcknowledgeCheckpoint(
             session_id=self.session_id,
             job_id=self.spec.job_id,

@@ -1,7 +1,8 @@
 """A job manager in a process of its own, for tests that kill it or stop it for a while; its drivers are the test's.
 
-The only argument is a directory. The launcher writes what is to be launched there and takes it as launched once the
-test wrote the driver's pid; a driver lives as long as its file does.
+The argument is a directory; with a second one, `freeze`, every add to a checkpoint store hangs, the metadata written.
+The launcher writes what is to be launched there and takes it as launched once the test wrote the driver's pid; a driver
+lives as long as its file does.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import uuid
 from pathlib import Path
+from typing import NoReturn
 
+from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.jobmanager import run
@@ -64,10 +68,20 @@ class DistantLauncher:
         """There are none."""
 
 
+def freeze() -> None:
+    def never_returns(store: HandleCompletedCheckpointStore, checkpoint: object) -> NoReturn:
+        threading.Event().wait()
+        raise AssertionError
+
+    HandleCompletedCheckpointStore.add_checkpoint = never_returns  # type: ignore[method-assign]
+
+
 def main(directory: str) -> None:
     settings = JobManagerSettings.from_environ(dict(os.environ))
     asyncio.run(run(settings, {}, lambda text: print(text, flush=True), launcher=DistantLauncher(Path(directory))))
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["freeze"]:
+        freeze()
     main(sys.argv[1])

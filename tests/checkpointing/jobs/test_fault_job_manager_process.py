@@ -34,11 +34,12 @@ RETAIN = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.
 class DistantJobManager(RunningJobManager):
     """The same requests, to a job manager in a process of its own. `ended_drivers`: those that it ended, by pid."""
 
-    def __init__(self, cluster: Cluster, desk: Path, **environ: str) -> None:
+    def __init__(self, cluster: Cluster, desk: Path, *options: str, **environ: str) -> None:
         names = {"ZOOKEEPER_HOSTS": cluster.hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
         super().__init__(cluster.directory, cluster.launcher, {**names, **environ})
         desk.mkdir(exist_ok=True)
         self._desk = desk
+        self._options = options
         self._environ = {**names, **environ}
         self.ended_drivers: list[int] = []
         self._process: asyncio.subprocess.Process | None = None
@@ -52,7 +53,8 @@ class DistantJobManager(RunningJobManager):
             "WAYMARK_HEARTBEAT_TIMEOUT": str(HEARTBEAT_TIMEOUT_S),
         }
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.checkpointing.jobs.job_manager_process", str(self._desk)),
+            *(sys.executable, "-m", "tests.checkpointing.jobs.job_manager_process"),
+            *(str(self._desk), *self._options),
             cwd=REPOSITORY,
             env={**os.environ, **shared, **self._environ},
             stdout=asyncio.subprocess.PIPE,
@@ -97,8 +99,8 @@ class DistantJobManager(RunningJobManager):
 
 
 @contextlib.asynccontextmanager
-async def in_a_process(cluster: Cluster, desk: Path, **environ: str) -> AsyncIterator[DistantJobManager]:
-    manager = DistantJobManager(cluster, desk, WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2", **environ)
+async def in_a_process(cluster: Cluster, desk: Path, *options: str, **environ: str) -> AsyncIterator[DistantJobManager]:
+    manager = DistantJobManager(cluster, desk, *options, WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2", **environ)
     await manager.start()
     try:
         yield manager
@@ -123,6 +125,10 @@ async def test_a_leader_that_is_killed_while_a_checkpoint_is_pending_costs_neith
         driver.acknowledges = False
         await first.post(f"/jobs/{job_id}/checkpoints")
         await eventually(lambda: [trigger.checkpoint_id for trigger in driver.triggers] == [1, 2, 3])
+        await first.post(f"/jobs/{job_id}/savepoints", {})
+        await eventually(lambda: len(driver.triggers) == 4)
+        savepoint = Path(driver.triggers[-1].directory)
+        assert savepoint.is_dir()  # noqa: ASYNC240
         directory = Path(first.settings.checkpoint_directory, job_id)
         first.signal(signal.SIGKILL)
         [pending] = [trigger for trigger in driver.triggers if trigger.checkpoint_id == 3]
@@ -133,18 +139,23 @@ async def test_a_leader_that_is_killed_while_a_checkpoint_is_pending_costs_neith
             await second.until(job_id, "RUNNING")
             assert (await second.get(f"/jobs/{job_id}"))["status-history"][-1]["cause"].endswith("was adopted")
             driver.acknowledges = True
+            driver.shared_files = ("of the dead leader's checkpoint alone",)
             await driver._checkpoint(pending)  # the dead leader's, answered late
+            driver.shared_files = ("needed",)
+            assert savepoint.is_dir(), "while the driver may write to it"  # noqa: ASYNC240
 
-            assert await second.checkpoint(job_id) == 4, "ids ascend"
+            assert await second.checkpoint(job_id) == 5, "ids ascend"
             assert 3 not in await completed_ids(second, job_id)
-            assert not (directory / "chk-3" / "_metadata").exists()
+            await eventually(lambda: not savepoint.exists())
+            await eventually(lambda: len(list((directory / "shared").iterdir())) == 1)
+            assert sorted(path.name for path in directory.glob("chk-*")) == ["chk-1", "chk-2", "chk-5"]  # noqa: ASYNC240
             driver.kill(-9)
             await eventually(lambda: len(cluster.launcher.drivers) == 2)
             restore = cluster.launcher.specs[-1].restore
             assert restore is not None
-            assert restore.checkpoint_id == 4
+            assert restore.checkpoint_id == 5
             await second.until(job_id, "RUNNING")
-            for kept in (1, 2, 4):
+            for kept in (1, 2, 5):
                 assert read_metadata(str(directory / f"chk-{kept}")).checkpoint_id == kept
 
 
@@ -188,3 +199,27 @@ async def test_a_leader_that_was_stopped_and_goes_on_after_its_term_harms_nothin
                 assert await completed_ids(second, job_id) == [6, 5, 4, 3]
         finally:
             first.signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("driver_dies_too", [False, True])
+async def test_a_complete_checkpoint_that_never_came_to_an_empty_store_goes_with_the_next_one(
+    cluster: Cluster, tmp_path: Path, driver_dies_too: bool
+) -> None:
+    async with in_a_process(cluster, tmp_path / "desk", "freeze") as first:
+        await leads(first)
+        job_id = await first.submit_running(RETAIN)
+        directory = Path(first.settings.checkpoint_directory, job_id)
+        await first.post(f"/jobs/{job_id}/checkpoints")
+        await eventually((directory / "chk-1" / "_metadata").exists)
+        first.signal(signal.SIGKILL)
+        if driver_dies_too:
+            (await first.driver(1)).kill(-9)
+
+        async with cluster.job_manager(WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2") as second:
+            cluster.drivers_find(second)
+            await leads(second)
+            await second.until(job_id, "RUNNING")
+            assert (directory / "chk-1" / "_metadata").exists(), "it may be all there is"
+
+            assert await second.checkpoint(job_id) == 2
+            await eventually(lambda: {path.name for path in directory.glob("chk-*")} == {"chk-2"})

@@ -143,7 +143,7 @@ async def test_a_damaged_checkpoint_is_reported_and_an_older_one_is_used(manager
     job_id = await manager.submit_running(FAST_RESTART | {"execution.checkpointing.num-retained": "2"})
     older = await manager.checkpoint(job_id)
     newer = await manager.checkpoint(job_id)
-    files = sorted(Path(manager.settings.checkpoint_directory, job_id, f"chk-{newer}").glob("2222*"))
+    files = sorted(Path(manager.settings.checkpoint_directory, job_id, f"chk-{newer}").rglob("2222*"))
     files[0].write_bytes(b"x" * files[0].stat().st_size)
 
     await (await manager.driver(1)).report_failure("crash")
@@ -160,7 +160,7 @@ async def test_a_job_that_lost_all_its_state_never_starts_empty(manager: Running
     job_id = await manager.submit_running(FAST_RESTART)
     checkpoint = await manager.checkpoint(job_id)
     directory = Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}")
-    next(directory.glob("2222*")).unlink()
+    next(directory.rglob("2222*")).unlink()
 
     await (await manager.driver(1)).report_failure("crash")
     await manager.until(job_id, "FAILED")

@@ -198,10 +198,10 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
         case "outside":
             savepoint = savepoint.rename(tmp_path / savepoint.name)
         case "damaged":
-            file = next(savepoint.glob("2222*"))
+            file = next(savepoint.rglob("2222*"))
             file.write_bytes(bytes(len(file.read_bytes())))
         case "incomplete":
-            next(savepoint.glob("2222*")).unlink()
+            next(savepoint.rglob("2222*")).unlink()
         case "other program":
             entry_class = "other.py:wordcount"
     jar_id = await manager.upload(name=entry_class.partition(":")[0])

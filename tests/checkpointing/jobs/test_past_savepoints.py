@@ -1,0 +1,115 @@
+"""Without high availability nothing recovers a job; a savepoint that its job manager died over goes all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpointing.jobs import retries
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.past_savepoints import PastSavepoints
+from checkpointing.messages import CheckpointKind
+from checkpointing.storage import FileCheckpointStorage, SavepointRoots, local_path
+from checkpointing.storage.savepoint_intents import SavepointIntents
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(retries, "LONGEST_PAUSE_S", 0.05)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What each look for the driver has found: whether it is gone."""
+    seen: list[bool] = []
+    look = PastSavepoints._is_driver_gone
+
+    def noted(past: PastSavepoints, job_id: str, began_s: float) -> bool:
+        seen.append(look(past, job_id, began_s))
+        return seen[-1]
+
+    monkeypatch.setattr(PastSavepoints, "_is_driver_gone", noted)
+    return seen
+
+
+@pytest.fixture
+def driver() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that outlives its job manager, in a session of its own."""
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def left_by_a_dead_job_manager(tmp_path: Path, **record: object) -> Path:
+    state = tmp_path / "state"
+    JobDirectory(state / "jobs", JOB_ID).write_record(
+        AttemptRecord(1, "t", str(state / "work"), 1, host=socket.gethostname(), **record)  # type: ignore[arg-type]
+    )
+    intents = SavepointIntents(state / "savepoint-intents", JOB_ID)
+    root = str(state / "savepoints")
+    storage = FileCheckpointStorage(None, JOB_ID, savepoint_roots=SavepointRoots([root]), intents=intents)
+    directory = Path(storage.initialize_location(3, CheckpointKind.SAVEPOINT, root).directory)
+    (directory / "wordcount" / "state").mkdir(parents=True)
+    (directory / "wordcount" / "state" / "half").write_text("x")
+    intents.abandon()
+    return directory
+
+
+async def is_removed(directory: Path) -> None:
+    await eventually(lambda: not directory.exists())
+    await eventually(lambda: not list((directory.parents[1] / "savepoint-intents").iterdir()))
+
+
+async def test_the_next_job_manager_removes_it(tmp_path: Path) -> None:
+    directory = left_by_a_dead_job_manager(tmp_path, ended=True)
+
+    async with running_job_manager(tmp_path):
+        await is_removed(directory)
+
+
+async def test_not_while_the_driver_that_was_writing_it_lives(
+    tmp_path: Path, driver: subprocess.Popen[bytes], looks: list[bool]
+) -> None:
+    directory = left_by_a_dead_job_manager(tmp_path, pid=driver.pid)
+    async with running_job_manager(tmp_path):
+        await eventually(lambda: len(looks) > 2)
+        assert not any(looks)
+        assert directory.exists()
+        driver.kill()
+        await asyncio.to_thread(driver.wait)
+        await is_removed(directory)
+
+
+async def test_of_a_driver_that_cannot_be_seen_only_once_its_lease_is_over(tmp_path: Path, looks: list[bool]) -> None:
+    directory = left_by_a_dead_job_manager(tmp_path)  # killed between the record and the pid
+
+    async with running_job_manager(tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="600"):
+        await eventually(lambda: len(looks) > 2)
+        assert directory.exists()
+    async with running_job_manager(tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="0.2"):
+        await is_removed(directory)
+
+
+async def test_a_job_that_runs_again_looks_after_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the same id: before its first attempt, when no driver of either life can be writing."""
+    monkeypatch.setattr(retries, "FIRST_PAUSE_S", 600.0)
+    directory = left_by_a_dead_job_manager(tmp_path, ended=True)
+
+    async with running_job_manager(tmp_path) as manager:
+        await manager.submit_running(jobId=JOB_ID)
+        assert not directory.exists()
+        assert (await savepoint_directory(manager)).is_dir()
+
+
+async def savepoint_directory(manager: RunningJobManager) -> Path:
+    return Path(local_path(str((await manager.savepoint(JOB_ID))["location"])))

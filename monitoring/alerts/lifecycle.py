@@ -8,7 +8,8 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.alerts.incidents import acknowledge_incident, resolve_incident
-from monitoring.models import AlertRule, Incident
+from monitoring.alerts.memory import dismiss
+from monitoring.models import Incident
 
 
 class IncidentMovedOn(Exception):
@@ -28,9 +29,8 @@ def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
 
 @transaction.atomic
 def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
-    """The failures that opened it count as dealt with: the rule opens anew only on what fails after `now`."""
+    """What opened it counts as dealt with: the rule opens anew only on what fails after `now`, or comes back."""
     if not resolve_incident(incident, reason.strip() or "closed by hand.", {}, now, by=by):
         raise IncidentMovedOn(incident)
-    if incident.rule_id is not None:
-        AlertRule.objects.filter(pk=incident.rule_id).update(counts_since=now)
+    dismiss(incident, now)
     audit.record(by, "incident.resolve", f"incident {incident.pk}: {incident.subject}", reason.strip())

@@ -28,7 +28,16 @@ from monitoring.models.recorded import (
     RunException,
 )
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
-from monitoring.models.rules import AlertRule, RuleKind, Severity
+from monitoring.models.rules import (
+    AlertRule,
+    Outage,
+    OutageKind,
+    RulePhase,
+    RuleScope,
+    RuleState,
+    Severity,
+    SizeBaseline,
+)
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
 
 __all__ = [
@@ -60,11 +69,15 @@ __all__ = [
     "Job",
     "JobConfiguration",
     "OperatorCheckpoint",
+    "Outage",
+    "OutageKind",
     "RestartAttempt",
     "RestartStep",
     "RestartTrigger",
     "RestoreFrom",
-    "RuleKind",
+    "RulePhase",
+    "RuleScope",
+    "RuleState",
     "Run",
     "RunException",
     "RunState",
@@ -73,5 +86,6 @@ __all__ = [
     "SavepointOrigin",
     "SavepointState",
     "Severity",
+    "SizeBaseline",
     "StepState",
 ]

@@ -11,7 +11,7 @@ from django.db import transaction
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.models import Cluster, Engine, Run
-from monitoring.polling import history, plan, runs
+from monitoring.polling import history, outages, plan, runs
 from monitoring.polling.adoption import adopt_savepoints
 from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, named_runs
@@ -32,7 +32,7 @@ def store(claim: Claim, observation: ClusterObservation, now: datetime, asked_at
 
     `asked_at`: when the flight began. Raises ClaimLost, and then nothing was written.
     """
-    if _is_old_news(claim.cluster, observation, now):
+    if _is_old_news(claim.cluster, observation, now) and not outages.is_late(claim.cluster, asked_at):
         return "", _nothing_new(claim, observation, now, asked_at)
     with transaction.atomic():
         return _store(locked(claim), observation, now, asked_at)
@@ -76,6 +76,7 @@ def postpone(claim: Claim, why: str, now: datetime) -> None:
 def _store(
     cluster: Cluster, observation: ClusterObservation, now: datetime, asked_at: datetime
 ) -> tuple[str, KnownCluster]:
+    outages.note_lateness(cluster, asked_at)
     match observation.answer:
         case NoAnswer(why):
             sentence, known = _no_answer(cluster, why, now), observation.known
@@ -90,6 +91,8 @@ def _store(
 def _no_answer(cluster: Cluster, why: str, now: datetime) -> str:
     """Nothing is concluded of any job, and every hold-down begins anew: silence proves nothing."""
     sentence = f"{cluster} does not answer: {why}" if cluster.reachable else ""
+    if cluster.reachable:
+        outages.note_silence(cluster, why, now)
     cluster.unreachable_since = cluster.unreachable_since or now
     _failed(cluster, why, now)
     held_down = Run.objects.filter(job__cluster=cluster, missing_since__isnull=False)
@@ -160,6 +163,8 @@ def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, 
 
 def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> None:
     problems = [each.problem for each in observation.runs.values() if each.problem]
+    if not cluster.reachable:
+        outages.note_answer(cluster, now)
     cluster.last_answer_at = now
     cluster.unreachable_since = None
     cluster.consecutive_failures = 0

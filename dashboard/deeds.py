@@ -25,6 +25,13 @@ _FIELDS = {
 Details = dict[str, Any]
 _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "incident.acknowledge": "acknowledged the incident",
+    "channel.add": "added the channel",
+    "channel.change": lambda details: f"changed the channel: {', '.join(_names(details.get('now')))}",
+    "channel.test": "tested the channel",
+    "delivery.retry": "had the message tried again",
+    "incident.snooze": "snoozed the incident",
+    "maintenance.end": "ended the maintenance window",
+    "maintenance.plan": "planned a maintenance window",
     "incident.resolve": "resolved the incident",
     "job.automation": lambda details: f"changed what Waymark does: {_changes(details.get('now'))}",
     "restart.cancel": "canceled the restart",
@@ -65,6 +72,11 @@ def _schedule(details: Details) -> str:
         return str(details["schedule"]).replace("none", "off")
     seconds = details.get("interval_s")  # as entries of the first release say it
     return f"every {span_text(seconds)}" if isinstance(seconds, int | float) and seconds else "off"
+
+
+def _names(changed: object) -> list[str]:
+    named = changed if isinstance(changed, dict) else {}
+    return [_FIELDS.get(name, name.replace("_", " ")) for name in named] or ["nothing"]
 
 
 def _changes(changed: object) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 
 from celery import shared_task
-from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 from django.utils import timezone
 
 log = logging.getLogger(__name__)
@@ -16,26 +15,9 @@ log = logging.getLogger(__name__)
 
 @shared_task
 def poll_clusters() -> None:
-    """Returns at once: the polls themselves go on in a thread of their own, see polling/service.py."""
-    from monitoring.polling.service import POLLING
+    from monitoring.polling.cycle import poll_due
 
-    POLLING.keep_going(_say)
-
-
-@worker_shutting_down.connect
-def no_more_polls(**_: object) -> None:
-    from monitoring.polling.service import POLLING
-
-    POLLING.end()
-
-
-@worker_process_shutdown.connect
-@worker_shutdown.connect
-def polls_are_given_back(**_: object) -> None:
-    from monitoring.polling.service import POLLING
-
-    POLLING.end()
-    POLLING.join()
+    _say(poll_due(timezone.now))
 
 
 @shared_task
@@ -47,8 +29,10 @@ def evaluate_rules() -> None:
 
 @shared_task
 def deliver_notifications() -> None:
+    from monitoring.alerts.lifecycle import wake_due
     from monitoring.alerts.notify.delivery import deliver_due
 
+    _say(wake_due(timezone.now()))
     _say(deliver_due(timezone.now()))
 
 

@@ -1,9 +1,37 @@
-"""The note with which a person moves an incident on."""
+"""With what a person moves incidents on."""
 
 from __future__ import annotations
 
 from django import forms
 
+from dashboard.forms.spans import SpanField
+
+SHORTEST_S, LONGEST_S = 60, 30 * 86_400
+
 
 class NoteForm(forms.Form):
     note = forms.CharField(required=False, max_length=2_000, label="Note", widget=forms.TextInput)
+
+
+class SnoozeForm(NoteForm):
+    snooze_for = SpanField(
+        least=SHORTEST_S,
+        most=LONGEST_S,
+        label="Snooze for",
+        initial=3600,
+        error_messages={"required": "Write for how long, such as 2 h."},
+        help_text="Nobody is told again until then.",
+    )
+
+
+class SeveralForm(NoteForm):
+    """Which incidents of a list are acknowledged together."""
+
+    incident = forms.TypedMultipleChoiceField(coerce=int, label="Incidents")
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        sent = self.data.getlist("incident") if hasattr(self.data, "getlist") else []
+        # Any number is a choice here; which of them exist and are open is for the act to find out.
+        numbers = [value for value in sent if value.isdecimal() and len(value) < 19][:1000]
+        self.fields["incident"].choices = [(value, value) for value in numbers]  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import template
 from django.template.context import RequestContext
@@ -20,10 +21,13 @@ from dashboard.queries.fleet import JobRow
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.models import (
     AttemptState,
+    Channel,
+    ChannelKind,
     CheckpointStatus,
     DeliveryState,
     IncidentState,
     Job,
+    NotificationState,
     RunState,
     SavepointState,
 )
@@ -47,6 +51,8 @@ _TONES: dict[str, str] = {
     **dict.fromkeys([s.value for s in AttemptState if s.open], "busy"),
     SavepointState.DISPOSING: "warn",
     **dict.fromkeys((IncidentState.RESOLVED, "healthy"), "good"),
+    **dict.fromkeys((NotificationState.WAITING, "again"), "busy"),
+    "given_up": "bad",
 }
 
 
@@ -144,6 +150,24 @@ def iso_clock(text: str) -> SafeString:
         return clock(datetime.fromisoformat(text))
     except (TypeError, ValueError):
         return format_html("{}", text)
+
+
+@register.filter
+def channel_target(channel: Channel) -> str:
+    """Where a channel leads, as far as that is no secret."""
+    match channel.kind:
+        case ChannelKind.MAIL:
+            return ", ".join(channel.settings.get("to", []))
+        case ChannelKind.WEBHOOK:
+            return urlsplit(str(channel.settings.get("url", ""))).hostname or ""
+        case _:
+            return str(channel.settings.get("service", ""))
+
+
+@register.filter
+def words(key: str) -> str:
+    """A key of evidence, `checkpoint_ids`, as words."""
+    return key.replace("_", " ")
 
 
 @register.filter

@@ -2,52 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django import forms
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db.models import Case, IntegerField, Prefetch, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
 
-from dashboard.forms.note import NoteForm
+from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
+from dashboard.queries.incidents import UNRESOLVED, IncidentFilter, find_incidents, hidden_by, hidden_now, steps_of
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
-from monitoring.models import Delivery, Incident, IncidentEvent, IncidentEventKind, IncidentState
+from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Severity
 
 PAGE_SIZE = 50
-_ORDER = Case(
-    When(state=IncidentState.OPEN, then=Value(0)),
-    When(state=IncidentState.ACKNOWLEDGED, then=Value(1)),
-    default=Value(2),
-    output_field=IntegerField(),
-)
+HIDDEN_SHOWN = 20
+STATES = [(UNRESOLVED, "Unresolved"), *IncidentState.choices]
 
 
 def incidents(request: HttpRequest) -> HttpResponse:
-    chosen = request.GET.get("state", "")
-    found = Incident.objects.select_related("job", "cluster").order_by(_ORDER, "-opened_at", "-id")
-    if chosen in IncidentState.values:
-        found = found.filter(state=chosen)
-    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    context = {"page": page, "chosen": chosen, "states": IncidentState.choices, "section": "incidents"}
+    chosen = IncidentFilter.read(request.GET.dict())
+    page = Paginator(find_incidents(chosen), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "chosen": chosen,
+        "states": STATES,
+        "severities": Severity.choices,
+        "hidden": hidden_now() if chosen.hidden_by is None else 0,
+        "may_act": request.user.is_staff and any(each.state != IncidentState.RESOLVED for each in page),
+        "section": "incidents",
+    }
     live = request.headers.get("HX-Target") == "incidents-live"
     return render(request, "incidents/live.html" if live else "incidents/page.html", context)
 
 
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule"), pk=pk)
-    deliveries = Delivery.objects.select_related("channel").order_by("id")
-    events = IncidentEvent.objects.filter(incident=found).prefetch_related(Prefetch("deliveries", deliveries))
-    context = {"incident": found, "events": fold_changes(list(events)), "form": NoteForm(), "section": "incidents"}
     live = request.headers.get("HX-Target") == "incident-live"
-    return render(request, "incidents/incident_live.html" if live else "incidents/incident.html", context)
+    return _show(request, pk, SnoozeForm(label_suffix=""), "incident_live" if live else "incident")
 
 
 def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[IncidentEvent]]]:
-    """Events in their order; of changes in a row that nobody was told of only the newest, with those it stands for."""
+    """Events in their order; of changes in a row only the newest, with those it stands for.
+
+    Changes are one row by now; what was written before that still is one row each.
+    """
     folded: list[tuple[IncidentEvent, list[IncidentEvent]]] = []
     for event in events:
-        if folded and _is_silent_change(event) and _is_silent_change(folded[-1][0]):
+        if folded and _is_change(event) and _is_change(folded[-1][0]):
             newest, earlier = folded.pop()
             newer, older = (event, newest) if event.at >= newest.at else (newest, event)
             folded.append((newer, [*earlier, older]))
@@ -56,31 +61,86 @@ def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[
     return folded
 
 
-def _is_silent_change(event: IncidentEvent) -> bool:
-    return event.kind == IncidentEventKind.CHANGED and not event.deliveries.all()
+def _is_change(event: IncidentEvent) -> bool:
+    return event.kind == IncidentEventKind.CHANGED
+
+
+@action
+def acknowledge_several(request: HttpRequest) -> HttpResponse:
+    form = SeveralForm(request.POST)
+    if not form.is_valid():
+        chosen = "incident" not in form.errors
+        problem = "Note: at most 2000 characters." if chosen else "Choose at least one incident of the list."
+        messages.error(request, f"{problem} Nothing was changed.")
+        return redirect(_back(request))
+    found = list(Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster"))
+    by, note = request.user.get_username(), form.cleaned_data["note"]
+    done = lifecycle.acknowledge_all(found, by, note, timezone.now())
+    left = len(form.cleaned_data["incident"]) - done
+    moved_on = f" {left} had been moved on already." if left else ""
+    said = messages.success if done else messages.warning
+    said(request, f"{done} incident{'' if done == 1 else 's'} acknowledged.{moved_on}")
+    return redirect(_back(request))
 
 
 @action
 def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
-    return _move(request, pk, "acknowledge")
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.acknowledge(found, by, cleaned["note"], now)
+        return "Acknowledged."
+
+    return _move(request, pk, NoteForm(request.POST), act)
 
 
 @action
 def resolve(request: HttpRequest, pk: int) -> HttpResponse:
-    return _move(request, pk, "resolve")
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.resolve(found, by, cleaned["note"], now)
+        return "Resolved."
+
+    return _move(request, pk, NoteForm(request.POST), act)
 
 
-def _move(request: HttpRequest, pk: int, move: str) -> HttpResponse:
-    found = get_object_or_404(Incident, pk=pk)
-    form = NoteForm(request.POST)
+@action
+def snooze(request: HttpRequest, pk: int) -> HttpResponse:
+    def act(found: Incident, by: str, cleaned: dict[str, int | str], now: datetime) -> str:
+        until = now + timedelta(seconds=int(cleaned["snooze_for"]))
+        lifecycle.snooze(found, until, by, str(cleaned["note"]), now)
+        return f"Snoozed until {timezone.localtime(until):%Y-%m-%d %H:%M %Z}."
+
+    return _move(request, pk, SnoozeForm(request.POST, label_suffix=""), act)
+
+
+def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., str]) -> HttpResponse:
+    found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule"), pk=pk)
     if not form.is_valid():
+        if isinstance(form, SnoozeForm):
+            return _show(request, pk, form, "incident", 422)
         messages.error(request, "Note: at most 2000 characters. Nothing was changed.")
         return redirect("incident", pk)
-    act = lifecycle.acknowledge if move == "acknowledge" else lifecycle.resolve
     try:
-        act(found, request.user.get_username(), form.cleaned_data["note"], timezone.now())
+        messages.success(request, act(found, request.user.get_username(), form.cleaned_data, timezone.now()))
     except lifecycle.IncidentMovedOn as moved:
         messages.warning(request, str(moved))
-    else:
-        messages.success(request, "Acknowledged." if move == "acknowledge" else "Resolved.")
     return redirect("incident", pk)
+
+
+def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status: int = 200) -> HttpResponse:
+    found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule", "inhibited_by"), pk=pk)
+    count, hidden = hidden_by(found, HIDDEN_SHOWN)
+    context = {
+        "incident": found,
+        "events": fold_changes(steps_of(found)),
+        "hidden": hidden,
+        "hidden_count": count,
+        "form": form,
+        "section": "incidents",
+    }
+    return render(request, f"incidents/{template}.html", context, status=status)
+
+
+def _back(request: HttpRequest) -> str:
+    """The list as it was filtered."""
+    to = request.POST.get("back", "")
+    own = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return to if own and to.startswith("/incidents/") else "incidents"

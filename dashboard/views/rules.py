@@ -48,8 +48,7 @@ def _own_fields(form: RuleForm) -> list[str]:
 
 
 def _rule(job: Job) -> AlertRule:
-    own = job.rules.filter(kind="failed_in_window").order_by("pk").first()
-    return own or AlertRule(job=job, threshold=3, window_s=900)
+    return job.rules.order_by("pk").first() or AlertRule(job=job)
 
 
 def _context(job: Job, form: RuleForm) -> dict[str, object]:

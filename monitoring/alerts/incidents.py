@@ -31,8 +31,7 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class Opening:
-    """An incident that is to be opened: about `job`, else about `cluster`, else about Waymark itself. `at`: when the
-    trouble was, where that is earlier than when it is told."""
+    """An incident that is to be opened: about `job`, else about `cluster`, else about Waymark itself."""
 
     kind: str
     severity: Severity
@@ -41,7 +40,6 @@ class Opening:
     rule: AlertRule | None = None
     job: Job | None = None
     cluster: Cluster | None = None
-    at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why an incident is over. `by` is empty when the trouble itself went away; `at`: when that was."""
+    """Why an incident is over. `by` is empty when the trouble itself went away."""
 
     incident: Incident
     why: str
     evidence: Mapping[str, object] = field(default_factory=dict)
     by: str = ""
-    at: datetime | None = None
 
 
 def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]:
@@ -100,7 +97,7 @@ def resolve_incidents(endings: Sequence[Ending], now: datetime) -> list[Incident
     over = [each for each in endings if each.incident.pk in still]
     for each in over:
         incident = each.incident
-        incident.state, incident.resolved_at, incident.resolved_by = IncidentState.RESOLVED, each.at or now, each.by
+        incident.state, incident.resolved_at, incident.resolved_by = IncidentState.RESOLVED, now, each.by
         incident.snoozed_until = None
     resolved = [each.incident for each in over]
     Incident.objects.bulk_update(resolved, ["state", "resolved_at", "resolved_by", "snoozed_until"], batch_size=BATCH)
@@ -108,7 +105,7 @@ def resolve_incidents(endings: Sequence[Ending], now: datetime) -> list[Incident
         IncidentEventKind.RESOLVED, [(each.incident, _ended(each, now), each.evidence) for each in over], now
     )
     for incident in resolved:
-        inhibition.end(incident, now)
+        outbox.release(inhibition.end(incident, now), now)
     outbox.write(events, now)
     return resolved
 
@@ -150,6 +147,26 @@ def acknowledge_incident(incident: Incident, by: str, note: str, now: datetime) 
     return True
 
 
+def snooze_incident(incident: Incident, until: datetime, by: str, note: str, now: datetime) -> bool:
+    """Nobody is told again before `until`; then the channels of its rule are. False: it is resolved."""
+    states = (IncidentState.OPEN, IncidentState.ACKNOWLEDGED, IncidentState.SNOOZED)
+    if not _move(incident, states, {"state": IncidentState.SNOOZED, "snoozed_until": until}):
+        return False
+    text = f"Snoozed for {in_words(until - now)} by {by}{f': {note}' if note else '.'}"
+    _steps(IncidentEventKind.SNOOZED, [(incident, text, {"until": until.isoformat()})], now)
+    return True
+
+
+def wake_incident(incident: Incident, now: datetime) -> bool:
+    """Its snooze is over. False: somebody moved it on."""
+    awake = IncidentState.ACKNOWLEDGED if incident.acknowledged_at else IncidentState.OPEN
+    if not _move(incident, (IncidentState.SNOOZED,), {"state": awake, "snoozed_until": None}):
+        return False
+    events = _steps(IncidentEventKind.WOKEN, [(incident, f"The snooze is over: {incident.sentence}", {})], now)
+    outbox.write(events, now)
+    return True
+
+
 def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> Incident:
     job, cluster = opening.job, opening.cluster
     return Incident(
@@ -159,14 +176,14 @@ def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> 
         kind=opening.kind,
         severity=opening.severity,
         sentence=opening.sentence,
-        opened_at=opening.at or now,
+        opened_at=now,
         inhibited_by=hidden.get(job.cluster_id) if job else None,
     )
 
 
 def _ended(ending: Ending, now: datetime) -> str:
     by = f" by {ending.by}" if ending.by else ""
-    return f"Resolved after {in_words((ending.at or now) - ending.incident.opened_at)}{by}: {ending.why}"
+    return f"Resolved after {in_words(now - ending.incident.opened_at)}{by}: {ending.why}"
 
 
 def _newest_events(incidents: Iterable[Incident]) -> dict[int, IncidentEvent]:

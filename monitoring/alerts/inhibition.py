@@ -36,13 +36,13 @@ def hide(children: QuerySet[Incident], parent: Incident, now: datetime) -> int:
     return len(fresh)
 
 
-def end(parent: Incident, now: datetime) -> int:
-    """`parent` is resolved: what it hid and is still there speaks for itself again; returns how many."""
+def end(parent: Incident, now: datetime) -> list[Incident]:
+    """`parent` is resolved: what it hid and is still there, which speaks for itself again."""
     if parent.job_id is not None or parent.kind not in INHIBITING_KINDS:
-        return 0
+        return []
     left = list(_unresolved().filter(inhibited_by=parent).order_by("pk"))
     _tell(left, IncidentEventKind.RELEASED, f"Incident {parent.pk}, which hid this one, is resolved.", parent, now)
-    return len(left)
+    return left
 
 
 def _unresolved() -> QuerySet[Incident]:

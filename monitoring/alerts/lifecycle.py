@@ -1,15 +1,17 @@
-"""What a person does to an incident."""
+"""What a person does to incidents, and what time does: the end of a snooze."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Collection
+from datetime import datetime, timedelta
 
 from django.db import transaction
 
 from monitoring import audit
-from monitoring.alerts.incidents import acknowledge_incident, resolve_incident
-from monitoring.alerts.memory import dismiss
-from monitoring.models import Incident
+from monitoring.alerts.incidents import acknowledge_incident, resolve_incident, snooze_incident, wake_incident
+from monitoring.models import AlertRule, Incident, IncidentState
+
+LONGEST_SNOOZE = timedelta(days=30)
 
 
 class IncidentMovedOn(Exception):
@@ -22,15 +24,55 @@ class IncidentMovedOn(Exception):
 
 @transaction.atomic
 def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
+    before = incident.state
     if not acknowledge_incident(incident, by, note.strip(), now):
         raise IncidentMovedOn(incident)
-    audit.record(by, "incident.acknowledge", f"incident {incident.pk}: {incident.subject}", note.strip())
+    _record(incident, by, "incident.acknowledge", note, before)
+
+
+def acknowledge_all(incidents: Collection[Incident], by: str, note: str, now: datetime) -> int:
+    """Each on its own: one that moved on meanwhile does not keep the others. Returns how many were acknowledged."""
+    done = 0
+    for incident in incidents:
+        try:
+            acknowledge(incident, by, note, now)
+        except IncidentMovedOn:
+            continue
+        done += 1
+    return done
+
+
+@transaction.atomic
+def snooze(incident: Incident, until: datetime, by: str, note: str, now: datetime) -> None:
+    before = incident.state
+    if not snooze_incident(incident, until, by, note.strip(), now):
+        raise IncidentMovedOn(incident)
+    _record(incident, by, "incident.snooze", note, before, until=until.isoformat())
 
 
 @transaction.atomic
 def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
-    """What opened it counts as dealt with: the rule opens anew only on what fails after `now`, or comes back."""
+    """The failures that opened it count as dealt with: the rule opens anew only on what fails after `now`."""
+    before = incident.state
     if not resolve_incident(incident, reason.strip() or "closed by hand.", {}, now, by=by):
         raise IncidentMovedOn(incident)
-    dismiss(incident, now)
-    audit.record(by, "incident.resolve", f"incident {incident.pk}: {incident.subject}", reason.strip())
+    if incident.rule_id is not None:
+        AlertRule.objects.filter(pk=incident.rule_id).update(counts_since=now)
+    _record(incident, by, "incident.resolve", reason, before)
+
+
+def wake_due(now: datetime) -> str:
+    """Snoozes whose time is over; says in a sentence how many."""
+    due = Incident.objects.filter(state=IncidentState.SNOOZED, snoozed_until__lte=now).select_related("rule")
+    woken = sum(_wake(incident, now) for incident in due)
+    return f"{woken} {'snooze is' if woken == 1 else 'snoozes are'} over." if woken else ""
+
+
+@transaction.atomic
+def _wake(incident: Incident, now: datetime) -> bool:
+    return wake_incident(incident, now)
+
+
+def _record(incident: Incident, by: str, action: str, note: str, before: str, **details: object) -> None:
+    target = f"incident {incident.pk}: {incident.subject}"
+    audit.record(by, action, target, note.strip(), before=before, after=incident.state, **details)

@@ -18,7 +18,19 @@ from monitoring.models.incidents import (
     IncidentState,
 )
 from monitoring.models.jobs import Job, RestoreFrom, Run, RunState, RunStateChange
-from monitoring.models.notifications import Channel, ChannelKind, Delivery, DeliveryState
+from monitoring.models.maintenance import MaintenanceWindow
+from monitoring.models.notifications import (
+    AttemptOutcome,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    Language,
+    Notification,
+    NotificationReason,
+    NotificationState,
+)
 from monitoring.models.recorded import (
     ChangeKind,
     ConfigurationChange,
@@ -28,21 +40,13 @@ from monitoring.models.recorded import (
     RunException,
 )
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
-from monitoring.models.rules import (
-    AlertRule,
-    Outage,
-    OutageKind,
-    RulePhase,
-    RuleScope,
-    RuleState,
-    Severity,
-    SizeBaseline,
-)
+from monitoring.models.rules import AlertRule, RuleKind, Severity
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
 
 __all__ = [
     "INHIBITING_KINDS",
     "AlertRule",
+    "AttemptOutcome",
     "AttemptState",
     "AuditEntry",
     "Authentication",
@@ -58,6 +62,7 @@ __all__ = [
     "ConfigurationPart",
     "CounterSample",
     "Delivery",
+    "DeliveryAttempt",
     "DeliveryState",
     "Discovery",
     "Engine",
@@ -68,16 +73,17 @@ __all__ = [
     "IncidentState",
     "Job",
     "JobConfiguration",
+    "Language",
+    "MaintenanceWindow",
+    "Notification",
+    "NotificationReason",
+    "NotificationState",
     "OperatorCheckpoint",
-    "Outage",
-    "OutageKind",
     "RestartAttempt",
     "RestartStep",
     "RestartTrigger",
     "RestoreFrom",
-    "RulePhase",
-    "RuleScope",
-    "RuleState",
+    "RuleKind",
     "Run",
     "RunException",
     "RunState",
@@ -86,6 +92,5 @@ __all__ = [
     "SavepointOrigin",
     "SavepointState",
     "Severity",
-    "SizeBaseline",
     "StepState",
 ]

@@ -1,26 +1,58 @@
-"""Where notifications go, and the outbox that they leave through."""
+"""Where notifications go, and the outbox that they leave through.
+
+A Notification says that a channel is to be told of an incident's step: it is written with that step, in one
+transaction. A Delivery is a message: one notification or many that go out together, tried until it is sent or given up.
+"""
 
 from __future__ import annotations
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from monitoring.models.incidents import IncidentEvent
+from monitoring.models.maintenance import MaintenanceWindow
 from monitoring.models.secret_field import SecretField
 
 
 class ChannelKind(models.TextChoices):
     MAIL = "mail", "Mail"
     WEBHOOK = "webhook", "Webhook"
+    APPRISE = "apprise", "Chat, paging, push"
+
+
+class Language(models.TextChoices):
+    ENGLISH = "en", "English"
+    CHINESE = "zh-hans", "简体中文"
 
 
 class Channel(models.Model):
-    """Where notifications go. `settings`: mail {"to": [...]}, webhook {"url": ...}; `secret` signs a webhook's body."""
+    """Where notifications go.
+
+    `settings`: mail {"to": [...]}, webhook {"url": ...}, Apprise {}. `secret`: for mail the URL of an SMTP server of
+    its own, for a webhook the key that signs the body, for Apprise its URL.
+    """
 
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=10, choices=ChannelKind.choices)
     settings = models.JSONField(default=dict)
     secret = SecretField()
     enabled = models.BooleanField(default=True)
+    # An administrator's word that its address may be a private one.
+    allow_private = models.BooleanField(default=False)
+    language = models.CharField(max_length=10, choices=Language.choices, default=Language.ENGLISH)
+    # Empty: Waymark's own words.
+    subject_template = models.TextField(blank=True, default="")
+    body_template = models.TextField(blank=True, default="")
+    # What opens or ends within this time goes out as one message.
+    group_wait_s = models.PositiveIntegerField(default=10, validators=[MaxValueValidator(600)])
+    # Beyond it the rest waits, and goes out as one digest.
+    messages_per_10_min = models.PositiveIntegerField(
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(1000)]
+    )
+    # While nobody acknowledges: tell this channel again, and after a time another one.
+    repeat_every_s = models.PositiveIntegerField(null=True, blank=True)
+    escalate_after_s = models.PositiveIntegerField(null=True, blank=True)
+    escalate_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
         ordering = ("name",)
@@ -36,21 +68,89 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """The outbox: written in the transaction that changed the incident, sent at least once, keyed for the receiver."""
+    """A message to one channel, sent at least once; `key` is the same at every try, for the receiver to tell by."""
 
-    event = models.ForeignKey(IncidentEvent, on_delete=models.CASCADE, related_name="deliveries")
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
     key = models.CharField(max_length=64, unique=True)
     state = models.CharField(max_length=10, choices=DeliveryState.choices, default=DeliveryState.PENDING)
-    attempts = models.PositiveIntegerField(default=0)
+    subject = models.TextField(blank=True, default="")
+    is_digest = models.BooleanField(default=False)
+    is_test = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+    attempts = models.PositiveIntegerField(default=0)  # since it was made, or since a person had it tried again
     next_try_at = models.DateTimeField(db_index=True)
     claimed_until = models.DateTimeField(null=True)
     sent_at = models.DateTimeField(null=True)
-    log = models.JSONField(default=list)  # [{"at", "answer"}], newest last
 
     class Meta:
         ordering = ("-id",)
-        constraints = (models.UniqueConstraint(fields=("event", "channel"), name="an_event_goes_to_a_channel_once"),)
+        indexes = (models.Index(fields=("channel", "-created_at"), name="deliveries_of_a_channel"),)
 
     def __str__(self) -> str:
-        return f"{self.channel}: {self.event}"
+        return f"{self.channel}: {self.subject or self.key}"
+
+
+class AttemptOutcome(models.TextChoices):
+    SENT = "sent", "Sent"
+    AGAIN = "again", "To be tried again"
+    GIVEN_UP = "given_up", "Given up"
+
+
+class DeliveryAttempt(models.Model):
+    """One try of a message, and the receiver's own answer."""
+
+    delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="tries")
+    at = models.DateTimeField()
+    outcome = models.CharField(max_length=10, choices=AttemptOutcome.choices)
+    answer = models.TextField()
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.answer
+
+
+class NotificationReason(models.TextChoices):
+    OPENED = "opened", "Opened"
+    RESOLVED = "resolved", "Resolved"
+    REPEAT = "repeat", "Still open"
+    ESCALATION = "escalation", "Escalated"
+    WOKEN = "woken", "Snooze over"
+
+
+class NotificationState(models.TextChoices):
+    WAITING = "waiting", "Waiting"  # until due_at
+    HELD = "held", "Hidden"  # until the incident that hides this one is resolved
+    GATHERED = "gathered", "In a message"
+    DROPPED = "dropped", "Not told"
+
+
+class Notification(models.Model):
+    """That `channel` is to be told of a step. `why` says what it waits for, or why nobody was told."""
+
+    event = models.ForeignKey(IncidentEvent, on_delete=models.CASCADE, related_name="notifications")
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="notifications")
+    reason = models.CharField(max_length=10, choices=NotificationReason.choices)
+    state = models.CharField(max_length=10, choices=NotificationState.choices, default=NotificationState.WAITING)
+    due_at = models.DateTimeField()
+    why = models.TextField(blank=True, default="")
+    text = models.TextField(blank=True, default="")  # what is said, from the moment it is gathered
+    delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, null=True, related_name="notifications")
+    silenced_by = models.ForeignKey(MaintenanceWindow, on_delete=models.SET_NULL, null=True, related_name="silenced")
+
+    class Meta:
+        ordering = ("id",)
+        indexes = (
+            models.Index(fields=("due_at",), condition=models.Q(state="waiting"), name="notifications_that_wait"),
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=("event", "channel", "reason"),
+                condition=~models.Q(reason="repeat"),
+                name="a_channel_is_told_of_a_step_once",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.channel}: {self.get_reason_display()}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from monitoring.models import (
     AlertRule,
+    AttemptOutcome,
     AttemptState,
     Channel,
     ChannelKind,
@@ -18,6 +19,7 @@ from monitoring.models import (
     CheckpointStatus,
     Cluster,
     Delivery,
+    DeliveryAttempt,
     DeliveryState,
     Engine,
     Incident,
@@ -25,6 +27,9 @@ from monitoring.models import (
     IncidentEventKind,
     IncidentState,
     Job,
+    Notification,
+    NotificationReason,
+    NotificationState,
     OperatorCheckpoint,
     RestartAttempt,
     RestartStep,
@@ -230,7 +235,7 @@ def make_savepoint(run: Run, at: datetime, **fields: Any) -> Savepoint:
 
 
 def make_rule(job: Job, **fields: Any) -> AlertRule:
-    return AlertRule.objects.create(**{"job": job, "threshold": 3, "window_s": 900, **fields})
+    return AlertRule.objects.create(job=job, **fields)
 
 
 def make_channel(name: str = "on-call", kind: ChannelKind = ChannelKind.MAIL) -> Channel:
@@ -255,18 +260,24 @@ def make_incident(rule: AlertRule, at: datetime, **fields: Any) -> Incident:
 
 def make_delivery(incident: Incident, channel: Channel, at: datetime, **fields: Any) -> Delivery:
     event = incident.events.first()
-    defaults = {
-        "state": DeliveryState.SENT,
-        "attempts": 2,
-        "sent_at": at + timedelta(seconds=34),
-        "log": [
-            {"at": at.isoformat(), "answer": "connection refused"},
-            {"at": (at + timedelta(seconds=34)).isoformat(), "answer": "250 accepted"},
-        ],
-    }
-    return Delivery.objects.create(
-        event=event, channel=channel, key=uuid.uuid4().hex, next_try_at=at, **{**defaults, **fields}
+    sent_at = at + timedelta(seconds=34)
+    subject = f"[opened] {incident.sentence}"
+    defaults = {"state": DeliveryState.SENT, "attempts": 2, "sent_at": sent_at, "created_at": at, "subject": subject}
+    delivery = Delivery.objects.create(channel=channel, key=uuid.uuid4().hex, next_try_at=at, **{**defaults, **fields})
+    Notification.objects.create(
+        event=event,
+        channel=channel,
+        reason=NotificationReason.OPENED,
+        state=NotificationState.GATHERED,
+        due_at=at,
+        text=incident.sentence,
+        delivery=delivery,
     )
+    last = AttemptOutcome.SENT if delivery.state == DeliveryState.SENT else AttemptOutcome.AGAIN
+    tries = [(at, AttemptOutcome.AGAIN, "connection refused"), (sent_at, last, "250 accepted")]
+    for moment, outcome, answer in tries:
+        DeliveryAttempt.objects.create(delivery=delivery, at=moment, outcome=outcome, answer=answer)
+    return delivery
 
 
 def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCCEEDED, **fields: Any) -> RestartAttempt:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from django.conf import settings
 
-from monitoring.models import Channel, Delivery
+from monitoring.alerts.notify.grouping import LISTED
+from monitoring.models import Channel, Delivery, Notification, NotificationReason
 
 
 @dataclass(frozen=True)
-class Message:
-    """`key` is the same at every retry: the receiver may tell a repeated message by it."""
+class Item:
+    """One incident in a message. `event` is a NotificationReason, or "test"; `job` the name of what it is about."""
 
-    key: str
-    event: str  # opened, resolved
+    event: str
     severity: str
+    kind: str
     job: str
     cluster: str
     sentence: str
@@ -28,9 +30,41 @@ class Message:
     evidence: dict[str, object] = field(default_factory=dict)
 
     @property
+    def named_sentence(self) -> str:
+        return self.sentence if self.job in self.sentence else f"{self.job}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Message:
+    """`key` is the same at every retry: the receiver may tell a repeated message by it. `items` are the first of
+    `total` incidents, the gravest first, and at least one."""
+
+    key: str
+    items: tuple[Item, ...]
+    total: int = 1
+    is_digest: bool = False
+
+    @property
+    def lead(self) -> Item:
+        return self.items[0]
+
+    @property
+    def is_single(self) -> bool:
+        return self.total == 1
+
+    @property
+    def unlisted(self) -> int:
+        return self.total - len(self.items)
+
+    @property
     def subject(self) -> str:
-        named = self.sentence if self.job in self.sentence else f"{self.job}: {self.sentence}"
-        return f"[{self.event}] {named}"
+        """In English, for our own pages; a channel's words are in `wording`."""
+        if self.is_single:
+            return f"[{self.lead.event}] {self.lead.named_sentence}"
+        if self.is_digest:
+            return f"[digest] {self.total} notifications: {self.lead.named_sentence}"
+        where = f" on cluster {self.lead.cluster}" if self.lead.cluster else ""
+        return f"[{self.lead.event}] {self.total} incidents{where}: {self.lead.named_sentence}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +84,7 @@ class Failed:
 class Transport(Protocol):
     """One kind of channel. Called in a thread of its own, without a database connection."""
 
-    def check(self, settings: dict[str, object]) -> None:
+    def check(self, channel: Channel) -> None:
         """Raise BadChannel, naming the field, when a channel with these settings could never send."""
         ...
 
@@ -60,30 +94,77 @@ class Transport(Protocol):
 
 
 class BadChannel(ValueError):
-    """A channel's setting makes no sense: which one, what it is, what is allowed."""
+    """A channel's setting makes no sense: which one, what it is (never a secret), what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         super().__init__(f"{field} is {value!r}: {allowed}.")
         self.field = field
+        self.allowed = allowed
 
 
 def message_of(delivery: Delivery) -> Message:
-    """Reads event, incident, job and cluster: select them together with the delivery."""
-    event = delivery.event
-    incident = event.incident
-    return Message(
-        key=delivery.key,
-        event=event.kind,
+    notifications = _gravest_first(delivery)
+    items = tuple(item_of(each) for each in notifications[:LISTED])
+    return Message(delivery.key, items, len(notifications), delivery.is_digest)
+
+
+def sample_message(key: str, channel: Channel, now: datetime) -> Message:
+    """What the test button sends."""
+    item = Item(
+        event="test",
+        severity="warning",
+        kind="test",
+        job="a job",
+        cluster="a cluster",
+        sentence=f"This is a test of the channel {channel.name}: nothing happened.",
+        at=now,
+        incident_id=0,
+        incident_url=f"{_site()}/incidents/",
+        job_url=f"{_site()}/",
+        evidence={},
+    )
+    return Message(key, (item,))
+
+
+def sentence_of(each: Notification, hidden: tuple[int, int]) -> str:
+    """What is said: the end as it was written, else what the incident says now. `hidden`: how many other incidents it
+    hides or hid, and how many of those are unresolved."""
+    incident = each.event.incident
+    if each.reason != NotificationReason.RESOLVED:
+        return incident.sentence
+    hid, left = hidden
+    return (
+        f"{each.event.text} It hid {hid} of its jobs' incidents; {left} of them {_are(left)} open."
+        if hid
+        else each.event.text
+    )
+
+
+def item_of(each: Notification) -> Item:
+    """Reads event, incident, job and cluster: select them together with the notification."""
+    incident = each.event.incident
+    return Item(
+        event=each.reason,
         severity=incident.severity,
+        kind=incident.kind,
         job=incident.subject,
         cluster=incident.cluster.name if incident.cluster else "",
-        sentence=event.text,
-        at=event.at,
+        sentence=each.text,
+        at=each.event.at,
         incident_id=incident.pk,
         incident_url=f"{_site()}/incidents/{incident.pk}/",
         job_url=f"{_site()}/jobs/{incident.job_id}/" if incident.job_id else f"{_site()}/clusters/",
-        evidence=event.evidence,
+        evidence=each.event.evidence,
     )
+
+
+def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
+    found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
+    return sorted(found, key=lambda each: each.event.incident.severity != "critical")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _site() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monitoring.alerts.notify.apprise.transport import AppriseTransport
 from monitoring.alerts.notify.mail.transport import MailTransport
 from monitoring.alerts.notify.message import Transport
 from monitoring.alerts.notify.webhook.transport import WebhookTransport
@@ -10,6 +11,7 @@ from monitoring.models import ChannelKind
 TRANSPORTS: dict[ChannelKind, Transport] = {
     ChannelKind.MAIL: MailTransport(),
     ChannelKind.WEBHOOK: WebhookTransport(),
+    ChannelKind.APPRISE: AppriseTransport(),
 }
 
 

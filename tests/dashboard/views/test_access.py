@@ -16,7 +16,18 @@ PAGES = [
     *("job", "job-header", "job-summary", "job-history", "job-configuration", "job-savepoints", "job-alerts"),
     *("job-restarts", "job-exceptions", "job-restart", "job-stop"),
 ]
-LISTS = ["fleet", "nav", "incidents", "savepoints", "clusters", "mails", "audit"]
+LISTS = [
+    "fleet",
+    "nav",
+    "incidents",
+    "channels",
+    "deliveries",
+    "maintenance",
+    "savepoints",
+    "clusters",
+    "mails",
+    "audit",
+]
 ACTIONS = ["job-savepoint", "job-automation", "job-rule"]
 
 

@@ -8,13 +8,16 @@ from monitoring.alerts.incidents import open_incident
 from monitoring.alerts.notify import delivery as delivery_module
 from monitoring.alerts.notify.backoff import FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, next_wait
 from monitoring.alerts.notify.delivery import CLAIM, deliver_due
+from monitoring.alerts.notify.gathering import gather_due
 from monitoring.alerts.notify.message import Failed
-from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, IncidentKind, Severity
+from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, IncidentKind, Notification, Severity
 
 
 @pytest.fixture
 def hook(rows, httpserver):
-    return Channel.objects.create(name="hook", kind="webhook", settings={"url": httpserver.url_for("/hook")})
+    return Channel.objects.create(
+        name="hook", kind="webhook", settings={"url": httpserver.url_for("/hook")}, allow_private=True, group_wait_s=0
+    )
 
 
 @pytest.fixture
@@ -37,21 +40,23 @@ def deliver(now):
 
 
 def test_a_rule_with_channels_tells_only_those_that_are_switched_on(opened, hook):
-    off = Channel.objects.create(name="off", kind="mail", settings={"to": ["a@example.org"]}, enabled=False)
-    Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]})
+    off = Channel.objects.create(
+        name="off", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0, enabled=False
+    )
+    Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0)
     opened(hook, off)
-    assert [each.channel for each in Delivery.objects.all()] == [hook]
+    assert [each.channel for each in Notification.objects.all()] == [hook]
 
 
 def test_a_rule_without_channels_tells_all(opened, hook):
-    other = Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]})
+    other = Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0)
     opened()
-    assert {each.channel for each in Delivery.objects.all()} == {hook, other}
+    assert {each.channel for each in Notification.objects.all()} == {hook, other}
 
 
 def test_an_incident_without_a_rule_tells_all(opened, hook):
     opened(rule=False)
-    assert Delivery.objects.get().channel == hook
+    assert Notification.objects.get().channel == hook
 
 
 def test_what_was_sent_is_marked_with_the_receivers_answer(opened, hook, httpserver, now):
@@ -62,7 +67,7 @@ def test_what_was_sent_is_marked_with_the_receivers_answer(opened, hook, httpser
 
     sent = Delivery.objects.get()
     assert (sent.state, sent.attempts, sent.sent_at) == (DeliveryState.SENT, 1, now)
-    assert sent.log == [{"at": now.isoformat(), "answer": "200 OK: thanks"}]
+    assert [(each.at, each.outcome, each.answer) for each in sent.tries.all()] == [(now, "sent", "200 OK: thanks")]
     assert deliver(now + timedelta(days=1)) == "No notification was due."
 
 
@@ -76,11 +81,12 @@ def test_a_failed_try_is_repeated_after_a_wait_that_doubles(opened, hook, httpse
 
     waiting = Delivery.objects.get()
     assert waiting.next_try_at == now + timedelta(seconds=10 + 20)
-    assert len(waiting.log) == waiting.attempts == 2
+    assert waiting.tries.count() == waiting.attempts == 2
 
 
 def test_a_channel_that_is_down_for_an_hour_gets_its_message_in_the_end(opened, hook, httpserver, now):
     opened()
+    gather_due(now)
     moment, end = now, now + timedelta(hours=1)
     while moment < end:
         httpserver.clear()
@@ -95,6 +101,7 @@ def test_a_channel_that_is_down_for_an_hour_gets_its_message_in_the_end(opened, 
 def test_a_message_is_given_up_after_the_last_try(opened, hook, httpserver, now):
     httpserver.expect_request("/hook").respond_with_data("oh no", 500)
     opened()
+    gather_due(now)
     Delivery.objects.update(attempts=MAX_TRIES - 1)
 
     assert deliver(now) == "Notifications: 1 given up."
@@ -116,9 +123,10 @@ def test_the_receivers_wish_to_wait_is_honoured(opened, hook, httpserver, now):
 
 def test_messages_for_a_channel_that_was_switched_off_are_given_up(opened, hook, now):
     opened()
+    gather_due(now)
     Channel.objects.update(enabled=False)
     assert deliver(now) == "Notifications: 1 given up."
-    assert Delivery.objects.get().log[-1]["answer"] == "The channel was switched off."
+    assert Delivery.objects.get().tries.get().answer == "The channel was switched off."
 
 
 def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_key(
@@ -134,7 +142,7 @@ def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_k
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(delivery_module, "_mark", die)
+        patch.setattr(delivery_module, "mark", die)
         with pytest.raises(Killed):
             deliver(now)
 
@@ -146,10 +154,11 @@ def test_a_worker_that_died_after_sending_leads_to_a_second_send_with_the_same_k
 
 def test_a_worker_that_was_overtaken_does_not_undo_the_others_mark(opened, hook, now):
     opened()
+    gather_due(now)
     claimed = delivery_module._claim(Delivery.objects.select_related("channel").get(), now)
     Delivery.objects.update(state=DeliveryState.SENT, claimed_until=None)
 
-    assert delivery_module._mark(claimed, Failed("late"), now, lambda: 0.5) == "overtaken by another worker"
+    assert delivery_module.mark(claimed, Failed("late"), now, lambda: 0.5) == "overtaken by another worker"
     assert Delivery.objects.get().state == DeliveryState.SENT
 
 
@@ -157,7 +166,9 @@ def test_a_worker_that_was_overtaken_does_not_undo_the_others_mark(opened, hook,
 def test_four_workers_at_once_send_each_message_once(opened, rows, httpserver, now):
     for number in range(10):
         url = httpserver.url_for(f"/hook/{number}")
-        Channel.objects.create(name=f"hook {number}", kind="webhook", settings={"url": url})
+        Channel.objects.create(
+            name=f"hook {number}", kind="webhook", settings={"url": url}, allow_private=True, group_wait_s=0
+        )
         httpserver.expect_request(f"/hook/{number}").respond_with_data("ok")
     opened()
 

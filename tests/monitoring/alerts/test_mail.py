@@ -4,23 +4,33 @@ from datetime import UTC, datetime
 import pytest
 
 from monitoring.alerts.notify.mail.transport import MailTransport
-from monitoring.alerts.notify.message import BadChannel, Message
+from monitoring.alerts.notify.message import BadChannel, Item, Message
 from monitoring.models import Channel, ChannelKind
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MESSAGE = Message(
     key="5" * 32,
-    event="opened",
-    severity="warning",
-    job='flights "<by>" & route',
-    cluster="embedded",
-    sentence="3 checkpoints failed.",
-    at=AT,
-    incident_id=7,
-    incident_url="http://waymark.test/incidents/7/",
-    job_url="http://waymark.test/jobs/3/",
+    items=(
+        Item(
+            event="opened",
+            severity="warning",
+            kind="failed_in_window",
+            job='flights "<by>" & route',
+            cluster="embedded",
+            sentence="3 checkpoints failed.",
+            at=AT,
+            incident_id=7,
+            incident_url="http://waymark.test/incidents/7/",
+            job_url="http://waymark.test/jobs/3/",
+            evidence={"count": 3},
+        ),
+    ),
 )
 CHANNEL = Channel(name="m", kind=ChannelKind.MAIL, settings={"to": ["ops@example.org", "ada@example.org"]})
+
+
+def with_item(**values):
+    return replace(MESSAGE, items=(replace(MESSAGE.lead, **values),))
 
 
 def part(mail, kind):
@@ -32,8 +42,8 @@ def test_the_mail_says_the_sentence_and_links_to_the_incident(mail_sink):
     (mail,) = mail_sink.mails
     assert mail["To"] == "ops@example.org, ada@example.org"
     for kind in ("text/plain", "text/html"):
-        assert MESSAGE.sentence in part(mail, kind)
-        assert MESSAGE.incident_url in part(mail, kind)
+        assert MESSAGE.lead.sentence in part(mail, kind)
+        assert MESSAGE.lead.incident_url in part(mail, kind)
 
 
 def test_a_jobs_name_cannot_write_html(mail_sink):
@@ -44,7 +54,7 @@ def test_a_jobs_name_cannot_write_html(mail_sink):
 
 
 def test_a_line_break_in_a_name_cannot_add_a_header(mail_sink):
-    MailTransport().send(CHANNEL, replace(MESSAGE, job="x\r\nBcc: eve@example.org"), AT)
+    MailTransport().send(CHANNEL, with_item(job="x\r\nBcc: eve@example.org"), AT)
     (mail,) = mail_sink.mails
     assert mail["Bcc"] is None
 
@@ -64,4 +74,4 @@ def test_every_recipient_refused_for_now_is_not(mail_sink):
 @pytest.mark.parametrize("to", [None, [], "ops@example.org", ["nobody"]])
 def test_recipients_must_be_mail_addresses(to):
     with pytest.raises(BadChannel, match=r"^to is"):
-        MailTransport().check({"to": to})
+        MailTransport().check(Channel(name="m", kind=ChannelKind.MAIL, settings={"to": to}))

@@ -9,8 +9,9 @@ import httpx2
 import pytest
 from werkzeug import Request, Response
 
+from monitoring.alerts.notify.apprise import guard
 from monitoring.alerts.notify.mail import transport as mail_transport
-from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
+from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
 from monitoring.alerts.notify.transports import TRANSPORTS, transport_of
 from monitoring.alerts.notify.webhook import transport as webhook_transport
 from monitoring.models import Channel, ChannelKind
@@ -18,16 +19,21 @@ from monitoring.models import Channel, ChannelKind
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MESSAGE = Message(
     key="5" * 32,
-    event="opened",
-    severity="warning",
-    job='flights "<by>" & route',
-    cluster="embedded",
-    sentence="3 checkpoints failed.\nReally.",
-    at=AT,
-    incident_id=7,
-    incident_url="http://waymark.test/incidents/7/",
-    job_url="http://waymark.test/jobs/3/",
-    evidence={"count": 3},
+    items=(
+        Item(
+            event="opened",
+            severity="warning",
+            kind="failed_in_window",
+            job='flights "<by>" & route',
+            cluster="embedded",
+            sentence="3 checkpoints failed.\nReally.",
+            at=AT,
+            incident_id=7,
+            incident_url="http://waymark.test/incidents/7/",
+            job_url="http://waymark.test/jobs/3/",
+            evidence={"count": 3},
+        ),
+    ),
 )
 
 
@@ -61,7 +67,9 @@ class WebhookReceiver:
         self.taken: list[str] = []
 
     def channel(self) -> Channel:
-        return Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": self.url}, secret="s3cret")
+        return Channel(
+            name="w", kind=ChannelKind.WEBHOOK, settings={"url": self.url}, secret="s3cret", allow_private=True
+        )
 
     def works(self) -> None:
         def take(request: Request) -> Response:
@@ -83,7 +91,16 @@ class WebhookReceiver:
         return self.taken
 
 
+class AppriseReceiver(WebhookReceiver):
+    """Apprise's own JSON service, at the same server."""
+
+    def channel(self) -> Channel:
+        url = self.url.replace("http://", "json://")
+        return Channel(name="a", kind=ChannelKind.APPRISE, secret=url, allow_private=True)
+
+
 RECEIVERS = {
+    ChannelKind.APPRISE: lambda request: AppriseReceiver(request.getfixturevalue("httpserver")),
     ChannelKind.MAIL: lambda request: MailReceiver(
         request.getfixturevalue("mail_sink"), request.getfixturevalue("settings")
     ),
@@ -100,6 +117,7 @@ def receiver(request):
 def short_time_outs(monkeypatch):
     monkeypatch.setattr(mail_transport, "TIMEOUT_S", 0.3)
     monkeypatch.setattr(webhook_transport, "TIMEOUT", httpx2.Timeout(0.3))
+    monkeypatch.setattr(guard, "TIME_OUT_S", (0.3, 0.3))
 
 
 def send(receiver):
@@ -159,11 +177,32 @@ def test_a_receiver_that_never_answers_is_left_in_time(receiver, silent_port, sh
 @pytest.mark.parametrize("kind", list(ChannelKind))
 def test_settings_that_make_no_sense_name_their_field(kind):
     with pytest.raises(BadChannel) as raised:
-        transport_of(kind).check({})
+        transport_of(kind).check(Channel(name="x", kind=kind))
     assert str(raised.value).startswith(raised.value.field)
 
 
 @pytest.mark.parametrize("kind", list(ChannelKind))
 def test_a_channel_spoiled_since_it_was_saved_fails_for_good(kind):
-    channel = Channel(name="x", kind=kind, settings={"to": ["no address"], "url": "ftp://x"})
+    channel = Channel(name="x", kind=kind, settings={"to": ["no address"], "url": "ftp://x"}, secret="ftp://x")
     assert transport_of(kind).send(channel, MESSAGE, AT).permanent
+
+
+def test_a_receiver_on_this_machine_is_refused_unless_an_administrator_allowed_it(receiver):
+    channel = receiver.channel()
+    channel.allow_private = False
+    if channel.kind == ChannelKind.MAIL:
+        channel.secret = f"smtp://127.0.0.1:{receiver.sink.port}"
+    receiver.works()
+    for refused in (lambda: transport_of(channel.kind).check(channel), lambda: _raise(channel)):
+        with pytest.raises(BadChannel, match=r"this machine itself"):
+            refused()
+    assert receiver.keys() == []
+
+
+def _raise(channel):
+    """What sending answers, as the check would raise it."""
+    match transport_of(channel.kind).send(channel, MESSAGE, AT):
+        case Failed(answer, permanent=True):
+            raise BadChannel("send", None, answer)
+        case other:
+            pytest.fail(str(other))

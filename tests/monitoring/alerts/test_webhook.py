@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from werkzeug import Response
 
-from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
+from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
 from monitoring.alerts.notify.webhook.signature import sign, verify
 from monitoring.alerts.notify.webhook.transport import ANSWER_BYTES, WebhookTransport
 from monitoring.models import Channel, ChannelKind
@@ -12,23 +12,34 @@ from monitoring.models import Channel, ChannelKind
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MESSAGE = Message(
     key="5" * 32,
-    event="opened",
-    severity="warning",
-    job="flights",
-    cluster="embedded",
-    sentence="3 checkpoints failed.",
-    at=AT,
-    incident_id=7,
-    incident_url="http://waymark.test/incidents/7/",
-    job_url="http://waymark.test/jobs/3/",
-    evidence={"count": 3},
+    items=(
+        Item(
+            event="opened",
+            severity="warning",
+            kind="failed_in_window",
+            job="flights",
+            cluster="embedded",
+            sentence="3 checkpoints failed.",
+            at=AT,
+            incident_id=7,
+            incident_url="http://waymark.test/incidents/7/",
+            job_url="http://waymark.test/jobs/3/",
+            evidence={"count": 3},
+        ),
+    ),
 )
 
 
 @pytest.fixture
 def send(httpserver):
     def post(path="/hook", secret=""):
-        channel = Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": httpserver.url_for(path)}, secret=secret)
+        channel = Channel(
+            name="w",
+            kind=ChannelKind.WEBHOOK,
+            settings={"url": httpserver.url_for(path)},
+            secret=secret,
+            allow_private=True,
+        )
         return WebhookTransport().send(channel, MESSAGE, AT)
 
     return post
@@ -83,4 +94,4 @@ def test_only_the_start_of_a_long_answer_is_read(httpserver, send):
 @pytest.mark.parametrize("url", [None, "", "example.org", "file:///etc/passwd", "http://", 7, "http://[::1"])
 def test_the_address_must_be_one(url):
     with pytest.raises(BadChannel, match=r"^url is"):
-        WebhookTransport().check({"url": url})
+        WebhookTransport().check(Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": url}))

@@ -2,13 +2,14 @@
 import { keepTimesTrue } from "./times.js";
 import { expandable, sortable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
-import { beat, keepOpen } from "./live.js";
+import { beat, keepInput, keepOpen } from "./live.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
 expandable(document);
 sortable(document);
 keepOpen();
+keepInput();
 beat(document.getElementById("live"));
 
 // "/" goes to the search box, as in other tools of the trade.

@@ -54,6 +54,26 @@ export function keepOpen() {
   });
 }
 
+// … and what the reader chose or wrote in it: fields with data-keep, known by name and value (boxes) or name (text).
+export function keepInput() {
+  let kept = [];
+  const fields = (root) => [...root.querySelectorAll("input[data-keep]")];
+  const key = (field) => (field.type === "checkbox" ? `${field.name}=${field.value}` : field.name);
+  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    kept = fields(detail.target).map((f) => [key(f), f.checked, f.value, f === document.activeElement]);
+  });
+  document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+    const found = new Map(fields(detail.target).map((f) => [key(f), f]));
+    for (const [name, checked, value, focused] of kept) {
+      const field = found.get(name);
+      if (!field) continue;
+      if (field.type === "checkbox") field.checked = checked;
+      else field.value = value;
+      if (focused) field.focus();
+    }
+  });
+}
+
 function readerMarksText() {
   const selection = document.getSelection();
   return Boolean(selection && !selection.isCollapsed && selection.toString().trim());

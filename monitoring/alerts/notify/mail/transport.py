@@ -1,4 +1,5 @@
-"""Mail, through the SMTP server of the settings. The Message-ID is the message's key, so a retry is the same mail."""
+"""Mail, through the channel's own SMTP server or that of the settings. The Message-ID is the message's key, so a retry
+is the same mail."""
 
 from __future__ import annotations
 
@@ -8,53 +9,67 @@ from urllib.parse import urlsplit
 
 from django.conf import settings as site
 from django.core.exceptions import ValidationError
-from django.core.mail import EmailMultiAlternatives, get_connection
+from django.core.mail import EmailMultiAlternatives
 from django.core.validators import validate_email
 
-from monitoring.alerts.notify.mail.text import html_body, plain_body
+from monitoring.alerts.notify.mail.server import MailServer, ServerDenied, connection_to, server_of
 from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
+from monitoring.alerts.notify.wording.texts import text_of
 from monitoring.models import Channel
+from monitoring.secret import SecretUnreadable
 
 TIMEOUT_S = 10
-SUBJECT_LENGTH = 180
 
 
 class MailTransport:
-    def check(self, settings: dict[str, object]) -> None:
-        _recipients(settings)
+    def check(self, channel: Channel) -> None:
+        _recipients(channel.settings)
+        server_of(channel).check()
 
     def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
         try:
             recipients = _recipients(channel.settings)
-            _mail(message, recipients).send()
+            server = server_of(channel)
         except BadChannel as problem:
             return Failed(str(problem), permanent=True)
-        except smtplib.SMTPRecipientsRefused as problem:
-            refused = [f"{to}: {code} {_text(reason)}" for to, (code, reason) in problem.recipients.items()]
-            permanent = all(code >= 500 for code, _ in problem.recipients.values())
-            return Failed(f"Every recipient was refused: {'; '.join(refused)}", permanent)
-        except smtplib.SMTPResponseException as problem:
-            permanent = 500 <= problem.smtp_code < 600
-            return Failed(f"The mail server answered {problem.smtp_code} {_text(problem.smtp_error)}", permanent)
-        except (OSError, smtplib.SMTPException) as problem:
-            return Failed(f"The mail server {site.EMAIL_HOST}:{site.EMAIL_PORT} did not take it: {problem}")
-        return Sent(f"Taken by the mail server for {', '.join(recipients)}")
+        except SecretUnreadable as problem:
+            return Failed(str(problem))
+        return _send(_mail(channel, message, recipients, server), server)
 
 
-def _mail(message: Message, recipients: list[str]) -> EmailMultiAlternatives:
+def _send(mail: EmailMultiAlternatives, server: MailServer) -> Sent | Failed:
+    try:
+        mail.send()
+    except ServerDenied as problem:
+        return Failed(str(problem), permanent=True)
+    except smtplib.SMTPRecipientsRefused as problem:
+        refused = [f"{to}: {code} {_text(reason)}" for to, (code, reason) in problem.recipients.items()]
+        permanent = all(code >= 500 for code, _ in problem.recipients.values())
+        return Failed(f"Every recipient was refused: {'; '.join(refused)}", permanent)
+    except smtplib.SMTPResponseException as problem:
+        permanent = 500 <= problem.smtp_code < 600
+        return Failed(f"The mail server answered {problem.smtp_code} {_text(problem.smtp_error)}", permanent)
+    except (OSError, smtplib.SMTPException) as problem:
+        return Failed(f"The mail server {server.address} did not take it: {problem}")
+    return Sent(f"Taken by the mail server for {', '.join(mail.to)}")
+
+
+def _mail(channel: Channel, message: Message, recipients: list[str], server: MailServer) -> EmailMultiAlternatives:
+    text = text_of(channel, message)
     mail = EmailMultiAlternatives(
-        subject=" ".join(message.subject.split())[:SUBJECT_LENGTH],
-        body=plain_body(message),
+        subject=text.subject,
+        body=text.body,
         to=recipients,
         headers={
             "Message-ID": f"<{message.key}@{_domain()}>",
             # One thread per incident in the reader's mailbox.
-            "References": f"<incident-{message.incident_id}@{_domain()}>",
+            "References": f"<incident-{message.lead.incident_id}@{_domain()}>",
             "Auto-Submitted": "auto-generated",
         },
-        connection=get_connection(timeout=TIMEOUT_S),
+        connection=connection_to(server, TIMEOUT_S),
     )
-    mail.attach_alternative(html_body(message), "text/html")
+    if text.html:
+        mail.attach_alternative(text.html, "text/html")
     return mail
 
 

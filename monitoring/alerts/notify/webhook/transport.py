@@ -1,18 +1,20 @@
-"""A JSON POST to a URL. Redirects are not followed: the address a person typed is the one that is told."""
+"""A JSON POST to a URL. Redirects are not followed: the address that a person typed and that was checked is told."""
 
 from __future__ import annotations
 
 import json
 import time
 from datetime import datetime
-from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 import httpx2
 
-from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
+from monitoring.alerts.notify.addresses import check_address, policy_of
+from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
+from monitoring.alerts.notify.retry_after import seconds_to_wait
 from monitoring.alerts.notify.webhook.signature import sign
 from monitoring.models import Channel
+from monitoring.outbound import Denied, Why, parse
+from monitoring.outbound_http import AddressDenied, CheckedTransport
 from monitoring.secret import SecretUnreadable
 
 TIMEOUT = httpx2.Timeout(10.0, connect=5.0)
@@ -22,16 +24,17 @@ TRY_AGAIN = frozenset({408, 425, 429})
 
 
 class WebhookTransport:
-    def check(self, settings: dict[str, object]) -> None:
-        _url(settings)
+    def check(self, channel: Channel) -> None:
+        check_address("url", _url(channel.settings), channel)
 
     def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
         try:
             url = _url(channel.settings)
             body = json.dumps(payload(message), ensure_ascii=False).encode()
             headers = _headers(channel.secret.reveal(), message.key, body, now)
+            checked = CheckedTransport(policy_of(channel))
             with (
-                httpx2.Client(timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
+                httpx2.Client(transport=checked, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client,
                 client.stream("POST", url, content=body, headers=headers) as response,
             ):
                 return _verdict(response, _first_bytes(response), now)
@@ -39,6 +42,8 @@ class WebhookTransport:
             return Failed(str(problem), permanent=True)
         except SecretUnreadable as problem:
             return Failed(str(problem))
+        except AddressDenied as problem:
+            return Failed(problem.denied.sentence, permanent=problem.denied.why is not Why.UNRESOLVED)
         except httpx2.TimeoutException:
             return Failed("The receiver did not answer in time")
         except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
@@ -46,17 +51,28 @@ class WebhookTransport:
 
 
 def payload(message: Message) -> dict[str, object]:
+    """The gravest incident's fields at the top; `incidents` has the same of the first twenty of `count`."""
     return {
         "key": message.key,
-        "event": message.event,
-        "severity": message.severity,
-        "job": message.job,
-        "cluster": message.cluster,
-        "sentence": message.sentence,
-        "at": message.at.isoformat(),
-        "incident": {"id": message.incident_id, "url": message.incident_url},
-        "job_url": message.job_url,
-        "evidence": message.evidence,
+        **_item(message.lead),
+        "count": message.total,
+        "digest": message.is_digest,
+        "incidents": [_item(each) for each in message.items],
+    }
+
+
+def _item(item: Item) -> dict[str, object]:
+    return {
+        "event": item.event,
+        "severity": item.severity,
+        "kind": item.kind,
+        "job": item.job,
+        "cluster": item.cluster,
+        "sentence": item.sentence,
+        "at": item.at.isoformat(),
+        "incident": {"id": item.incident_id, "url": item.incident_url},
+        "job_url": item.job_url,
+        "evidence": item.evidence,
     }
 
 
@@ -74,19 +90,8 @@ def _verdict(response: httpx2.Response, text: str, now: datetime) -> Sent | Fail
     if response.is_redirect:
         return Failed(f"{answer} (redirects are not followed)", permanent=True)
     if response.status_code in TRY_AGAIN or response.is_server_error:
-        return Failed(answer, retry_after_s=_retry_after(response, now))
+        return Failed(answer, retry_after_s=seconds_to_wait(response.headers.get("Retry-After", ""), now))
     return Failed(answer, permanent=True)
-
-
-def _retry_after(response: httpx2.Response, now: datetime) -> float | None:
-    """Seconds or an HTTP date; None when there is none that can be read."""
-    value = response.headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - now).total_seconds()) if value else None
-    except (ValueError, TypeError):
-        return None
 
 
 def _first_bytes(response: httpx2.Response) -> str:
@@ -104,10 +109,9 @@ def _first_bytes(response: httpx2.Response) -> str:
 
 def _url(settings: dict[str, object]) -> str:
     url = settings.get("url")
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-    except ValueError:
-        parts = None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadChannel("url", url, "an address like https://example.org/hook is needed")
+    target = parse(url) if isinstance(url, str) else None
+    if target is None or isinstance(target, Denied):
+        raise BadChannel(
+            "url", url, target.sentence.rstrip(".") if target else "an address like https://example.org/hook is needed"
+        )
     return str(url)

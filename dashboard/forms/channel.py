@@ -1,0 +1,298 @@
+"""A channel, as a person sets it up: one form per kind, each field with its own error."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.http import QueryDict
+
+from dashboard.forms.spans import SpanField
+from monitoring.alerts.notify.apprise.transport import service_name
+from monitoring.alerts.notify.message import BadChannel
+from monitoring.alerts.notify.transports import transport_of
+from monitoring.alerts.notify.wording.sandbox import BadTemplate, compile_template
+from monitoring.models import Channel, ChannelKind
+from monitoring.secret import Secret, SecretUnreadable
+
+if TYPE_CHECKING:
+    ChannelModelForm = forms.ModelForm[Channel]
+else:
+    ChannelModelForm = forms.ModelForm
+
+LONGEST_RECIPIENTS = 50
+_MINUTE, _DAY = 60, 86_400
+
+
+class ChannelForm(ChannelModelForm):
+    """What every kind has. `may_allow_private`: whether its user is an administrator."""
+
+    kind: ClassVar[ChannelKind]
+    secret_field: ClassVar[str]
+    repeat_every_s = SpanField(
+        least=5 * _MINUTE,
+        most=7 * _DAY,
+        required=False,
+        label="Repeat every",
+        help_text="While nobody has acknowledged, such as 1 h; empty: told once.",
+    )
+    escalate_after_s = SpanField(
+        least=_MINUTE,
+        most=7 * _DAY,
+        required=False,
+        label="Escalate after",
+        help_text="When nobody has acknowledged by then, such as 15 min.",
+    )
+    group_wait_s = forms.IntegerField(
+        min_value=0,
+        max_value=600,
+        label="Collect for (seconds)",
+        help_text="What opens or ends within this time is one message. 0: each at once.",
+        error_messages={
+            "invalid": "Write whole seconds, from 0 to 600.",
+            "min_value": "Write whole seconds, from 0 to 600.",
+            "max_value": "At most 600 seconds: people would hear too late.",
+        },
+    )
+    messages_per_10_min = forms.IntegerField(
+        min_value=1,
+        max_value=1000,
+        label="Messages in 10 min, at most",
+        help_text="The rest goes out as one digest.",
+        error_messages={
+            "invalid": "Write a whole number, from 1 to 1000.",
+            "min_value": "At least 1. To hear nothing, switch the channel off.",
+            "max_value": "At most 1000.",
+        },
+    )
+
+    class Meta:
+        model = Channel
+        fields: tuple[str, ...] = (
+            "name",
+            "language",
+            "enabled",
+            "repeat_every_s",
+            "escalate_after_s",
+            "escalate_to",
+            "group_wait_s",
+            "messages_per_10_min",
+            "allow_private",
+        )
+        widgets: ClassVar[dict[str, Any]] = {"language": forms.RadioSelect}
+        labels: ClassVar[dict[str, str]] = {
+            "enabled": "Switched on",
+            "escalate_to": "Escalate to",
+            "allow_private": "May lead to a private address",
+        }
+        help_texts: ClassVar[dict[str, str]] = {
+            "escalate_to": "A second channel, for when this one is not heard.",
+            "allow_private": "Addresses of this machine and of private networks; only an administrator may say so.",
+        }
+        error_messages: ClassVar[dict[str, Any]] = {
+            "name": {"unique": "Another channel has this name; each has its own."},
+        }
+
+    def __init__(self, data: QueryDict | None = None, *, instance: Channel, may_allow_private: bool) -> None:
+        super().__init__(data, instance=instance, label_suffix="")
+        self.secret_changed = False
+        self.fields["allow_private"].disabled = not may_allow_private
+        others = Channel.objects.exclude(pk=self.instance.pk) if self.instance.pk else Channel.objects.all()
+        self.fields["escalate_to"].queryset = others  # type: ignore[attr-defined]
+        self.fields["escalate_to"].empty_label = "nobody else"  # type: ignore[attr-defined]
+        self.initial.update({name: value for name, value in self.first_values().items() if name not in self.initial})
+
+    def first_values(self) -> dict[str, object]:
+        """What fields of the kind's own begin with."""
+        return {}
+
+    def settings(self) -> dict[str, object]:
+        """The channel's settings out of the checked fields."""
+        raise NotImplementedError
+
+    @property
+    def keeps_secret(self) -> bool:
+        return bool(self.instance.pk and self.instance.secret)
+
+    def clean_name(self) -> str:
+        name = " ".join(str(self.cleaned_data["name"]).split())
+        if not name:
+            raise ValidationError("Write a name by which people know it.")
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        after, to = cleaned.get("escalate_after_s"), cleaned.get("escalate_to")
+        if after and not to and "escalate_to" not in self.errors:
+            self.add_error("escalate_to", "Choose who is told then, or leave “Escalate after” empty.")
+        if to and not after and "escalate_after_s" not in self.errors:
+            self.add_error("escalate_after_s", f"Write after what time {to} is told, such as 15 min.")
+        return cleaned
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        self.instance.kind = self.kind
+        if not self.errors:
+            self.instance.settings = self.settings()
+            self._take_secret()
+            self._check_channel()
+
+    def _take_secret(self) -> None:
+        """An empty secret field keeps the secret that is there, unless its removal was asked for."""
+        typed = self.cleaned_data.get(self.secret_field) or ""
+        if typed or self.cleaned_data.get("remove_secret"):
+            self.instance.secret = Secret("" if self.cleaned_data.get("remove_secret") else typed)
+            self.secret_changed = True
+
+    def _check_channel(self) -> None:
+        try:
+            transport_of(self.kind).check(self.instance)
+        except BadChannel as problem:
+            field = problem.field if problem.field in self.fields else None
+            self.add_error(field, problem.allowed[:1].upper() + problem.allowed[1:] + ".")
+        except SecretUnreadable as problem:
+            self.add_error(self.secret_field, str(problem))
+
+
+class _SecretField(forms.CharField):
+    """Never shown again, and kept when it is left empty."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = forms.PasswordInput(attrs={"autocomplete": "off", "spellcheck": "false"})
+        super().__init__(required=False, max_length=2000, widget=widget, **options)
+
+
+class _WordedForm(ChannelForm):
+    """Kinds whose message is a text, which may be worded by the channel."""
+
+    class Meta(ChannelForm.Meta):
+        fields: tuple[str, ...] = (*ChannelForm.Meta.fields, "subject_template", "body_template")
+        labels: ClassVar[dict[str, str]] = {
+            **ChannelForm.Meta.labels,
+            "subject_template": "Subject",
+            "body_template": "Text",
+        }
+        widgets: ClassVar[dict[str, Any]] = {
+            **ChannelForm.Meta.widgets,
+            "subject_template": forms.TextInput,
+            "body_template": forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
+        }
+        help_texts: ClassVar[dict[str, str]] = {
+            **ChannelForm.Meta.help_texts,
+            "subject_template": "Empty: Waymark's words in the channel's language. "
+            "Else such as: {{ severity }}: {{ job }} – {{ kind }}",
+            "body_template": "Empty: Waymark's words. {{ sentence }}, {{ incident_url }}, "
+            "{% for each in incidents %}{{ each.job }}{% endfor %} …",
+        }
+
+    def clean_subject_template(self) -> str:
+        return self._template("subject_template")
+
+    def clean_body_template(self) -> str:
+        return self._template("body_template")
+
+    def _template(self, name: str) -> str:
+        source = str(self.cleaned_data.get(name) or "")
+        try:
+            compile_template(source)
+        except BadTemplate as problem:
+            raise ValidationError(str(problem)) from problem
+        return source
+
+
+class MailForm(_WordedForm):
+    kind = ChannelKind.MAIL
+    secret_field = "smtp"  # noqa: S105 (a field's name)
+    to = forms.CharField(
+        label="To",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="Mail addresses, separated by commas.",
+        error_messages={"required": "Write at least one mail address."},
+    )
+    smtp = _SecretField(
+        label="Its own SMTP server",
+        help_text="Such as smtp+tls://user:password@mail.example.org:587 (smtp, smtps or smtp+tls). "
+        "Empty: the server of the settings (EMAIL_URL), or the one that is set.",
+    )
+    remove_secret = forms.BooleanField(required=False, label="Use the server of the settings again")
+
+    def first_values(self) -> dict[str, object]:
+        to = self.instance.settings.get("to", [])
+        return {"to": ", ".join(to) if isinstance(to, list) else str(to)}
+
+    def clean_to(self) -> list[str]:
+        found = [each for each in re.split(r"[\s,;]+", str(self.cleaned_data["to"])) if each]
+        if len(found) > LONGEST_RECIPIENTS:
+            raise ValidationError(
+                f"{len(found)} addresses: at most {LONGEST_RECIPIENTS} are allowed; use a mailing list."
+            )
+        for address in found:
+            try:
+                validate_email(address)
+            except ValidationError:
+                raise ValidationError(f"{address} is no mail address; one looks like name@example.org.") from None
+        if not found:
+            raise ValidationError("Write at least one mail address.")
+        return list(dict.fromkeys(found))
+
+    def settings(self) -> dict[str, object]:
+        return {"to": self.cleaned_data["to"]}
+
+
+class WebhookForm(ChannelForm):
+    """Its messages are for programs: they have no language."""
+
+    class Meta(ChannelForm.Meta):
+        fields: tuple[str, ...] = tuple(name for name in ChannelForm.Meta.fields if name != "language")
+
+    kind = ChannelKind.WEBHOOK
+    secret_field = "signing_secret"  # noqa: S105 (a field's name)
+    url = forms.CharField(
+        max_length=2000,
+        label="Address",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "inputmode": "url"}),
+        help_text="Such as https://example.org/hook. Waymark posts JSON to it and follows no redirect.",
+        error_messages={"required": "Write the address that takes the messages."},
+    )
+    signing_secret = _SecretField(
+        label="Signing secret",
+        help_text="The receiver checks with it that a message is from here (docs/alerts.md).",
+    )
+    remove_secret = forms.BooleanField(required=False, label="Sign no longer")
+
+    def first_values(self) -> dict[str, object]:
+        return {"url": self.instance.settings.get("url", "")}
+
+    def settings(self) -> dict[str, object]:
+        return {"url": self.cleaned_data["url"]}
+
+
+class AppriseForm(_WordedForm):
+    kind = ChannelKind.APPRISE
+    secret_field = "apprise_url"  # noqa: S105 (a field's name)
+    apprise_url = _SecretField(
+        label="Apprise URL",
+        help_text="Such as slack://TokenA/TokenB/TokenC/#channel, dingtalk://ACCESS_TOKEN/, tgram://BotToken/ChatId. "
+        "It holds the service's tokens: it is stored encrypted and not shown again.",
+    )
+
+    def clean_apprise_url(self) -> str:
+        url = str(self.cleaned_data["apprise_url"]).strip()
+        if not url and not self.keeps_secret:
+            raise ValidationError("Write the URL that Apprise gives the service.")
+        return url
+
+    def settings(self) -> dict[str, object]:
+        """Its service, by name: the URL itself is a secret."""
+        url = self.cleaned_data.get("apprise_url") or ""
+        return {"service": service_name(url)} if url else dict(self.instance.settings)
+
+
+FORMS: dict[ChannelKind, type[ChannelForm]] = {
+    ChannelKind.MAIL: MailForm,
+    ChannelKind.WEBHOOK: WebhookForm,
+    ChannelKind.APPRISE: AppriseForm,
+}

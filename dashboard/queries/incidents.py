@@ -1,0 +1,81 @@
+"""Incidents as pages show them: the list by filters, one with its steps and who was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
+
+from monitoring.models import Incident, IncidentEvent, IncidentState, Notification, Severity
+
+UNRESOLVED = "unresolved"
+_ORDER = Case(
+    When(state=IncidentState.OPEN, then=Value(0)),
+    When(state=IncidentState.ACKNOWLEDGED, then=Value(1)),
+    When(state=IncidentState.SNOOZED, then=Value(2)),
+    default=Value(3),
+    output_field=IntegerField(),
+)
+_HIDDEN_NOW = Q(inhibited_by__isnull=False) & ~Q(inhibited_by__state=IncidentState.RESOLVED)
+
+
+@dataclass(frozen=True)
+class IncidentFilter:
+    """Empty values choose everything. `hidden_by` shows what one incident hid; else what is hidden now is left out."""
+
+    state: str = ""
+    severity: str = ""
+    text: str = ""
+    hidden_by: int | None = None
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Self:
+        """What makes no sense is left out."""
+        state, severity, hidden_by = (query.get(name, "") for name in ("state", "severity", "hidden_by"))
+        return cls(
+            state=state if state in (*IncidentState.values, UNRESOLVED) else "",
+            severity=severity if severity in Severity.values else "",
+            text=query.get("q", "").replace("\0", "").strip()[:200],
+            hidden_by=int(hidden_by) if hidden_by.isdecimal() and len(hidden_by) < 19 else None,
+        )
+
+    @property
+    def is_narrow(self) -> bool:
+        return self != type(self)()
+
+
+def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
+    """Unresolved first; `hides` counts what each one hid."""
+    found = _by_state(Incident.objects.select_related("job", "cluster"), chosen.state)
+    if chosen.severity:
+        found = found.filter(severity=chosen.severity)
+    if chosen.text:
+        named = Q(job__name__icontains=chosen.text) | Q(cluster__name__icontains=chosen.text)
+        found = found.filter(named | Q(sentence__icontains=chosen.text))
+    hidden = chosen.hidden_by
+    found = found.exclude(_HIDDEN_NOW) if hidden is None else found.filter(inhibited_by=hidden)
+    return found.annotate(hides=Count("inhibited")).order_by(_ORDER, "-opened_at", "-id")
+
+
+def hidden_now() -> int:
+    return Incident.objects.filter(_HIDDEN_NOW).exclude(state=IncidentState.RESOLVED).count()
+
+
+def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:
+    if state == UNRESOLVED:
+        return found.exclude(state=IncidentState.RESOLVED)
+    return found.filter(state=state) if state else found
+
+
+def steps_of(incident: Incident) -> list[IncidentEvent]:
+    """In their order, each with its notifications and their messages."""
+    told = Notification.objects.select_related("channel", "delivery").prefetch_related("delivery__tries").order_by("id")
+    return list(IncidentEvent.objects.filter(incident=incident).prefetch_related(Prefetch("notifications", told)))
+
+
+def hidden_by(incident: Incident, limit: int) -> tuple[int, list[Incident]]:
+    """How many incidents it hid, and the first of them."""
+    found = incident.inhibited.select_related("job", "cluster").order_by("-opened_at", "-id")
+    return found.count(), list(found[:limit])

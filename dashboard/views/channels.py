@@ -1,0 +1,87 @@
+"""Where notifications go: the channels, one of them with its latest messages, its test."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.contrib import messages
+from django.db.models import Count, Max, Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from dashboard.forms.channel import FORMS, ChannelForm
+from dashboard.views.access import action, operator_required
+from monitoring.alerts.channels import save_channel, snapshot, try_channel
+from monitoring.alerts.notify.message import Sent
+from monitoring.models import Channel, ChannelKind, DeliveryState
+
+LATEST = 10
+WEEK = timedelta(days=7)
+
+
+def channels(request: HttpRequest) -> HttpResponse:
+    recent = Q(deliveries__created_at__gt=timezone.now() - WEEK, deliveries__is_test=False)
+    found = Channel.objects.select_related("escalate_to").annotate(
+        sent=Count("deliveries", filter=recent & Q(deliveries__state=DeliveryState.SENT)),
+        waiting=Count("deliveries", filter=recent & Q(deliveries__state=DeliveryState.PENDING)),
+        dead=Count("deliveries", filter=recent & Q(deliveries__state=DeliveryState.DEAD)),
+        last_sent_at=Max("deliveries__sent_at"),
+    )
+    context = {"channels": found, "kinds": ChannelKind.choices, "section": "channels"}
+    live = request.headers.get("HX-Target") == "channels-live"
+    return render(request, "channels/channels_live.html" if live else "channels/channels.html", context)
+
+
+@operator_required
+def add_channel(request: HttpRequest, kind: str) -> HttpResponse:
+    if kind not in ChannelKind.values:
+        raise Http404("There is no such kind of channel.")
+    return _edit(request, Channel(kind=kind))
+
+
+def channel(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET shows it to everybody, POST changes it."""
+    found = get_object_or_404(Channel, pk=pk)
+    return change_channel(request, found) if request.method == "POST" else _edit(request, found)
+
+
+@action
+def change_channel(request: HttpRequest, found: Channel) -> HttpResponse:
+    return _edit(request, found)
+
+
+@action
+def test(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Channel, pk=pk)
+    match try_channel(found, request.user.get_username(), timezone.now()):
+        case Sent(answer):
+            messages.success(request, f"The test was taken. The receiver's answer: {answer}")
+        case failed:
+            messages.error(request, f"The test did not arrive. {failed.answer}")
+    return redirect("channel", pk)
+
+
+def _edit(request: HttpRequest, found: Channel) -> HttpResponse:
+    before = snapshot(found) if found.pk else {}
+    form_class = FORMS[ChannelKind(found.kind)]
+    sent = request.POST if request.method == "POST" else None
+    form = form_class(sent, instance=found, may_allow_private=request.user.is_superuser)
+    if request.method != "POST":
+        return _show(request, found, form)
+    if not form.is_valid():
+        return _show(request, found, form, 422)
+    save_channel(form.instance, before, form.secret_changed, request.user.get_username())
+    messages.success(request, "Saved. Send a test to see that it arrives.")
+    return redirect("channel", form.instance.pk)
+
+
+def _show(request: HttpRequest, found: Channel, form: ChannelForm, status: int = 200) -> HttpResponse:
+    context = {
+        "channel": found,
+        "kind": ChannelKind(found.kind),
+        "form": form,
+        "latest": found.deliveries.order_by("-id")[:LATEST] if found.pk else [],
+        "section": "channels",
+    }
+    return render(request, "channels/channel.html", context, status=status)

@@ -1,0 +1,64 @@
+"""Every message that left, or should have: its tries with the receiver's answers, and a retry for what was given up."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count, OuterRef, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from dashboard.views.access import action
+from monitoring.alerts.channels import NotGivenUp, retry_delivery
+from monitoring.models import Channel, Delivery, DeliveryAttempt, DeliveryState
+
+PAGE_SIZE = 50
+INCIDENTS_SHOWN = 100
+
+
+def deliveries(request: HttpRequest) -> HttpResponse:
+    state, channel = request.GET.get("state", ""), request.GET.get("channel", "")
+    newest = DeliveryAttempt.objects.filter(delivery=OuterRef("pk")).order_by("-id").values("answer")[:1]
+    found = Delivery.objects.select_related("channel").annotate(told=Count("notifications"), answer=Subquery(newest))
+    if state in DeliveryState.values:
+        found = found.filter(state=state)
+    if channel.isdecimal() and len(channel) < 19:
+        found = found.filter(channel=int(channel))
+    page = Paginator(found.order_by("-id"), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "chosen": state,
+        "channel": channel,
+        "states": DeliveryState.choices,
+        "channels": Channel.objects.all(),
+        "section": "deliveries",
+    }
+    live = request.headers.get("HX-Target") == "deliveries-live"
+    return render(request, "channels/deliveries_live.html" if live else "channels/deliveries.html", context)
+
+
+def delivery(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Delivery.objects.select_related("channel"), pk=pk)
+    told = found.notifications.select_related("event__incident__job", "event__incident__cluster")
+    context = {
+        "delivery": found,
+        "tries": found.tries.all(),
+        "told": told[:INCIDENTS_SHOWN],
+        "told_count": told.count(),
+        "section": "deliveries",
+    }
+    live = request.headers.get("HX-Target") == "delivery-live"
+    return render(request, "channels/delivery_live.html" if live else "channels/delivery.html", context)
+
+
+@action
+def retry(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Delivery.objects.select_related("channel"), pk=pk)
+    try:
+        retry_delivery(found, request.user.get_username(), timezone.now())
+    except NotGivenUp as problem:
+        messages.warning(request, str(problem))
+    else:
+        messages.success(request, "It is tried again now, under the same key.")
+    return redirect("delivery", pk)

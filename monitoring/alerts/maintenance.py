@@ -1,0 +1,61 @@
+"""Maintenance windows: what they cover, and what a person does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import transaction
+
+from monitoring import audit
+from monitoring.models import Incident, MaintenanceWindow, Notification, NotificationState
+
+
+class WindowIsOver(Exception):
+    """It ended by itself, or somebody was faster."""
+
+
+def active_windows(now: datetime) -> list[MaintenanceWindow]:
+    return list(MaintenanceWindow.objects.filter(starts_at__lte=now, ends_at__gt=now).select_related("job", "cluster"))
+
+
+def covering(incident: Incident, windows: Iterable[MaintenanceWindow]) -> MaintenanceWindow | None:
+    """Of the windows that cover the incident the one that ends last."""
+    return max((each for each in windows if covers(each, incident)), key=lambda each: each.ends_at, default=None)
+
+
+def covers(window: MaintenanceWindow, incident: Incident) -> bool:
+    if window.job_id is not None:
+        return incident.job_id == window.job_id
+    if window.cluster_id is not None:
+        return incident.cluster_id == window.cluster_id
+    job = incident.job
+    return job is not None and all(job.labels.get(key) == value for key, value in window.labels.items())
+
+
+@transaction.atomic
+def plan_window(window: MaintenanceWindow) -> None:
+    window.save()
+    audit.record(
+        window.created_by,
+        "maintenance.plan",
+        str(window),
+        window.reason,
+        starts_at=window.starts_at.isoformat(),
+        ends_at=window.ends_at.isoformat(),
+    )
+
+
+@transaction.atomic
+def end_window(window: MaintenanceWindow, by: str, now: datetime) -> int:
+    """End it before its time; what it silenced and still stands is told now. Returns how many notifications that frees.
+
+    Raises WindowIsOver.
+    """
+    ended = MaintenanceWindow.objects.filter(pk=window.pk, ends_at__gt=now).update(ends_at=now, ended_by=by)
+    if not ended:
+        raise WindowIsOver(f"The {window} is over already.")
+    silenced = Notification.objects.filter(silenced_by=window, state=NotificationState.WAITING)
+    freed = silenced.update(due_at=now)
+    audit.record(by, "maintenance.end", str(window))
+    return freed

@@ -1,0 +1,87 @@
+"""May a notification go out now? Pure: facts and the moment in, a verdict with its reason out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitoring.models import IncidentState, MaintenanceWindow, NotificationReason
+
+FOLLOW_UPS = frozenset({NotificationReason.REPEAT, NotificationReason.ESCALATION, NotificationReason.WOKEN})
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a verdict rests on, as it is right now."""
+
+    reason: NotificationReason
+    state: IncidentState
+    acknowledged_by: str = ""
+    snoozed_until: datetime | None = None
+    resolved_at: datetime | None = None
+    hidden_by: int | None = None  # an unresolved incident that speaks for this one
+    was_told: bool = False  # the channel heard of this incident before
+    window: MaintenanceWindow | None = None  # one that covers the incident now
+    earlier_until: datetime | None = None  # an earlier message about this incident is still on its way to the channel
+    channel_enabled: bool = True
+
+
+@dataclass(frozen=True)
+class Go:
+    pass
+
+
+@dataclass(frozen=True)
+class Wait:
+    """`until` None: until what hides the incident is resolved."""
+
+    until: datetime | None
+    why: str
+    window: MaintenanceWindow | None = None
+
+
+@dataclass(frozen=True)
+class Drop:
+    why: str
+
+
+def judge(facts: Facts) -> Go | Wait | Drop:
+    """The end of an incident is told whatever silenced its beginning; all else only while somebody needs to hear it."""
+    if not facts.channel_enabled:
+        return Drop("the channel was switched off")
+    return _in_order(facts, _ending(facts) if facts.reason == NotificationReason.RESOLVED else _news(facts))
+
+
+def _ending(facts: Facts) -> Go | Wait | Drop:
+    """Who heard of the beginning hears of the end at once; who did not, because of maintenance, when that is over."""
+    if facts.window is not None and not facts.was_told:
+        return Wait(facts.window.ends_at, f"silenced by {facts.window}", facts.window)
+    return Go()
+
+
+def _news(facts: Facts) -> Go | Wait | Drop:
+    if facts.state == IncidentState.RESOLVED:
+        return Drop("resolved before it was told")
+    if facts.reason in FOLLOW_UPS and facts.state == IncidentState.ACKNOWLEDGED and not _woken(facts):
+        return Drop(f"acknowledged by {facts.acknowledged_by}")
+    if facts.state == IncidentState.SNOOZED and facts.snoozed_until is not None:
+        if facts.reason in FOLLOW_UPS:
+            return Drop(f"snoozed until {facts.snoozed_until:%Y-%m-%d %H:%M %Z}")
+        return Wait(facts.snoozed_until, "snoozed")
+    if facts.hidden_by is not None:
+        return Wait(None, f"hidden by incident {facts.hidden_by}")
+    if facts.window is not None:
+        return Wait(facts.window.ends_at, f"silenced by {facts.window}", facts.window)
+    return Go()
+
+
+def _woken(facts: Facts) -> bool:
+    """The end of a snooze is told also of what was acknowledged: its author asked to be reminded."""
+    return facts.reason == NotificationReason.WOKEN
+
+
+def _in_order(facts: Facts, verdict: Go | Wait | Drop) -> Go | Wait | Drop:
+    """A channel hears of an incident in the order in which it happened."""
+    if isinstance(verdict, Go) and facts.earlier_until is not None:
+        return Wait(facts.earlier_until, "an earlier message about it is on its way")
+    return verdict

@@ -1,0 +1,63 @@
+"""The words of events, severities and kinds in each language. A kind without a word is called by its English name."""
+
+from __future__ import annotations
+
+from monitoring.models import Language
+
+_EVENTS = {
+    Language.ENGLISH: {
+        "opened": "opened",
+        "resolved": "resolved",
+        "repeat": "still open",
+        "escalation": "escalated",
+        "woken": "snooze over",
+        "test": "test",
+    },
+    Language.CHINESE: {
+        "opened": "告警触发",
+        "resolved": "告警恢复",
+        "repeat": "仍未恢复",
+        "escalation": "告警升级",
+        "woken": "静默结束",
+        "test": "测试",
+    },
+}
+_SEVERITIES = {
+    Language.ENGLISH: {"warning": "warning", "critical": "critical"},
+    Language.CHINESE: {"warning": "警告", "critical": "严重"},
+}
+_KINDS = {
+    "failed_in_window": "时间窗口内检查点失败过多",
+    "failed_total": "检查点失败总数过多",
+    "consecutive_failures": "检查点连续失败",
+    "no_completed_checkpoint": "长时间没有完成的检查点",
+    "duration": "检查点端到端耗时过长",
+    "alignment": "检查点对齐时间过长",
+    "start_delay": "检查点启动延迟过长",
+    "state_size": "状态过大",
+    "state_growth": "状态增长过快",
+    "savepoint_missing": "缺少保存点",
+    "savepoint_failed": "保存点失败",
+    "savepoint_too_old": "保存点过旧",
+    "job_failed": "作业失败",
+    "restart_loop": "作业反复重启",
+    "data_loss_risk": "存在数据丢失风险",
+    "cluster_unreachable": "集群无法访问",
+    "not_restarted": "作业已停止且未能自动重启",
+    "flapping": "告警反复触发",
+    "blind": "Waymark 无法监控",
+    "test": "测试",
+}
+
+
+def event_word(event: str, language: Language) -> str:
+    return _EVENTS[language].get(event, event)
+
+
+def severity_word(severity: str, language: Language) -> str:
+    return _SEVERITIES[language].get(severity, severity)
+
+
+def kind_word(kind: str, language: Language) -> str:
+    english = kind.replace("_", " ")
+    return _KINDS.get(kind, english) if language == Language.CHINESE else english

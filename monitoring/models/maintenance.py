@@ -1,0 +1,41 @@
+"""Times in which people know that something will be down."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import models
+
+from monitoring.models.clusters import Cluster
+from monitoring.models.jobs import Job
+
+
+class MaintenanceWindow(models.Model):
+    """Nobody is told of incidents about `job`, about `cluster` and its jobs, or about jobs with the labels
+    (`labels`: all of them), from `starts_at` until `ends_at`. Exactly one of the three is given."""
+
+    reason = models.TextField()
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, blank=True, related_name="maintenance")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="maintenance")
+    labels = models.JSONField(default=dict, blank=True)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField(db_index=True)
+    created_by = models.CharField(max_length=150)
+    ended_by = models.CharField(max_length=150, blank=True, default="")  # who ended it before its time
+
+    class Meta:
+        ordering = ("-starts_at", "-id")
+
+    def __str__(self) -> str:
+        return f"maintenance of {self.scope}"
+
+    @property
+    def scope(self) -> str:
+        if self.job is not None:
+            return f"job {self.job.name}"
+        if self.cluster is not None:
+            return f"cluster {self.cluster.name}"
+        return "jobs with " + ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+
+    def is_active(self, now: datetime) -> bool:
+        return self.starts_at <= now < self.ends_at

@@ -68,6 +68,11 @@ class JobFacts:
             return None
         return timedelta(milliseconds=raw)
 
+    @property
+    def seen_at(self) -> datetime | None:
+        """When the engine last said that the run is in its state."""
+        return self.run.seen_at(self.cluster.last_answer_at) if self.run else None
+
     def knowledge_is_old(self, now: datetime) -> bool:
         """Nobody can say how the job is now: the cluster does not answer, or nobody asks it."""
         return not self.cluster.reachable or not self.cluster.enabled or self.not_asked(now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from celery import shared_task
+from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 from django.utils import timezone
 
 log = logging.getLogger(__name__)
@@ -15,9 +16,26 @@ log = logging.getLogger(__name__)
 
 @shared_task
 def poll_clusters() -> None:
-    from monitoring.polling.cycle import poll_due
+    """Returns at once: the polls themselves go on in a thread of their own, see polling/service.py."""
+    from monitoring.polling.service import POLLING
 
-    _say(poll_due(timezone.now))
+    POLLING.keep_going(_say)
+
+
+@worker_shutting_down.connect
+def no_more_polls(**_: object) -> None:
+    from monitoring.polling.service import POLLING
+
+    POLLING.end()
+
+
+@worker_process_shutdown.connect
+@worker_shutdown.connect
+def polls_are_given_back(**_: object) -> None:
+    from monitoring.polling.service import POLLING
+
+    POLLING.end()
+    POLLING.join()
 
 
 @shared_task

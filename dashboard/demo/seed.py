@@ -17,7 +17,7 @@ from dashboard.demo.jobs import DEMO_JOBS, DemoJob
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import client_for
 from monitoring.engine.embedded import NAME as EMBEDDED
-from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job, RuleKind
+from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job
 
 # In a spell in which the register is fine: see schedule.py.
 FIRST_SAVEPOINT_AFTER_S = 90
@@ -105,7 +105,7 @@ def look_after(demo: Demo, cluster: Cluster, job: DemoJob, jar_id: str) -> None:
     )
     rule, _ = AlertRule.objects.update_or_create(
         job=row,
-        kind=RuleKind.FAILED_IN_WINDOW,
+        kind="failed_in_window",
         defaults={"window_s": 900, "threshold": 3, "check_every_s": 30, "next_check_at": timezone.now()},
     )
     rule.channels.set(

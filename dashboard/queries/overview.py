@@ -9,8 +9,9 @@ from typing import Any
 from dashboard.queries.facts import select
 from dashboard.queries.history import HistoryFilter, latest_checkpoints
 from dashboard.queries.series import Span
-from monitoring.alerts.failed_counts import window_facts
-from monitoring.models import AlertRule, Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
+from monitoring.alerts.scope import rules_for
+from monitoring.alerts.standing import Standing, standing_of
+from monitoring.models import Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
 
 
 @dataclass(frozen=True)
@@ -111,20 +112,10 @@ def _newest(job: Job, wanted: HistoryFilter) -> Checkpoint | None:
     return found[0] if found else None
 
 
-@dataclass(frozen=True)
-class RuleStanding:
-    """How near the job's rule is to opening an incident."""
-
-    rule: AlertRule
-    failed: int
-
-
-def read_rule_standing(job: Job, now: datetime) -> RuleStanding | None:
-    rule = job.rules.order_by("pk").first()
-    if rule is None:
-        return None
-    facts = window_facts([rule.pk], now).get(rule.pk)
-    return RuleStanding(rule, facts.count if facts else 0)
+def read_rule_standing(job: Job, now: datetime) -> Standing | None:
+    """How near the job's rule about failed checkpoints is to opening an incident."""
+    rules = [each for each in rules_for(job) if each.kind == "failed_in_window"]
+    return standing_of(rules[0], job, now) if rules else None
 
 
 def newest_savepoint(job: Job) -> Savepoint | None:

@@ -48,7 +48,8 @@ def _own_fields(form: RuleForm) -> list[str]:
 
 
 def _rule(job: Job) -> AlertRule:
-    return job.rules.order_by("pk").first() or AlertRule(job=job)
+    own = job.rules.filter(kind="failed_in_window").order_by("pk").first()
+    return own or AlertRule(job=job, threshold=3, window_s=900)
 
 
 def _context(job: Job, form: RuleForm) -> dict[str, object]:

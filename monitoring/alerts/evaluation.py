@@ -1,60 +1,47 @@
 """Evaluates due rules on stored rows.
 
-Rules of one batch are locked, counted, acted on and moved to their next check in one transaction, outbox included. A
+The rules of one batch are locked, walked, acted on and moved to their next check in one transaction, outbox included. A
 worker that dies leaves the batch due, two workers never take the same rule (locked rows are skipped), and nothing here
 waits for anything but the database.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Q
 
-from monitoring.alerts.failed_counts import window_facts
-from monitoring.alerts.failed_in_window import Condition, Met, NotMet, WindowFacts, decide
-from monitoring.alerts.incidents import change_incident, open_incident, resolve_incident
-from monitoring.models import AlertRule, Incident, IncidentKind, IncidentState, Job, RuleKind, Severity
+from monitoring.alerts import cursors
+from monitoring.alerts.defaults import ensure_default_rules
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.fleet import Fleet, cluster_facts, outages_by_cluster, waymark_facts
+from monitoring.alerts.gathering import gather
+from monitoring.alerts.gathering.ask import Ask
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import Kind, Subject
+from monitoring.alerts.memory import WAYMARK, Memory, recall, remember
+from monitoring.alerts.scope import assign, rules_of_kinds
+from monitoring.alerts.terms import terms_of, watch_of
+from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
+from monitoring.alerts.walk import State, advance
+from monitoring.models import AlertRule, OutageKind
 
-BATCH = 500
+BATCH = 2000
 
-
-def ensure_default_rule(job: Job) -> None:
-    """The rule every job starts with; one that exists, changed or switched off, stays as it is."""
-    AlertRule.objects.get_or_create(job=job, kind=RuleKind.FAILED_IN_WINDOW)
+Watched = Mapping[int, Collection[int]]  # by rule: the subjects it decides for
 
 
 def evaluate_due(now: datetime) -> str:
     """Evaluate every rule whose check is due; says in a sentence what came of it."""
-    _create_missing_rules()
-    outcome: Counter[str] = Counter()
-    outcome["resolved"] += _resolve_unwatched(now)
+    ensure_default_rules()
+    outcome: Counter[str] = Counter(resolved=close_unwatched(now))
     while batch := _evaluate_batch(now):
         outcome += batch
     return _sentence(outcome)
-
-
-def _create_missing_rules() -> None:
-    jobs = Job.objects.exclude(rules__kind=RuleKind.FAILED_IN_WINDOW).values_list("id", flat=True)
-    rules = [AlertRule(job_id=job, kind=RuleKind.FAILED_IN_WINDOW) for job in jobs]
-    AlertRule.objects.bulk_create(rules, batch_size=BATCH, ignore_conflicts=True)
-
-
-@transaction.atomic
-def _resolve_unwatched(now: datetime) -> int:
-    """An incident whose rule was switched off or removed would stay open for good: nobody evaluates it any more."""
-    unwatched = (
-        Incident.objects.filter(Q(rule=None) | Q(rule__enabled=False), kind=IncidentKind.FAILED_IN_WINDOW)
-        .exclude(state=IncidentState.RESOLVED)
-        .select_related("job")
-    )
-    return sum(
-        resolve_incident(each, f"its rule was {'switched off' if each.rule_id else 'removed'}.", {}, now)
-        for each in unwatched
-    )
 
 
 @transaction.atomic
@@ -62,44 +49,140 @@ def _evaluate_batch(now: datetime) -> Counter[str]:
     due = Q(next_check_at=None) | Q(next_check_at__lte=now)
     rules = list(
         AlertRule.objects.filter(due, enabled=True)
-        .select_related("job__cluster")
-        .order_by("id")
+        .order_by("kind", "id")
         .select_for_update(of=("self",), skip_locked=True)[:BATCH]
     )
-    watched = [rule for rule in rules if rule.job.cluster.reachable]
-    facts = window_facts([rule.pk for rule in watched], now)
-    incidents = _unresolved(watched)
-    outcome: Counter[str] = Counter(frozen=len(rules) - len(watched), evaluated=len(watched))
-    for rule in watched:
-        fact = facts.get(rule.pk, WindowFacts())
-        outcome[_apply(rule, fact, incidents.get(rule.pk), now)] += 1
-        rule.last_checked_at, rule.last_value = now, fact.count
+    if not rules:
+        return Counter()
+    fleet = Fleet.read(_own_jobs(rules))
+    watched = _watched(rules, fleet)
+    outcome: Counter[str] = Counter(taken=len(rules))
+    for kind, alike in _alike(rules):
+        outcome += _evaluate(kind, alike, fleet, watched, now)
     for rule in rules:
         rule.next_check_at = now + timedelta(seconds=rule.check_every_s)
-    AlertRule.objects.bulk_update(rules, ["next_check_at", "last_checked_at", "last_value"], batch_size=BATCH)
-    return +outcome
+    AlertRule.objects.bulk_update(rules, ["next_check_at", "last_checked_at", "evaluated_until"], batch_size=500)
+    return outcome
 
 
-def _unresolved(rules: Iterable[AlertRule]) -> dict[int | None, Incident]:
-    found = Incident.objects.filter(rule__in=list(rules)).exclude(state=IncidentState.RESOLVED).select_related("job")
-    return {incident.rule_id: incident for incident in found}
+def _own_jobs(rules: Sequence[AlertRule]) -> list[int] | None:
+    """The jobs that must be known; None: all, a rule is wider than a job."""
+    own = [rule.job_id for rule in rules if rule.job_id is not None]
+    return own if len(own) == len(rules) else None
 
 
-def _apply(rule: AlertRule, facts: WindowFacts, incident: Incident | None, now: datetime) -> str:
-    verdict = decide(Condition(rule.job.name, rule.threshold, timedelta(seconds=rule.window_s)), facts)
-    match verdict, incident:
-        case Met(sentence, evidence), None:
-            severity = Severity(rule.severity)
-            open_incident(rule.job, rule, IncidentKind.FAILED_IN_WINDOW, severity, sentence, evidence, now)
-            return "opened"
-        case Met(sentence, evidence), Incident() if sentence != incident.sentence:
-            change_incident(incident, sentence, evidence, now)
-            return "changed"
-        case NotMet(sentence, evidence), Incident():
-            resolve_incident(incident, sentence, evidence, now)
-            return "resolved"
-        case _:
-            return "unchanged"
+def _watched(rules: Sequence[AlertRule], fleet: Fleet) -> Watched:
+    """For rules of known kinds. Those of clusters and of Waymark have no narrower scope."""
+    about = {rule.pk: kinds()[rule.kind].subject for rule in rules if rule.kind in kinds()}
+    jobs = assign(rules_of_kinds(rule.kind for rule in rules), list(fleet.jobs.values()))
+    wide: dict[Subject, Collection[int]] = {Subject.CLUSTER: set(fleet.clusters), Subject.WAYMARK: {WAYMARK}}
+    return {
+        rule: {job.pk for job in jobs[rule]} if subject is Subject.JOB else wide[subject]
+        for rule, subject in about.items()
+    }
+
+
+def _alike(rules: Iterable[AlertRule]) -> Iterable[tuple[Kind, list[AlertRule]]]:
+    """Rules whose facts are gathered together. A kind that is not known (of a newer Waymark) is left alone."""
+    groups: dict[tuple[str, object], list[AlertRule]] = defaultdict(list)
+    for rule in rules:
+        if rule.kind in kinds():
+            groups[rule.kind, kinds()[rule.kind].gathered_by(terms_of(rule))].append(rule)
+    return ((kinds()[name], alike) for (name, _), alike in groups.items())
+
+
+def _evaluate(kind: Kind, rules: Sequence[AlertRule], fleet: Fleet, watched: Watched, now: datetime) -> Counter[str]:
+    memory = recall([rule.pk for rule in rules])
+    walkable = {rule.pk: _walkable(kind, watched[rule.pk], fleet) for rule in rules}
+    facts = _facts(kind, rules, fleet, walkable, memory, now)
+    verdicts: list[Verdict] = []
+    changed: dict[int, dict[int, State]] = {}
+    outcome: Counter[str] = Counter()
+    for rule in rules:
+        known = memory.get(rule.pk, {})
+        changed[rule.pk] = _walk(kind, rule, facts, walkable[rule.pk], known, fleet, now, verdicts)
+        left = [subject for subject in known if subject not in watched[rule.pk]]
+        changed[rule.pk] |= dict.fromkeys(left, State())
+        outcome["resolved"] += close_left_behind(kind, rule, left, now)
+        if watched[rule.pk] and not walkable[rule.pk]:
+            outcome["frozen"] += 1
+        else:
+            outcome["evaluated"] += 1
+            cursors.passed(rule, _parts(kind, rule, fleet, walkable[rule.pk]), now)
+    outcome += tell(kind, verdicts, fleet, now)
+    remember(kind.subject, changed, now)
+    return outcome
+
+
+def _walkable(kind: Kind, watched: Collection[int], fleet: Fleet) -> Collection[int]:
+    """Without the jobs of clusters of which nothing is learned."""
+    if kind.subject is not Subject.JOB or not fleet.frozen:
+        return watched
+    return {job for job in watched if fleet.jobs[job].cluster_id not in fleet.frozen}
+
+
+def _parts(kind: Kind, rule: AlertRule, fleet: Fleet, walkable: Collection[int]) -> set[str]:
+    """A wide rule has looked at every cluster that answers, also where no job is yet."""
+    if kind.subject is not Subject.JOB:
+        return {""}
+    if rule.job_id is not None:
+        return {fleet.part(kind.subject, job) for job in walkable}
+    return {str(cluster) for cluster in fleet.clusters if cluster not in fleet.frozen}
+
+
+def _facts(
+    kind: Kind, rules: Sequence[AlertRule], fleet: Fleet, walkable: Watched, memory: Memory, now: datetime
+) -> Mapping[int, Facts]:
+    parts = {(rule.pk, part): rule for rule in rules for part in _parts(kind, rule, fleet, walkable[rule.pk])}
+    since = cursors.gathered_since(
+        kind, (cursors.looked_until(rule, part, now) for (_, part), rule in parts.items()), now
+    )
+    match kind.subject:
+        case Subject.CLUSTER:
+            return cluster_facts(fleet, since)
+        case Subject.WAYMARK:
+            return waymark_facts(since, now)
+        case Subject.JOB:
+            jobs = set().union(*walkable.values())
+            must = {job for rule in rules for job in memory.get(rule.pk, ()) if job in walkable[rule.pk]}
+            ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must)
+            return _with_outages(kind, gather(ask), fleet, since)
+
+
+def _with_outages(kind: Kind, found: Mapping[int, Facts], fleet: Fleet, since: datetime) -> Mapping[int, Facts]:
+    """What is missing proves nothing while its cluster did not answer, or was not asked."""
+    outages = outages_by_cluster(since, OutageKind) if kind.by_absence else {}
+    if not outages:
+        return found
+    return {
+        job: replace(facts, outages=outages.get(fleet.jobs[job].cluster_id, ())) if job in fleet.jobs else facts
+        for job, facts in found.items()
+    }
+
+
+def _walk(
+    kind: Kind,
+    rule: AlertRule,
+    facts: Mapping[int, Facts],
+    walkable: Collection[int],
+    known: Mapping[int, State],
+    fleet: Fleet,
+    now: datetime,
+    verdicts: list[Verdict],
+) -> dict[int, State]:
+    """The states that changed; what people must hear of goes to `verdicts`."""
+    watch = watch_of(rule)
+    since = {part: cursors.looked_until(rule, part, now) for part in _parts(kind, rule, fleet, walkable)}
+    changed: dict[int, State] = {}
+    for subject in facts.keys() & walkable:
+        before = known.get(subject, State())
+        begin = since[fleet.part(kind.subject, subject)]
+        state, transitions = advance(watch, facts[subject], before, begin, now)
+        if state != before:
+            changed[subject] = state
+        if transitions or state.is_open:
+            verdicts.append(Verdict(rule, watch, subject, facts[subject], state, transitions))
+    return changed
 
 
 def _sentence(outcome: Counter[str]) -> str:

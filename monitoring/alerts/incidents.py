@@ -31,7 +31,8 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class Opening:
-    """An incident that is to be opened: about `job`, else about `cluster`, else about Waymark itself."""
+    """An incident that is to be opened: about `job`, else about `cluster`, else about Waymark itself. `at`: when the
+    trouble was, where that is earlier than when it is told."""
 
     kind: str
     severity: Severity
@@ -40,6 +41,7 @@ class Opening:
     rule: AlertRule | None = None
     job: Job | None = None
     cluster: Cluster | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why an incident is over. `by` is empty when the trouble itself went away."""
+    """Why an incident is over. `by` is empty when the trouble itself went away; `at`: when that was."""
 
     incident: Incident
     why: str
     evidence: Mapping[str, object] = field(default_factory=dict)
     by: str = ""
+    at: datetime | None = None
 
 
 def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]:
@@ -97,7 +100,7 @@ def resolve_incidents(endings: Sequence[Ending], now: datetime) -> list[Incident
     over = [each for each in endings if each.incident.pk in still]
     for each in over:
         incident = each.incident
-        incident.state, incident.resolved_at, incident.resolved_by = IncidentState.RESOLVED, now, each.by
+        incident.state, incident.resolved_at, incident.resolved_by = IncidentState.RESOLVED, each.at or now, each.by
         incident.snoozed_until = None
     resolved = [each.incident for each in over]
     Incident.objects.bulk_update(resolved, ["state", "resolved_at", "resolved_by", "snoozed_until"], batch_size=BATCH)
@@ -176,14 +179,14 @@ def _opened(opening: Opening, hidden: Mapping[int, Incident], now: datetime) -> 
         kind=opening.kind,
         severity=opening.severity,
         sentence=opening.sentence,
-        opened_at=now,
+        opened_at=opening.at or now,
         inhibited_by=hidden.get(job.cluster_id) if job else None,
     )
 
 
 def _ended(ending: Ending, now: datetime) -> str:
     by = f" by {ending.by}" if ending.by else ""
-    return f"Resolved after {in_words(now - ending.incident.opened_at)}{by}: {ending.why}"
+    return f"Resolved after {in_words((ending.at or now) - ending.incident.opened_at)}{by}: {ending.why}"
 
 
 def _newest_events(incidents: Iterable[Incident]) -> dict[int, IncidentEvent]:

@@ -9,7 +9,8 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.alerts.incidents import acknowledge_incident, resolve_incident, snooze_incident, wake_incident
-from monitoring.models import AlertRule, Incident, IncidentState
+from monitoring.alerts.memory import dismiss
+from monitoring.models import Incident, IncidentState
 
 LONGEST_SNOOZE = timedelta(days=30)
 
@@ -52,12 +53,11 @@ def snooze(incident: Incident, until: datetime, by: str, note: str, now: datetim
 
 @transaction.atomic
 def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
-    """The failures that opened it count as dealt with: the rule opens anew only on what fails after `now`."""
+    """What opened it counts as dealt with: the rule opens anew only on what fails after `now`, or comes back."""
     before = incident.state
     if not resolve_incident(incident, reason.strip() or "closed by hand.", {}, now, by=by):
         raise IncidentMovedOn(incident)
-    if incident.rule_id is not None:
-        AlertRule.objects.filter(pk=incident.rule_id).update(counts_since=now)
+    dismiss(incident, now)
     _record(incident, by, "incident.resolve", reason, before)
 
 

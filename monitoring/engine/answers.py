@@ -6,7 +6,7 @@ Times are aware datetimes, durations milliseconds, sizes bytes. None: the engine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ JOB_STATES = frozenset(
     }
 )
 TERMINAL_STATES = frozenset(("FAILED", "CANCELED", "FINISHED"))
+DEFAULT_HISTORY = 10
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 
 
@@ -58,6 +59,8 @@ class JobOverview:
     started_at: datetime
     ended_at: datetime | None
     moved_at: datetime | None = None
+    # What it was read from.
+    answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def parse(cls, fields: Fields) -> JobOverview:
@@ -68,7 +71,27 @@ class JobOverview:
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
             moved_at=fields.optional_moment("last-modification"),
+            answer=cls._told(fields.raw),
         )
+
+    @classmethod
+    def parse_all(cls, fields: Fields, known: Mapping[str, JobOverview]) -> dict[str, JobOverview]:
+        """By id. A job of which nothing new is said is the very object of `known`, as most are: lists are long."""
+        jobs = {}
+        for job in fields.children("jobs"):
+            key = job.raw.get("jid")
+            before = known.get(key) if isinstance(key, str) else None
+            same = before is not None and before.answer == cls._told(job.raw)
+            read = before if same and before is not None else cls.parse(job)
+            jobs[read.id] = read
+        return jobs
+
+    @staticmethod
+    def _told(raw: Mapping[str, Any]) -> tuple[object, ...]:
+        return tuple(map(raw.get, _JOB_OVERVIEW))
+
+
+_JOB_OVERVIEW = ("name", "state", "start-time", "end-time", "last-modification")
 
 
 @dataclass(frozen=True)
@@ -238,6 +261,12 @@ class Checkpoints:
     latest: tuple[CheckpointStats, ...]
     restored: Restored | None
 
+    @property
+    def history_length(self) -> int | None:
+        """How many checkpoints the engine remembers, once it had to forget one: None before that."""
+        with_an_id = self.counts.completed + self.counts.in_progress
+        return len(self.history) if self.history and with_an_id > len(self.history) else None
+
     @classmethod
     def parse(cls, fields: Fields) -> Checkpoints:
         history = tuple(CheckpointStats.parse(entry) for entry in fields.children("history"))
@@ -254,6 +283,21 @@ class Checkpoints:
             latest=tuple(entries.values()),
             restored=None if restored is None else Restored.parse(restored),
         )
+
+
+def history_length(answer: object, where: str) -> int:
+    """How many checkpoints of a job the engine remembers, from its configuration: a list of keys and values that leaves
+    out what was not set."""
+    if not isinstance(answer, list):
+        raise Malformed(f"{where} is not a list.")
+    for index, entry in enumerate(answer):
+        setting = Fields(entry, f"{where}[{index}]")
+        if setting.raw.get("key") == "web.checkpoints.history":
+            text = setting.text("value")
+            if not text.isdecimal() or len(text) > 9:
+                raise Malformed(f"web.checkpoints.history {text[:40]!r} is not a number of checkpoints.")
+            return int(text)
+    return DEFAULT_HISTORY
 
 
 @dataclass(frozen=True)

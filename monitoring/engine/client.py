@@ -54,6 +54,7 @@ from monitoring.engine.answers import (
     SavepointInProgress,
     SavepointStatus,
     SavepointValidation,
+    history_length,
 )
 from monitoring.engine.connection import BadTls, CheckedResolver, Connection, connection_of, trust
 from monitoring.engine.errors import (
@@ -146,15 +147,31 @@ class FlinkClient:
         return Overview.parse(await self._get("/overview"))
 
     async def jobs_overview(self) -> tuple[JobOverview, ...]:
-        answer = await self._get("/jobs/overview")
-        return tuple(JobOverview.parse(job) for job in answer.children("jobs"))
+        return tuple((await self.jobs_by_id()).values())
+
+    async def jobs_by_id(self, known: Mapping[str, JobOverview] | None = None) -> dict[str, JobOverview]:
+        """A job of which nothing new is said is the very object of `known`, the last answer."""
+        return JobOverview.parse_all(await self._get("/jobs/overview"), known or {})
+
+    async def history_length(self) -> int:
+        """How many checkpoints the engine remembers of a job."""
+        path = "/jobmanager/config"
+        return history_length(decode(await self._read("GET", path, self._read_limit_s)), path)
 
     async def job(self, job_id: str) -> JobDetail:
         return JobDetail.parse(await self._get(f"/jobs/{_part(job_id)}"))
 
     async def checkpoints(self, job_id: str) -> Checkpoints:
         """NotFound also when checkpointing is not enabled for the job."""
-        return Checkpoints.parse(await self._get(f"/jobs/{_part(job_id)}/checkpoints"))
+        path = f"/jobs/{_part(job_id)}/checkpoints"
+        return Checkpoints.parse(await self._get(path))
+
+    async def checkpoints_unless(self, job_id: str, known: int | None) -> tuple[int, Checkpoints | None]:
+        """The answer's digest (of this process) and the answer; None, and unread, when the digest is `known`."""
+        path = f"/jobs/{_part(job_id)}/checkpoints"
+        content = await self._read("GET", path, self._read_limit_s)
+        digest = hash(content)
+        return digest, None if digest == known else Checkpoints.parse(Fields(decode(content), path))
 
     async def checkpoint_config(self, job_id: str) -> CheckpointConfig:
         return CheckpointConfig.parse(await self._get(f"/jobs/{_part(job_id)}/checkpoints/config"))
@@ -316,9 +333,14 @@ class FlinkClient:
     async def _call(
         self, method: str, path: str, limit_s: float, *, content: bytes | None = None, kind: str | None = None
     ) -> Fields:
+        return Fields(decode(await self._read(method, path, limit_s, content=content, kind=kind)), path)
+
+    async def _read(
+        self, method: str, path: str, limit_s: float, *, content: bytes | None = None, kind: str | None = None
+    ) -> bytes:
         status, answer = await self._exchange(method, path, limit_s, content, kind)
         if 200 <= status < 300:
-            return Fields(decode(answer), path)
+            return answer
         raise _error(status, answer, path)
 
     async def _exchange(

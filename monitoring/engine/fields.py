@@ -6,36 +6,47 @@ Unknown fields are ignored. Flink's own spellings of "nothing" (-1, the string "
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import orjson
 
 from monitoring.engine.errors import Malformed
 
 LONG_MAX = 2**63 - 1
 _YEAR_9999 = 253_402_300_799_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fields:
-    """One JSON object of an answer; `where` is its place, for the error text."""
+    """One JSON object of an answer; `where` is its place, or its parent and its place in that, for the error text."""
 
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, dict):
-            raise Malformed(f"{where} is {_kind(value)}, not an object.")
-        self.raw: dict[str, Any] = value
+    __slots__ = ("_where", "raw")
+
+    def __init__(self, value: object, where: str | tuple[Fields, str]) -> None:
         self._where = where
+        if not isinstance(value, dict):
+            raise Malformed(f"{self.where} is {_kind(value)}, not an object.")
+        self.raw: dict[str, Any] = value
+
+    @property
+    def where(self) -> str:
+        """Put together only when an error needs it: most answers have none."""
+        return self._where if isinstance(self._where, str) else f"{self._where[0].where}{self._where[1]}"
 
     def _fail(self, name: str, expected: str) -> Malformed:
         if name not in self.raw:
-            return Malformed(f"{self._where} has no field {name!r}.")
-        return Malformed(f"{self._where}.{name} is {_kind(self.raw[name])}, not {expected}.")
+            return Malformed(f"{self.where} has no field {name!r}.")
+        return Malformed(f"{self.where}.{name} is {_kind(self.raw[name])}, not {expected}.")
 
     def whole(self, name: str) -> int:
         value = self.raw.get(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._fail(name, "a whole number")
-        if not -LONG_MAX <= value <= LONG_MAX:
-            raise Malformed(f"{self._where}.{name} is out of range.")
-        return value
+        if type(value) is int and -LONG_MAX <= value <= LONG_MAX:  # and not a bool
+            return value
+        # What does not fit into 64 bits was read as a float.
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) > LONG_MAX:
+            raise Malformed(f"{self.where}.{name} is out of range.")
+        raise self._fail(name, "a whole number")
 
     def amount(self, name: str) -> int | None:
         """A size, a duration or a count; None when the engine does not know it: absent, null or negative."""
@@ -48,7 +59,7 @@ class Fields:
         """A count of subtasks: what a database integer holds."""
         value = self.whole(name)
         if not 0 <= value < 2**31:
-            raise Malformed(f"{self._where}.{name} is out of range.")
+            raise Malformed(f"{self.where}.{name} is out of range.")
         return value
 
     def text(self, name: str) -> str:
@@ -64,7 +75,7 @@ class Fields:
         """An identifier that becomes part of a path."""
         value = self.text(name)
         if not value or len(value) > limit or not value.isascii() or not value.isalnum():
-            raise Malformed(f"{self._where}.{name} is not an identifier.")
+            raise Malformed(f"{self.where}.{name} is not an identifier.")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
@@ -85,13 +96,13 @@ class Fields:
         if not value:
             return None
         if value > _YEAR_9999:
-            raise Malformed(f"{self._where}.{name} is out of range.")
-        return datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
+            raise Malformed(f"{self.where}.{name} is out of range.")
+        return _EPOCH + timedelta(milliseconds=value)
 
     def child(self, name: str) -> Fields:
         if name not in self.raw:
             raise self._fail(name, "an object")
-        return Fields(self.raw[name], f"{self._where}.{name}")
+        return Fields(self.raw[name], (self, f".{name}"))
 
     def optional_child(self, name: str) -> Fields | None:
         return None if self.raw.get(name) is None else self.child(name)
@@ -100,7 +111,7 @@ class Fields:
         value = self.raw.get(name)
         if not isinstance(value, list):
             raise self._fail(name, "a list")
-        return [Fields(item, f"{self._where}.{name}[{index}]") for index, item in enumerate(value)]
+        return [Fields(item, (self, f".{name}[{index}]")) for index, item in enumerate(value)]
 
     def texts(self, name: str) -> list[str]:
         value = self.raw.get(name)
@@ -110,17 +121,18 @@ class Fields:
 
     def named(self, name: str) -> dict[str, Fields]:
         """An object whose keys are names."""
-        return {key: Fields(value, f"{self._where}.{name}.{key}") for key, value in self.child(name).raw.items()}
+        return {key: Fields(value, (self, f".{name}.{key}")) for key, value in self.child(name).raw.items()}
 
 
 def decode(body: bytes) -> object:
     """The JSON of an answer. Characters that no database text can hold become U+FFFD."""
     try:
-        value = json.loads(body, parse_constant=_no_constant)
+        # Only an escape can bring such a character in, and orjson refuses half of a pair: most answers have none.
+        if b"\\u" not in body:
+            return orjson.loads(body)
+        return _storable(json.loads(body, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
         raise Malformed(f"The answer is not JSON: {error}") from error
-    # Only an escape can bring such a character in, so most answers need no walk.
-    return _storable(value) if b"\\u0000" in body or b"\\ud" in body.lower() else value
 
 
 def _no_constant(name: str) -> object:

@@ -40,7 +40,16 @@ from monitoring.models.recorded import (
     RunException,
 )
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
-from monitoring.models.rules import AlertRule, RuleKind, Severity
+from monitoring.models.rules import (
+    AlertRule,
+    Outage,
+    OutageKind,
+    RulePhase,
+    RuleScope,
+    RuleState,
+    Severity,
+    SizeBaseline,
+)
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
 
 __all__ = [
@@ -79,11 +88,15 @@ __all__ = [
     "NotificationReason",
     "NotificationState",
     "OperatorCheckpoint",
+    "Outage",
+    "OutageKind",
     "RestartAttempt",
     "RestartStep",
     "RestartTrigger",
     "RestoreFrom",
-    "RuleKind",
+    "RulePhase",
+    "RuleScope",
+    "RuleState",
     "Run",
     "RunException",
     "RunState",
@@ -92,5 +105,6 @@ __all__ = [
     "SavepointOrigin",
     "SavepointState",
     "Severity",
+    "SizeBaseline",
     "StepState",
 ]

@@ -69,9 +69,14 @@ class Cluster(models.Model):
     # What answers there, as monitoring.engine.identity reads it; `stranger`: what answers now and is not that.
     identity = models.JSONField(null=True)
     stranger = models.JSONField(null=True)
-    # Polling state. `poll_claimed_until` is the lease of the one flight that may be under way.
+    # Polling state. The one flight under way has a lease, `poll_claimed_until`, and a token, `poll_claimed_by`.
     next_poll_at = models.DateTimeField(db_index=True, null=True)
     poll_claimed_until = models.DateTimeField(null=True)
+    poll_claimed_by = models.CharField(max_length=32, blank=True, default="")
+    # Runs whose moment came up to then were read.
+    read_until = models.DateTimeField(null=True)
+    # Grows with every poll that changed a run or a checkpoint: what a worker remembers of them is as new as this.
+    revision = models.BigIntegerField(default=0)
     last_answer_at = models.DateTimeField(null=True)
     unreachable_since = models.DateTimeField(null=True)
     consecutive_failures = models.PositiveIntegerField(default=0)

@@ -37,7 +37,7 @@ class Incident(models.Model):
     rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="incidents")
     job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, related_name="incidents")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="incidents")
-    kind = models.CharField(max_length=30, choices=IncidentKind.choices, default=IncidentKind.FAILED_IN_WINDOW)
+    kind = models.CharField(max_length=30, default=IncidentKind.FAILED_IN_WINDOW)  # a rule's kind, or an IncidentKind
     state = models.CharField(max_length=12, choices=IncidentState.choices, default=IncidentState.OPEN)
     severity = models.CharField(max_length=10, choices=Severity.choices)
     sentence = models.TextField()

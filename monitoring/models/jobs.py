@@ -6,6 +6,8 @@ rules and savepoints belong to the job and so survive restarts.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 
 from monitoring.models.clusters import Cluster
@@ -88,13 +90,14 @@ class RunState(models.TextChoices):
 
 
 class Run(models.Model):
-    """One engine job id. `state` is the engine's last word, `observed_at` when it said so."""
+    """One engine job id. `state` is the engine's last word, `observed_at` when it last said anything new."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
     number = models.PositiveIntegerField()
     engine_job_id = models.CharField(max_length=32)
     state = models.CharField(max_length=20, choices=RunState.choices)
     observed_at = models.DateTimeField()
+    moved_at = models.DateTimeField(null=True)  # the engine's `last-modification` when the run was last read
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     # The engine answered without this job since then (hold-down before LOST); None while it is known.
@@ -111,7 +114,7 @@ class Run(models.Model):
     restored_at = models.DateTimeField(null=True)
     exception = models.TextField(blank=True, default="")  # newest root cause, one line
     exceptions = models.JSONField(default=list)  # newest first: [{"name", "message", "stacktrace", "at", "task"}]
-    # A live run is read again then: soon enough that the engine's short history cannot roll over unseen.
+    # The last read met a problem: the run is read again then, whatever its rhythm (polling/plan.py) says.
     next_read_at = models.DateTimeField(null=True)
     # Follow-up reads that are still due: details of a terminal run are read once more.
     final_read_done = models.BooleanField(default=False)
@@ -136,6 +139,12 @@ class Run(models.Model):
     @property
     def live(self) -> bool:
         return not RunState(self.state).terminal
+
+    def seen_at(self, answered_at: datetime | None) -> datetime:
+        """When the engine last said that the run is in this state: every answer of its cluster, the last of them at
+        `answered_at`, names a live one."""
+        named = answered_at is not None and self.live and self.missing_since is None
+        return max(self.observed_at, answered_at) if named and answered_at else self.observed_at
 
 
 class RunStateChange(models.Model):

@@ -1,15 +1,13 @@
-"""The rules that look for trouble, as a person sets them."""
+"""The rules that look for trouble, as a person sets them, and what each remembers of what it watches."""
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
-
-
-class RuleKind(models.TextChoices):
-    FAILED_IN_WINDOW = "failed_in_window", "failed checkpoints within a window"
 
 
 class Severity(models.TextChoices):
@@ -17,30 +15,141 @@ class Severity(models.TextChoices):
     CRITICAL = "critical", "Critical"
 
 
-class AlertRule(models.Model):
-    """`threshold` failed checkpoints (distinct ids) within `window_s` seconds open an incident."""
+class RuleScope(models.TextChoices):
+    """From narrow to wide. For a job the narrowest scope that has a rule of a kind decides; wider ones step back."""
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="rules")
-    kind = models.CharField(max_length=30, choices=RuleKind.choices, default=RuleKind.FAILED_IN_WINDOW)
-    window_s = models.PositiveIntegerField(
-        default=900, validators=[MinValueValidator(60), MaxValueValidator(30 * 86_400)]
-    )
-    threshold = models.PositiveIntegerField(default=3, validators=[MinValueValidator(1), MaxValueValidator(100_000)])
+    JOB = "job", "one job"
+    SELECTOR = "selector", "jobs by label"
+    EVERYTHING = "everything", "everything"
+
+
+class AlertRule(models.Model):
+    """What is looked for (`kind`, see monitoring.alerts.kinds), in which jobs, how often, and who is told.
+
+    The kind gives `threshold`, `window_s` and `parameters` their meaning, unit, default and range; None: the kind has
+    no such thing, or derives it from the job. `evaluated_until` is the moment up to which the rule has looked, per
+    cluster id ("" for what belongs to none): a cluster that does not answer keeps its moment, so that what happened
+    meanwhile still counts when it comes back.
+    """
+
+    name = models.CharField(max_length=100, blank=True, default="")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, blank=True, related_name="rules")
+    selector = models.CharField(max_length=500, blank=True, default="")
+    kind = models.CharField(max_length=30, default="failed_in_window")
+    window_s = models.PositiveIntegerField(null=True, blank=True)
+    threshold = models.BigIntegerField(null=True, blank=True)
+    parameters = models.JSONField(default=dict, blank=True)
     check_every_s = models.PositiveIntegerField(
         default=300, validators=[MinValueValidator(5), MaxValueValidator(86_400)]
     )
+    # The trouble must last this long before an incident opens, and be gone this long before it closes.
+    open_hold_s = models.PositiveIntegerField(default=0)
+    close_hold_s = models.PositiveIntegerField(default=0)
+    # The `flap_opens`-th opening within `flap_window_s` opens a flapping incident, which stays open until there was
+    # no trouble for as long. 0: never.
+    flap_opens = models.PositiveSmallIntegerField(default=4)
+    flap_window_s = models.PositiveIntegerField(default=3600)
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
     enabled = models.BooleanField(default=True)
     channels = models.ManyToManyField("monitoring.Channel", related_name="rules", blank=True)
-    # Set when a person resolves the rule's incident: failures up to then are dealt with and not counted again.
-    counts_since = models.DateTimeField(null=True, blank=True)
     next_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     last_checked_at = models.DateTimeField(null=True, blank=True)
-    last_value = models.FloatField(null=True, blank=True)
+    evaluated_until = models.JSONField(default=dict, blank=True)
 
     class Meta:
-        ordering = ("job_id", "kind")
-        constraints = (models.UniqueConstraint(fields=("job", "kind"), name="one_rule_per_job_and_kind"),)
+        ordering = ("kind", "name", "job_id", "severity")
+        constraints = (
+            models.UniqueConstraint(fields=("job", "kind", "severity"), name="one_rule_per_job_kind_and_severity"),
+            models.UniqueConstraint(
+                fields=("name",), condition=models.Q(job=None), name="wide_rules_have_names_of_their_own"
+            ),
+        )
 
     def __str__(self) -> str:
-        return f"{self.job}: {self.get_kind_display()}"
+        return self.name or f"{self.job}: {self.kind}"
+
+    @property
+    def scope(self) -> RuleScope:
+        if self.job_id is not None:
+            return RuleScope.JOB
+        return RuleScope.SELECTOR if self.selector else RuleScope.EVERYTHING
+
+
+class RulePhase(models.TextChoices):
+    QUIET = "quiet", "Quiet"
+    PENDING = "pending", "Waiting out the hold"  # the trouble is there, not long enough
+    OPEN = "open", "Open"
+    CLOSING = "closing", "Closing"  # the trouble is gone, not long enough
+    DISMISSED = "dismissed", "Dealt with"  # a person resolved it; waits until the trouble was gone once
+
+
+class RuleState(models.Model):
+    """What a rule remembers of one job (or cluster; neither: Waymark itself). No row: quiet, and nothing to remember.
+
+    `since` is when the phase began; `opens` are the openings within the flap window, oldest first; events up to
+    `counts_since` were dealt with by a person and count no more.
+    """
+
+    rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="states")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, related_name="rule_states")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="rule_states")
+    phase = models.CharField(max_length=10, choices=RulePhase.choices, default=RulePhase.QUIET)
+    since = models.DateTimeField()
+    opened_at = models.DateTimeField(null=True)
+    flapping = models.BooleanField(default=False)
+    opens = ArrayField(models.DateTimeField(), default=list)
+    counts_since = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=("rule", "job", "cluster"), nulls_distinct=False, name="one_state_per_rule_and_subject"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.job or self.cluster or 'Waymark'} is {self.phase} since {self.since}"
+
+
+class OutageKind(models.TextChoices):
+    NO_ANSWER = "no_answer", "the cluster did not answer"
+    NOT_ASKED = "not_asked", "Waymark did not ask"
+
+
+class Outage(models.Model):
+    """A time in which nothing was learned of a cluster: what a rule finds missing then proves nothing."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="outages")
+    kind = models.CharField(max_length=10, choices=OutageKind.choices)
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    why = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ("-began_at",)
+        indexes = (models.Index(fields=("cluster", "-began_at")),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "kind"), condition=models.Q(ended_at=None), name="one_open_outage_per_cluster"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: {self.get_kind_display()} from {self.began_at}"
+
+
+class SizeBaseline(models.Model):
+    """The p95 of a job's state size over the `days` whole UTC days before `day`; None: nothing completed in them."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="size_baselines")
+    day = models.DateField()
+    days = models.PositiveSmallIntegerField()
+    p95 = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("day", "days", "job"), name="one_baseline_per_job_day_and_length"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.job}: {self.p95} before {self.day}"

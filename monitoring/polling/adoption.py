@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from django.db.models import Exists, OuterRef
 
@@ -10,7 +10,6 @@ from monitoring.models import (
     Checkpoint,
     CheckpointStatus,
     CheckpointType,
-    Run,
     Savepoint,
     SavepointOrigin,
     SavepointState,
@@ -18,12 +17,11 @@ from monitoring.models import (
 from monitoring.savepoints.history import plain_path
 
 
-def adopt_savepoints(runs: Iterable[Run]) -> list[Savepoint]:
-    """A row for each completed savepoint of these runs that no row explains.
+def adopt_savepoints(keys: Collection[int]) -> list[Savepoint]:
+    """A row for each completed savepoint of the runs with these keys that no row explains.
 
     While a savepoint of the run is under way, a new path may be its own: adoption waits until that row is closed.
     """
-    keys = [run.pk for run in runs]
     if not keys:
         return []
     same_path = Savepoint.objects.filter(job=OuterRef("run__job"), path=OuterRef("external_path"))
@@ -36,7 +34,7 @@ def adopt_savepoints(runs: Iterable[Run]) -> list[Savepoint]:
             ~Exists(same_path),
             ~Exists(linked),
             ~Exists(under_way),
-            run__in=keys,
+            run__in=list(keys),
             is_savepoint=True,
             status=CheckpointStatus.COMPLETED,
             discarded=False,

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db import connection
 
 from monitoring.engine.answers import Checkpoints, CheckpointStats
 from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, OperatorCheckpoint, Run
+from monitoring.polling import bulk
 from monitoring.polling.gaps import rolled_over, unseen
 from monitoring.polling.observation import CheckpointReading, RunObservation
-from monitoring.polling.rows import CHECKPOINT_COLUMNS, OPERATOR_COLUMNS, checkpoint_columns, operator_rows
+from monitoring.polling.rows import CHECKPOINT_COLUMNS, OPERATOR_COLUMNS, SLOWEST, checkpoint_columns, operator_rows
 from monitoring.polling.runs import StoredRun
 
 # Two checkpoints of one id, triggered further apart than this, are two checkpoints.
@@ -20,30 +21,63 @@ _SAME_TRIGGER = timedelta(seconds=1)
 _REPLACED = "The job manager was replaced while this checkpoint was pending."
 _ENDED = "The job ended while this checkpoint was pending."
 
-Stored = Mapping[tuple[int, int], Checkpoint]
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """What is stored of a checkpoint that an answer mentions."""
+
+    pk: int
+    run_id: int
+    checkpoint_id: int
+    status: str
+    final: bool
+    discarded: bool
+    triggered_at: datetime
+
+    @property
+    def pending(self) -> bool:
+        return self.status == CheckpointStatus.IN_PROGRESS
+
+
+Stored = Mapping[tuple[int, int], StoredCheckpoint]
 
 
 @dataclass
 class HistoryChanges:
-    """What is to be written, collected over all runs."""
+    """What is to be written, collected over all runs. Lists of whole numbers are keys of checkpoints."""
 
-    upserts: list[Checkpoint] = field(default_factory=list)
-    readings: list[tuple[Checkpoint, Run, CheckpointReading]] = field(default_factory=list)
+    upserts: list[bulk.Row] = field(default_factory=list)
+    readings: list[tuple[Run, int, CheckpointReading]] = field(default_factory=list)
     discarded: list[int] = field(default_factory=list)
+    finished: list[int] = field(default_factory=list)
+    replaced: list[int] = field(default_factory=list)
     unseen_ends: list[int] = field(default_factory=list)
     gaps: list[CheckpointGap] = field(default_factory=list)
-    new: int = 0
-    completed: int = 0
     failed: int = 0
+
+
+_MENTIONED = """
+SELECT c.id, c.run_id, c.checkpoint_id, c.status, c.final, c.discarded, c.triggered_at
+FROM monitoring_checkpoint c
+JOIN unnest(%s::bigint[], %s::bigint[]) AS mentioned (run_id, checkpoint_id)
+ON c.run_id = mentioned.run_id AND c.checkpoint_id = mentioned.checkpoint_id
+"""
 
 
 def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
     """The rows of every checkpoint that the answers mention."""
-    mentioned = Q(pk__in=())
-    for each in runs:
-        if each.newest_checkpoint is not None and each.observed is not None:
-            mentioned |= Q(run=each.run, checkpoint_id__in=_ids(each.observed))
-    return {(row.run_id, row.checkpoint_id): row for row in Checkpoint.objects.filter(mentioned)}
+    mentioned = [
+        (each.run.pk, checkpoint_id)
+        for each in runs
+        if each.newest_checkpoint is not None and each.observed is not None
+        for checkpoint_id in _ids(each.observed)
+    ]
+    if not mentioned:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_MENTIONED, [list(column) for column in zip(*mentioned, strict=True)])
+        rows = [StoredCheckpoint(*row) for row in cursor.fetchall()]
+    return {(row.run_id, row.checkpoint_id): row for row in rows}
 
 
 def reused(runs: Iterable[StoredRun], stored: Stored) -> set[int]:
@@ -63,7 +97,7 @@ def write(runs: Iterable[StoredRun], stored: Stored, now: datetime) -> HistoryCh
     for each in runs:
         if each.observed is not None and each.observed.checkpoints is not None:
             _collect(changes, each, each.observed, each.observed.checkpoints, stored, now)
-    _save(changes)
+    _save(changes, now)
     return changes
 
 
@@ -80,13 +114,18 @@ def _collect(
     for checkpoint_id in sorted(_ids(observed)):
         row = stored.get((each.run.pk, checkpoint_id))
         listed, reading = entries.get(checkpoint_id), observed.readings.get(checkpoint_id)
+        if row is not None and row.final:
+            if listed is not None and listed.discarded and not row.discarded:
+                changes.discarded.append(row.pk)
+            continue
         columns = checkpoint_columns(listed, reading)
         if columns is not None:
             _merge(changes, each.run, checkpoint_id, row, columns, reading)
-        elif row is not None and row.status == CheckpointStatus.IN_PROGRESS:
+        elif row is not None and row.pending:
             lost[checkpoint_id] = row
         elif row is not None:
-            _finish(changes, row)
+            # The engine forgot a finished checkpoint before its figures were read: there is nothing more to ask.
+            changes.finished.append(row.pk)
     _conclude(changes, each, answer, lost, now)
 
 
@@ -94,40 +133,25 @@ def _merge(
     changes: HistoryChanges,
     run: Run,
     checkpoint_id: int,
-    row: Checkpoint | None,
+    row: StoredCheckpoint | None,
     columns: dict[str, object],
     reading: CheckpointReading | None,
 ) -> None:
-    if row is not None and row.status != CheckpointStatus.IN_PROGRESS and columns["status"] != row.status:
+    if row is not None and not row.pending and columns["status"] != row.status:
         return
-    if row is not None and row.final:
-        if columns["discarded"] and not row.discarded:
-            changes.discarded.append(row.pk)
-        return
-    if row is None:
-        row = Checkpoint(run=run, checkpoint_id=checkpoint_id)
-        changes.new += 1
-    before = [getattr(row, column) for column in CHECKPOINT_COLUMNS] if row.pk else None
-    was_pending = row.pk is None or row.status == CheckpointStatus.IN_PROGRESS
-    for column, value in columns.items():
-        setattr(row, column, value)
-    changes.completed += was_pending and row.status == CheckpointStatus.COMPLETED
-    changes.failed += was_pending and row.status == CheckpointStatus.FAILED
-    if before != [getattr(row, column) for column in CHECKPOINT_COLUMNS]:
-        changes.upserts.append(row)
+    if columns["status"] == CheckpointStatus.FAILED and (row is None or row.pending):
+        changes.failed += 1
+    changes.upserts.append({"run_id": run.pk, "checkpoint_id": checkpoint_id, **columns})
     if reading is not None and reading.stats is not None:
-        changes.readings.append((row, run, reading))
-
-
-def _finish(changes: HistoryChanges, row: Checkpoint) -> None:
-    """The engine forgot a finished checkpoint before its figures were read: there is nothing more to ask."""
-    if not row.final:
-        row.final = True
-        changes.upserts.append(row)
+        changes.readings.append((run, checkpoint_id, reading))
 
 
 def _conclude(
-    changes: HistoryChanges, each: StoredRun, answer: Checkpoints, lost: Mapping[int, Checkpoint], now: datetime
+    changes: HistoryChanges,
+    each: StoredRun,
+    answer: Checkpoints,
+    lost: Mapping[int, StoredCheckpoint],
+    now: datetime,
 ) -> None:
     """Pending checkpoints that the engine forgot failed if their job manager went; else nobody saw how they ended."""
     oldest = min((entry.id for entry in answer.history), default=0)
@@ -136,13 +160,10 @@ def _conclude(
         for checkpoint_id, row in lost.items()
         if not each.replaced and rolled_over(answer) and checkpoint_id < oldest
     }
-    for checkpoint_id, row in lost.items():
-        if checkpoint_id in rolled:
-            changes.unseen_ends.append(row.pk)
-        else:
-            row.status, row.failed_at, row.failure_message, row.final = CheckpointStatus.FAILED, now, _REPLACED, True
-            changes.upserts.append(row)
-            changes.failed += 1
+    changes.unseen_ends += [row.pk for row in rolled.values()]
+    replaced = [row.pk for checkpoint_id, row in lost.items() if checkpoint_id not in rolled]
+    changes.replaced += replaced
+    changes.failed += len(replaced)
     for ids in unseen(answer, _newest_seen(each, answer), rolled, replaced=each.replaced):
         changes.gaps.append(CheckpointGap(run=each.run, first_id=ids.first, last_id=ids.last, noticed_at=now))
 
@@ -155,22 +176,34 @@ def _newest_seen(each: StoredRun, answer: Checkpoints) -> int | None:
     return answer.restored.id if answer.restored is not None else 0
 
 
-def _save(changes: HistoryChanges) -> None:
-    Checkpoint.objects.filter(pk__in=changes.unseen_ends).delete()
-    Checkpoint.objects.bulk_create(
-        changes.upserts,
-        update_conflicts=True,
-        unique_fields=["run", "checkpoint_id"],
-        update_fields=list(CHECKPOINT_COLUMNS),
+def _save(changes: HistoryChanges, now: datetime) -> None:
+    """A statement for each kind of change, and none for a kind that there is none of."""
+    if changes.unseen_ends:
+        Checkpoint.objects.filter(pk__in=changes.unseen_ends).delete()
+    if changes.replaced:
+        Checkpoint.objects.filter(pk__in=changes.replaced).update(
+            status=CheckpointStatus.FAILED, failed_at=now, failure_message=_REPLACED, final=True
+        )
+    if changes.finished:
+        Checkpoint.objects.filter(pk__in=changes.finished).update(final=True)
+    if changes.discarded:
+        Checkpoint.objects.filter(pk__in=changes.discarded).update(discarded=True)
+    keys = bulk.upsert(
+        Checkpoint,
+        [{**row, "first_seen_at": now} for row in changes.upserts],
+        ("run_id", "checkpoint_id"),
+        CHECKPOINT_COLUMNS,
+        kept=SLOWEST,
+        once=("first_seen_at",),
     )
-    Checkpoint.objects.filter(pk__in=changes.discarded).update(discarded=True)
-    OperatorCheckpoint.objects.bulk_create(
-        [row for reading in changes.readings for row in operator_rows(*reading)],
-        update_conflicts=True,
-        unique_fields=["checkpoint", "vertex_id"],
-        update_fields=list(OPERATOR_COLUMNS),
-    )
-    CheckpointGap.objects.bulk_create(changes.gaps, ignore_conflicts=True)
+    operators = [
+        row
+        for run, checkpoint_id, reading in changes.readings
+        for row in operator_rows(keys[run.pk, checkpoint_id], run, reading)
+    ]
+    bulk.upsert(OperatorCheckpoint, operators, ("checkpoint_id", "vertex_id"), OPERATOR_COLUMNS)
+    if changes.gaps:
+        CheckpointGap.objects.bulk_create(changes.gaps, ignore_conflicts=True)
 
 
 def end_pending(ended: Iterable[Run], now: datetime) -> None:

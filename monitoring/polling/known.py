@@ -1,93 +1,162 @@
-"""What is stored of a cluster before a flight starts: one frozen snapshot that decides what has to be read."""
+"""What a worker remembers of a cluster's rows: one frozen snapshot that decides what has to be read.
+
+Rows are the truth and this is a copy. It holds while the cluster's `revision` is the one it was made at: a poll that
+changes a run or a checkpoint, whichever worker does it, makes that grow. Nothing but a poll writes these rows, and a
+copy is given up after five minutes all the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q, Subquery
 
-from monitoring.engine.connection import Connection, connection_of
-from monitoring.engine.errors import NotAsked
+from monitoring.engine.answers import DEFAULT_HISTORY, JobOverview
 from monitoring.models import Checkpoint, Cluster, Run, RunState
-from monitoring.polling.claim import Claim
+from monitoring.polling.plan import Rhythm, read_every_s
 
-# The engine's clock may be as far behind ours. Meanwhile a run that moved is read again, which changes nothing.
-CLOCKS_APART = timedelta(minutes=1)
+REMEMBERED = timedelta(minutes=5)
+TERMINAL = tuple(state for state in RunState if state.terminal)
+_TERMINAL = frozenset(TERMINAL)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KnownRun:
     """`unfinished`: ids of stored checkpoints that are pending, or whose figures per subtask are still to be read."""
 
+    key: int
+    name: str
     state: str
-    observed_at: datetime
+    moved_at: datetime | None
     vertices: tuple[str, ...]
     has_config: bool
     restored_at: datetime | None
     newest_checkpoint: int | None
     unfinished: frozenset[int]
     next_read_at: datetime | None
+    missing: bool
     final_read_done: bool
+    rhythm: Rhythm
 
-    def moved(self, moved_at: datetime | None) -> bool:
-        """Whether the job may have left its state, and perhaps come back to it, since it was last looked at."""
-        return moved_at is not None and moved_at > self.observed_at - CLOCKS_APART
+    @property
+    def live(self) -> bool:
+        return self.state not in _TERMINAL
 
-    def due(self, state: str, moved_at: datetime | None, now: datetime) -> bool:
-        """Whether the run has to be read, given what the engine reports of it now."""
-        if state != self.state:
-            return True
-        if RunState(state).terminal:
+    def moved(self, job: JobOverview) -> bool:
+        """Whether the job left its state, and perhaps came back to it, since it was last read."""
+        return job.state != self.state or job.moved_at != self.moved_at
+
+    def due(self, job: JobOverview, since: datetime | None, now: datetime) -> bool:
+        """Whether the run has to be read, given what the engine reports of it now. `since`: see Cluster.read_until."""
+        if self.moved(job) or since is None:
+            return self.live or not self.final_read_done or job.state != self.state
+        if not self.live:
             return not self.final_read_done
-        return self.next_read_at is None or self.next_read_at <= now or self.moved(moved_at)
+        asked_for = self.next_read_at is not None and self.next_read_at <= now
+        return asked_for or self.rhythm.beats_between(since, now)
 
 
 @dataclass(frozen=True)
 class KnownCluster:
-    connection: Connection | NotAsked  # the latter: why it cannot be asked
-    needs_version: bool
-    runs: Mapping[str, KnownRun]  # by engine job id: those live, not read to the end, or named by the last answer
+    """By engine job id. `runs`: those that live, were not read to the end, or are named by the engine. `jobs`: the last
+    answer. `answers`: digests of what was answered of a run's checkpoints and is stored to the last figure."""
+
+    revision: int
+    read_at: datetime
+    settings: tuple[object, ...] = ()
+    needs_version: bool = False
+    read_until: datetime | None = None
+    runs: Mapping[str, KnownRun] = field(default_factory=dict)
+    jobs: Mapping[str, JobOverview] = field(default_factory=dict)
+    answers: Mapping[str, int] = field(default_factory=dict)
+    adopted_at: datetime | None = None
+
+    def holds(self, cluster: Cluster, now: datetime) -> bool:
+        return (
+            self.revision == cluster.revision
+            and self.settings == _settings(cluster)
+            and self.read_at <= now < self.read_at + REMEMBERED
+        )
+
+    def expected(self) -> set[str]:
+        """Runs that the engine should name."""
+        return {job_id for job_id, run in self.runs.items() if run.live or not run.final_read_done}
 
 
-def known_cluster(claim: Claim) -> KnownCluster:
-    cluster = Cluster.objects.get(pk=claim.cluster_id)
+def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> KnownCluster:
+    """What is known of a cluster that was just claimed: what is remembered if that still holds, else what is stored."""
+    told = {"needs_version": not cluster.version or not cluster.reachable, "read_until": cluster.read_until}
+    if remembered is not None and remembered.holds(cluster, now):
+        return replace(remembered, **told)  # type: ignore[arg-type]
+    runs = stored_runs(cluster, ~Q(state__in=TERMINAL) | Q(final_read_done=False))
+    # An answer that is stored stays stored, whoever wrote since: only of another run it says nothing.
+    before = remembered.runs if remembered is not None else {}
+    same = {job_id for job_id, run in runs.items() if job_id in before and before[job_id].key == run.key}
+    answers = remembered.answers if remembered is not None else {}
     return KnownCluster(
-        connection=_connection(cluster),
-        needs_version=not cluster.version or not cluster.reachable,
-        runs=_known_runs(cluster),
+        cluster.revision,
+        now,
+        _settings(cluster),
+        runs=runs,
+        answers={job_id: digest for job_id, digest in answers.items() if job_id in same},
+        **told,  # type: ignore[arg-type]
     )
 
 
-def _connection(cluster: Cluster) -> Connection | NotAsked:
-    try:
-        return connection_of(cluster)
-    except NotAsked as error:
-        return error
+def named_runs(cluster: Cluster, job_ids: Collection[str]) -> dict[str, KnownRun]:
+    """What is stored of these engine job ids."""
+    return stored_runs(cluster, Q(engine_job_id__in=list(job_ids))) if job_ids else {}
 
 
-def _known_runs(cluster: Cluster) -> dict[str, KnownRun]:
+def stored_runs(cluster: Cluster, which: Q) -> dict[str, KnownRun]:
     stored = Checkpoint.objects.filter(run=OuterRef("pk"))
-    runs = Run.objects.filter(job__cluster=cluster, superseded=False).annotate(
+    rows = Run.objects.filter(which, job__cluster=cluster, superseded=False).annotate(
         newest_checkpoint=Subquery(stored.order_by("-checkpoint_id").values("checkpoint_id")[:1]),
         unfinished=ArraySubquery(stored.filter(final=False).order_by().values("checkpoint_id")),
     )
-    interesting = Q(final_read_done=False) | ~Q(state__in=[state for state in RunState if state.terminal])
-    if cluster.last_answer_at is not None:
-        interesting |= Q(observed_at__gte=cluster.last_answer_at)
-    return {
-        run.engine_job_id: KnownRun(
-            state=run.state,
-            observed_at=run.observed_at,
-            vertices=tuple(vertex["id"] for vertex in run.vertices),
-            has_config=bool(run.checkpoint_config),
-            restored_at=run.restored_at,
-            newest_checkpoint=run.newest_checkpoint,
-            unfinished=frozenset(run.unfinished),
-            next_read_at=run.next_read_at,
-            final_read_done=run.final_read_done,
-        )
-        for run in runs.filter(interesting)
-    }
+    return {row["engine_job_id"]: _known_run(cluster, row) for row in _by_start(rows.values(*_COLUMNS))}
+
+
+_COLUMNS = (
+    *("pk", "engine_job_id", "job__name", "state", "moved_at", "started_at", "vertices", "checkpoint_config"),
+    *("restored_at", "newest_checkpoint", "unfinished", "next_read_at", "missing_since", "final_read_done"),
+    "counts__in_progress",
+)
+
+
+def _by_start(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An engine's id may stand under two jobs, when it was renamed: the later one counts."""
+    return sorted(rows, key=lambda row: row["started_at"])
+
+
+def _known_run(cluster: Cluster, row: Mapping[str, Any]) -> KnownRun:
+    every_s = read_every_s(
+        row["checkpoint_config"].get("interval"),
+        cluster.poll_interval_s,
+        cluster.history_length or DEFAULT_HISTORY,
+        pending=bool(row["counts__in_progress"]),
+    )
+    return KnownRun(
+        key=row["pk"],
+        name=row["job__name"],
+        state=row["state"],
+        moved_at=row["moved_at"],
+        vertices=tuple(vertex["id"] for vertex in row["vertices"]),
+        has_config=bool(row["checkpoint_config"]),
+        restored_at=row["restored_at"],
+        newest_checkpoint=row["newest_checkpoint"],
+        unfinished=frozenset(row["unfinished"]),
+        next_read_at=row["next_read_at"],
+        missing=row["missing_since"] is not None,
+        final_read_done=row["final_read_done"],
+        rhythm=Rhythm.of(row["engine_job_id"], every_s),
+    )
+
+
+def _settings(cluster: Cluster) -> tuple[object, ...]:
+    """What rhythms are made of."""
+    return cluster.poll_interval_s, cluster.history_length

@@ -17,6 +17,7 @@ from monitoring.engine.answers import (
     Vertex,
 )
 from monitoring.engine.evidence import ClusterAnswer
+from monitoring.polling.known import KnownCluster
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class CheckpointReading:
 
 @dataclass(frozen=True)
 class RunObservation:
-    """None: not read this time, because it was not due or because of `problem`."""
+    """None: not read this time, because it was not due or because of `problem`. `digest`: of the answer that
+    `checkpoints` was read from."""
 
     job: JobOverview
     due: bool
@@ -39,6 +41,7 @@ class RunObservation:
     job_config: JobConfig | None = None
     config: CheckpointConfig | None = None
     checkpoints: Checkpoints | None = None
+    digest: int | None = None
     readings: Mapping[int, CheckpointReading] = field(default_factory=dict)
     exceptions: tuple[JobException, ...] | None = None
     problem: str = ""
@@ -46,6 +49,15 @@ class RunObservation:
 
 @dataclass(frozen=True)
 class ClusterObservation:
+    """`known`: what decided what was read, with what was looked up on the way.
+
+    `runs`: those of which there is something to write. `missing`: ids that the engine should have named and did not.
+    `history_length`: as its configuration says; None: not asked for, or not told.
+    """
+
     answer: ClusterAnswer
+    known: KnownCluster
     overview: Overview | None = None
+    history_length: int | None = None
     runs: Mapping[str, RunObservation] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()

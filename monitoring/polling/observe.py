@@ -3,130 +3,242 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import ParamSpec, TypeVar
 
-from monitoring.engine.answers import CheckpointStats, JobOverview, OperatorSubtasks
+from monitoring.engine.answers import Checkpoints, CheckpointStats, JobOverview, OperatorSubtasks, Overview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.models import RunState
 from monitoring.polling.known import KnownCluster, KnownRun
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
+from monitoring.polling.runs import job_name
 
-# A flight ends well before its lease (claim.LEASE) does.
 FLIGHT_LIMIT_S = 25.0
-REQUESTS_AT_ONCE = 8
-# The first sight of a long history is spread over several ticks, newest first.
-READINGS_PER_RUN = 20
+# First every run that is due is read, then figures of single checkpoints, newest first, as far as these allow: what a
+# first sight or an outage left unread never keeps live runs waiting.
+FIGURES_FOR_S = 3.0
+READINGS_PER_FLIGHT = 200
+# So many runs that are not due are read for such figures alone.
+BACKLOG_RUNS = 10
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Lookup = Callable[[Collection[str]], Awaitable[Mapping[str, KnownRun]]]
+
+
+async def _knows_none(_: Collection[str]) -> Mapping[str, KnownRun]:
+    return {}
 
 
 async def observe(
-    client: FlinkClient, known: KnownCluster, now: datetime, limit_s: float = FLIGHT_LIMIT_S
+    client: FlinkClient,
+    known: KnownCluster,
+    now: datetime,
+    lookup: Lookup = _knows_none,
+    limit_s: float = FLIGHT_LIMIT_S,
+    *,
+    at_once: int = 8,
 ) -> ClusterObservation:
-    """Which jobs there are, and of each run that is due everything that is not stored for good yet."""
+    """Which jobs there are, and of each run that is due everything that is not stored for good yet.
+
+    `lookup` says what is stored of engine job ids that are not among the known ones. `at_once`: requests.
+    """
     try:
-        overview = await client.overview() if known.needs_version else None
-        jobs = {job.id: job for job in await client.jobs_overview()}
+        overview, history_length = await _cluster(client) if known.needs_version else (None, None)
+        jobs = await client.jobs_by_id(known.jobs)
     except EngineError as error:
-        return ClusterObservation(NoAnswer(str(error)))
-    slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
-    readers = [_RunReader(client, slots, job, known.runs.get(job.id), now) for job in jobs.values()]
-    reading = asyncio.gather(*(reader.read(limit_s) for reader in readers))
-    undenied, _ = await asyncio.gather(_undenied(client, slots, known, jobs), reading)
-    runs = {reader.job.id: reader.observation() for reader in readers}
-    return ClusterObservation(Answered(jobs, undenied), overview, runs)
+        return ClusterObservation(NoAnswer(str(error)), known)
+    known = replace(known, runs={**known.runs, **await lookup([key for key in jobs if key not in known.runs])})
+    readers = _readers(client, known, jobs, now)
+    missing = frozenset(known.expected() - jobs.keys())
+    undenied: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(limit_s):
+            await _together(
+                [*_denials(client, known, missing, undenied), *(reader.read for reader in readers)], at_once
+            )
+            await _read_figures(readers, at_once)
+    except TimeoutError:
+        for reader in readers:
+            reader.cut_off(limit_s)
+    runs = {reader.job.id: reader.observation() for reader in readers if reader.has_news}
+    return ClusterObservation(Answered(jobs, undenied), known, overview, history_length, runs, missing)
 
 
-async def _undenied(
-    client: FlinkClient, slots: asyncio.Semaphore, known: KnownCluster, jobs: Mapping[str, JobOverview]
-) -> dict[str, str]:
+async def _cluster(client: FlinkClient) -> tuple[Overview, int | None]:
+    overview = await client.overview()
+    try:
+        return overview, await client.history_length()
+    except (Unreachable, NotReady):
+        raise
+    except EngineError:
+        return overview, None  # the answers will tell
+
+
+def _readers(
+    client: FlinkClient, known: KnownCluster, jobs: Mapping[str, JobOverview], now: datetime
+) -> list[_RunReader]:
+    readers, backlog = [], []
+    for job in jobs.values():
+        run = known.runs.get(job.id)
+        if run is not None and job is not known.jobs.get(job.id) and job_name(job.name) != run.name:
+            run = None
+        due = run is None or run.due(job, known.read_until, now)
+        reader = _RunReader(client, job, run, known.answers.get(job.id), due=due)
+        if due or (run is not None and (run.missing or run.state != job.state)):
+            readers.append(reader)
+        elif run is not None and run.unfinished and run.live:
+            backlog.append(job)
+    chosen = random.sample(backlog, min(len(backlog), BACKLOG_RUNS))
+    return readers + [_RunReader(client, job, known.runs[job.id], None, due=True) for job in chosen]
+
+
+def _denials(
+    client: FlinkClient, known: KnownCluster, missing: Iterable[str], undenied: dict[str, str]
+) -> list[Callable[[], Awaitable[None]]]:
     """Why runs that lived and are in no list may live still: the engine, asked, does not say that they are gone."""
 
-    async def why(job_id: str) -> str:
+    async def ask(job_id: str) -> None:
         try:
-            async with slots:
-                await client.job(job_id)
+            await client.job(job_id)
         except NotFound:
-            return ""
+            return
         except EngineError as error:
-            return str(error)
-        return "The engine lists the job no more, and knows it when asked."
+            undenied[job_id] = str(error)
+        else:
+            undenied[job_id] = "The engine lists the job no more, and knows it when asked."
 
-    missing = [job_id for job_id, run in known.runs.items() if job_id not in jobs and not RunState(run.state).terminal]
-    reasons = await asyncio.gather(*map(why, missing))
-    return {job_id: reason for job_id, reason in zip(missing, reasons, strict=True) if reason}
+    return [partial(ask, job_id) for job_id in missing if known.runs[job_id].live]
+
+
+async def _read_figures(readers: Iterable[_RunReader], at_once: int) -> None:
+    """Newest first over all runs; those that the history has dropped already before all others."""
+    until = asyncio.get_running_loop().time() + FIGURES_FOR_S
+    wanted = [(at, reader, number) for reader in readers for number, at in reader.unread().items()]
+    wanted.sort(key=lambda each: each[0], reverse=True)
+
+    async def read(reader: _RunReader, number: int) -> None:
+        if asyncio.get_running_loop().time() < until:
+            await reader.read_figures(number)
+
+    chosen = wanted[:READINGS_PER_FLIGHT]
+    await _together([partial(read, reader, number) for _, reader, number in chosen], at_once)
+
+
+async def _together(work: Collection[Callable[[], Awaitable[None]]], at_once: int) -> None:
+    waiting = iter(work)
+
+    async def one_after_another() -> None:
+        for each in waiting:
+            await each()
+
+    await asyncio.gather(*(one_after_another() for _ in range(min(at_once, len(work)))))
 
 
 class _RunReader:
     """Reads one run step by step; what was read before a failure or the time limit counts."""
 
     def __init__(
-        self, client: FlinkClient, slots: asyncio.Semaphore, job: JobOverview, known: KnownRun | None, now: datetime
+        self, client: FlinkClient, job: JobOverview, known: KnownRun | None, answered: int | None, *, due: bool
     ) -> None:
         self.job = job
         self._client = client
-        self._slots = slots
         self._known = known
-        self._due = known is None or known.due(job.state, job.moved_at, now)
-        self._found = RunObservation(job, self._due)
+        self._due = due
+        self._answered = answered if known is not None and not known.unfinished else None
+        self._found = RunObservation(job, due)
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[str] = []
+        self._read = not due
+        self._silent = False
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything has to be written."""
+        known = self._known
+        if known is None or known.missing or known.moved(self.job) or known.next_read_at is not None or not known.live:
+            return True
+        return self.observation() != RunObservation(self.job, self._due)
 
     def observation(self) -> RunObservation:
         return self._with(readings=self._readings, problem="; ".join(self._problems))
 
-    async def read(self, limit_s: float) -> None:
+    def cut_off(self, limit_s: float) -> None:
+        if not self._read:
+            self._problems.append(f"not read to the end within {limit_s:g} s")
+
+    async def read(self) -> None:
         if not self._due:
             return
         try:
-            async with asyncio.timeout(limit_s):
-                await self._read_all()
-        except TimeoutError:
-            self._problems.append(f"not read to the end within {limit_s:g} s")
+            await self._read_run()
         except (Unreachable, NotReady) as error:
-            self._problems.append(str(error))
+            self._falls_silent(error)
+        self._read = True
 
-    async def _read_all(self) -> None:
+    async def _read_run(self) -> None:
         """The checkpoints first: what the engine forgets soonest."""
         known, job_id = self._known, self.job.id
-        checkpoints = await self._ask(self._client.checkpoints, job_id)
-        self._found = self._with(checkpoints=checkpoints)
-        restored_at = checkpoints.restored.at if checkpoints and checkpoints.restored else None
-        restarted = known is not None and restored_at is not None and restored_at != known.restored_at
-        moved = known is not None and known.moved(self.job.moved_at)
-        changed = known is None or known.state != self.job.state or restarted or moved
+        answer = await self._ask(self._client.checkpoints_unless, job_id, self._answered)
+        checkpoints = None if answer is None else answer[1]
+        if answer is not None and checkpoints is not None:
+            self._found = self._with(checkpoints=checkpoints, digest=answer[0])
+        changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
         if known is None or not known.vertices:
             self._found = self._with(job_config=await self._ask(self._client.job_config, job_id))
         if changed or (known is not None and not known.vertices):
             detail = await self._ask(self._client.job, job_id)
             self._found = self._with(vertices=detail.vertices if detail else None)
-        if checkpoints is not None and (changed or (known is not None and not known.has_config)):
+        if answer is not None and (changed or (known is not None and not known.has_config)):
             self._found = self._with(config=await self._ask(self._client.checkpoint_config, job_id))
-        if changed or self.job.state != "RUNNING":
+        if changed or self.job.state != RunState.RUNNING:
             self._found = self._with(exceptions=await self._ask(self._client.exceptions, job_id))
-        if checkpoints is not None:
-            await self._read_figures((*checkpoints.history, *checkpoints.latest))
 
-    async def _read_figures(self, entries: tuple[CheckpointStats, ...]) -> None:
+    def _restarted(self, checkpoints: Checkpoints | None) -> bool:
+        if checkpoints is None or checkpoints.restored is None or self._known is None:
+            return False
+        return checkpoints.restored.at != self._known.restored_at
+
+    def unread(self) -> dict[int, datetime]:
+        """Checkpoints whose figures are to be read, and when each was triggered."""
+        if self._found.checkpoints is None or self._silent:
+            return {}
         newest = -1 if self._known is None or self._known.newest_checkpoint is None else self._known.newest_checkpoint
         unfinished = frozenset() if self._known is None else self._known.unfinished
-        listed = {entry.id for entry in entries}
-        wanted = {checkpoint_id for checkpoint_id in listed if checkpoint_id > newest} | unfinished
-        for checkpoint_id in sorted(wanted, reverse=True)[:READINGS_PER_RUN]:
-            reading = await self._reading(checkpoint_id, listed=checkpoint_id in listed)
-            if reading is not None:
-                self._readings[checkpoint_id] = reading
+        listed = {entry.id: entry.triggered_at for entry in self._entries()}
+        wanted = unfinished.union(number for number in listed if number > newest)
+        return {number: listed.get(number, _SOON_FORGOTTEN) for number in wanted}
+
+    async def read_figures(self, number: int) -> None:
+        if self._silent:
+            return  # it did not answer a moment ago
+        try:
+            reading = await self._reading(number, listed=any(entry.id == number for entry in self._entries()))
+        except (Unreachable, NotReady) as error:
+            self._falls_silent(error)
+            return
+        if reading is not None:
+            self._readings[number] = reading
+
+    def _falls_silent(self, error: EngineError) -> None:
+        if not self._silent:
+            self._problems.append(str(error))
+        self._silent = True
+
+    def _entries(self) -> tuple[CheckpointStats, ...]:
+        checkpoints = self._found.checkpoints
+        return () if checkpoints is None else (*checkpoints.history, *checkpoints.latest)
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
         """None: it could not be read now. One that left the history unread gets no second chance: there may be none."""
         try:
-            stats = await self._call(self._client.checkpoint_details, self.job.id, checkpoint_id)
+            stats = await self._client.checkpoint_details(self.job.id, checkpoint_id)
         except NotFound:
             return CheckpointReading(None)
         except (Unreachable, NotReady):
@@ -134,16 +246,18 @@ class _RunReader:
         except EngineError as error:
             self._problems.append(str(error))
             return None if listed else CheckpointReading(None)
-        answers = await asyncio.gather(*(self._operator(checkpoint_id, vertex) for vertex in stats.tasks))
-        operators = {vertex: read for vertex, (read, _) in zip(stats.tasks, answers, strict=True) if read is not None}
-        return CheckpointReading(stats, operators, complete=stats.final and all(done for _, done in answers))
+        answers = {vertex: await self._operator(checkpoint_id, vertex) for vertex in stats.tasks}
+        operators = {vertex: read for vertex, (read, _) in answers.items() if read is not None}
+        return CheckpointReading(stats, operators, stats.final and all(done for _, done in answers.values()))
 
     async def _operator(self, checkpoint_id: int, vertex_id: str) -> tuple[OperatorSubtasks | None, bool]:
         """The operator's subtasks, and whether there is nothing more to ask for."""
         try:
-            return await self._call(self._client.checkpoint_subtasks, self.job.id, checkpoint_id, vertex_id), True
+            return await self._client.checkpoint_subtasks(self.job.id, checkpoint_id, vertex_id), True
         except NotFound:
             return None, True
+        except (Unreachable, NotReady):
+            raise
         except EngineError as error:
             self._problems.append(str(error))
             return None, False
@@ -151,7 +265,7 @@ class _RunReader:
     async def _ask(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """None: the engine has nothing to say to this question, or nothing that can be understood."""
         try:
-            return await self._call(call, *args, **kwargs)
+            return await call(*args, **kwargs)
         except NotFound:
             return None
         except (Unreachable, NotReady):
@@ -160,9 +274,8 @@ class _RunReader:
             self._problems.append(str(error))
             return None
 
-    async def _call(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        async with self._slots:
-            return await call(*args, **kwargs)
-
     def _with(self, **changes: object) -> RunObservation:
         return replace(self._found, **changes)  # type: ignore[arg-type]
+
+
+_SOON_FORGOTTEN = datetime.max.replace(tzinfo=UTC)

@@ -1,42 +1,74 @@
 """When to ask again. Pure.
 
-The engine remembers few checkpoints (`web.checkpoints.history`, 10 by default), so a job is read again while at least
-two thirds of that history must still be there. Flink caches these answers for 3 s: asking faster shows nothing new.
+The engine remembers few checkpoints (`web.checkpoints.history`, 10 by default), so a job is read often enough that at
+least a third of that history must still be there. Flink caches these answers for 3 s: asking faster shows nothing new.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zlib import crc32
 
+# Flink's default, until the cluster's own length is known.
 HISTORY = 10
 _SHARE = 3
-# However rare its checkpoints are, a savepoint or a failure of a job shows up within this time.
-SLOWEST_READ_S = 15.0
+# However rare its checkpoints are, a savepoint or a failure of a job shows up within this time and one tick.
+SLOWEST_READ_S = 10.0
 FASTEST_READ_S = 1.0
 SLOWEST_RETRY_S = 15.0
+# A silent cluster is asked up to this share sooner, so that many that fell silent together do not stay in step.
+_JITTER = 0.2
 
 
-def read_every_s(interval_ms: int | None, poll_interval_s: float, *, pending: bool) -> float:
-    """Seconds until a live run is read again. `interval_ms` None: no periodic checkpoints, or not known yet.
+@dataclass(frozen=True)
+class Rhythm:
+    """Moments `every_s` apart, counted from a phase that a name decides: every worker knows them and nobody stores
+    them, and the jobs of a large cluster are spread evenly over its ticks."""
+
+    every_s: float
+    phase: float  # 0 to 1
+
+    @classmethod
+    def of(cls, name: str, every_s: float) -> Rhythm:
+        return cls(every_s, crc32(name.encode()) / 2**32)
+
+    def beats_between(self, since: datetime, until: datetime) -> bool:
+        """Whether one of its moments is after `since` and not after `until`."""
+        return self._beat(since) < self._beat(until)
+
+    def next_after(self, now: datetime) -> datetime:
+        """At least half a period from `now`: the one after next when the next is nearer."""
+        beat = math.floor(now.timestamp() / self.every_s - self.phase + 0.5) + 1
+        return datetime.fromtimestamp((beat + self.phase) * self.every_s, UTC)
+
+    def _beat(self, at: datetime) -> int:
+        return math.floor(at.timestamp() / self.every_s - self.phase)
+
+
+def read_every_s(interval_ms: int | None, poll_interval_s: float, history: int = HISTORY, *, pending: bool) -> float:
+    """Seconds between two reads of a live run. `interval_ms` None: no periodic checkpoints, or not known yet.
 
     `pending`: a checkpoint is under way, so people watch its acknowledgements come in.
     """
     if interval_ms is None:
-        return poll_interval_s if pending else max(poll_interval_s, SLOWEST_READ_S / 3)
+        return poll_interval_s if pending else max(poll_interval_s, SLOWEST_READ_S / 2)
     interval_s = interval_ms / 1000
     wanted = poll_interval_s if pending else max(poll_interval_s, min(interval_s / 2, SLOWEST_READ_S))
-    return max(FASTEST_READ_S, min(wanted, interval_s * HISTORY / _SHARE))
+    return max(FASTEST_READ_S, min(wanted, interval_s * max(1, history) / _SHARE))
 
 
-def next_poll(now: datetime, poll_interval_s: float, reads: Iterable[datetime | None]) -> datetime:
-    """The cluster's next tick: its own interval, or sooner when one of its runs is due sooner."""
-    usual = now + timedelta(seconds=poll_interval_s)
-    soonest = min((read for read in reads if read is not None), default=usual)
-    return max(now + timedelta(seconds=FASTEST_READ_S), min(usual, soonest))
+def tick_every_s(poll_interval_s: float, reads_every_s: Iterable[float]) -> float:
+    """Seconds between two ticks of a cluster: its own interval, or shorter for a run that has to be read more often."""
+    return max(FASTEST_READ_S, min(poll_interval_s, min(reads_every_s, default=poll_interval_s)))
 
 
-def next_try(now: datetime, poll_interval_s: float, failures: int) -> datetime:
-    """After the `failures`-th poll in a row without an answer: doubling, and never slower than every 15 s."""
+def next_try(now: datetime, poll_interval_s: float, failures: int, jitter: float) -> datetime:
+    """After the `failures`-th poll in a row without an answer: doubling, and never slower than every 15 s.
+
+    `jitter` is a random number from 0 to 1.
+    """
     wait = poll_interval_s * 2 ** min(failures - 1, 10)
-    return now + timedelta(seconds=max(poll_interval_s, min(wait, SLOWEST_RETRY_S)))
+    return now + timedelta(seconds=max(poll_interval_s, min(wait, SLOWEST_RETRY_S)) * (1 - _JITTER * jitter))

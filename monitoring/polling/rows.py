@@ -1,4 +1,4 @@
-"""From answers to columns. Pure: builds unsaved rows."""
+"""From answers to columns. Pure: rows are what `bulk` writes, columns by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from monitoring.engine.answers import CheckpointStats, OperatorSubtasks, SubtaskStats, TaskStats
-from monitoring.models import Checkpoint, OperatorCheckpoint, Run
+from monitoring.models import Run
 from monitoring.polling.observation import CheckpointReading
 
 SLOWEST = {
@@ -70,7 +70,7 @@ def checkpoint_columns(listed: CheckpointStats | None, reading: CheckpointReadin
     return columns
 
 
-def operator_rows(checkpoint: Checkpoint, run: Run, reading: CheckpointReading) -> list[OperatorCheckpoint]:
+def operator_rows(checkpoint_key: int, run: Run, reading: CheckpointReading) -> list[dict[str, Any]]:
     if reading.stats is None:
         return []
     vertices = {vertex["id"]: (position, vertex["name"]) for position, vertex in enumerate(run.vertices)}
@@ -79,14 +79,14 @@ def operator_rows(checkpoint: Checkpoint, run: Run, reading: CheckpointReading) 
         position, name = vertices.get(vertex_id, (len(vertices), vertex_id))
         read = reading.operators.get(vertex_id)
         rows.append(
-            OperatorCheckpoint(
-                checkpoint=checkpoint,
-                vertex_id=vertex_id,
-                name=name,
-                position=position,
+            {
+                "checkpoint_id": checkpoint_key,
+                "vertex_id": vertex_id,
+                "name": name,
+                "position": position,
                 **_totals(read.totals if read is not None else task),
                 **_arrays(read, task.num_subtasks),
-            )
+            }
         )
     return rows
 

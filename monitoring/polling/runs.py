@@ -5,24 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.db.models import Max, OuterRef, Q, Subquery
+from django.db.models import Max, OuterRef, Subquery
 
 from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.models import Checkpoint, Cluster, Job, Run, RunState, RunStateChange
+from monitoring.polling import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
-from monitoring.polling.plan import read_every_s
 
 EXCEPTIONS_KEPT = 20
 _NAME_LIMIT = 500
 _CHANGING = (
     *("state", "ended_at", "missing_since", "missing_polls", "vertices", "checkpoint_config", "counts", "summary"),
     *("restored_path", "restored_checkpoint_id", "restored_is_savepoint", "restored_at", "exception", "exceptions"),
-    *("next_read_at", "final_read_done", "superseded"),
+    *("next_read_at", "final_read_done", "superseded", "observed_at", "moved_at"),
 )
-_TERMINAL = tuple(state for state in RunState if state.terminal)
 
 
 @dataclass
@@ -71,16 +70,18 @@ def job_name(name: str) -> str:
 
 
 def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
-    """The stored runs that the engine names, and those that it should: they live, or were not read to the end."""
+    """The stored runs of which there is something to write: news, or that the engine did not name them."""
     newest = Checkpoint.objects.filter(run=OuterRef("pk")).order_by("-checkpoint_id").values("checkpoint_id")[:1]
-    wanted = Q(engine_job_id__in=list(observation.runs)) | ~Q(state__in=_TERMINAL) | Q(final_read_done=False)
+    found = Runs([])
+    ids = [*observation.runs, *observation.missing]
+    if not ids:
+        return found
     runs = (
-        Run.objects.filter(wanted, job__cluster=cluster, superseded=False)
+        Run.objects.filter(engine_job_id__in=ids, job__cluster=cluster, superseded=False)
         .select_related("job")
         .annotate(newest_checkpoint=Subquery(newest))
         .order_by("started_at")
     )
-    found = Runs([])
     for run in runs:
         observed = observation.runs.get(run.engine_job_id)
         if observed is not None and job_name(observed.job.name) != run.job.name:
@@ -157,16 +158,20 @@ def _new_run(job: Job, number: int, observed: RunObservation, now: datetime) -> 
     )
 
 
-def apply_evidence(answer: Answered, runs: Runs, now: datetime) -> None:
+def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime) -> None:
     """States, hold-downs and conclusions."""
     for each in runs.stored:
         run = each.run
         if run.superseded:
             continue
         if each.observed is not None:
+            run.observed_at = now
             each.failed_anew = _remember_exceptions(each.observed, run)
             _named(runs, each.observed, run, now)
         elif run.live:
+            if run.missing_since is None:
+                # Until then every answer named it.
+                run.observed_at = run.seen_at(cluster.last_answer_at)
             _not_named(runs, answer, run, now)
         else:
             # Terminal, and the engine forgot it before it was read to the end: nothing more will come.
@@ -225,8 +230,8 @@ def _remember_exceptions(observed: RunObservation, run: Run) -> bool:
     return newest_before is None or newest["at"] != newest_before["at"]
 
 
-def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:
-    """What was read of the runs themselves, and when to read them again."""
+def remember_answers(runs: Runs, now: datetime) -> None:
+    """What was read of the runs themselves, and whether to read them again soon."""
     for each in runs.named():
         run, observed = each.run, each.observed
         if observed is None or not observed.due:
@@ -237,12 +242,15 @@ def remember_answers(cluster: Cluster, runs: Runs, now: datetime) -> None:
             run.checkpoint_config = dict(observed.config.raw)
         if observed.checkpoints is not None:
             _remember_restore(runs, run, observed.checkpoints.restored, now)
-            if each.failed_anew:
-                _remember_restart(runs, run, observed.job.moved_at, now)
+        if each.failed_anew:
+            _remember_restart(runs, run, observed.job.moved_at, now)
+        if observed.checkpoints is not None:
             counts = observed.checkpoints.counts
             each.replaced = counts.total < run.counts.get("total", 0)
             run.counts, run.summary = counts.as_row(), {k: dict(v) for k, v in observed.checkpoints.summary.items()}
-        run.next_read_at = _next_read(cluster, run, observed, now)
+        run.next_read_at = now if observed.problem and run.live else None
+        if not observed.problem:
+            run.moved_at = observed.job.moved_at
 
 
 def _remember_restore(runs: Runs, run: Run, restored: Restored | None, now: datetime) -> None:
@@ -268,29 +276,18 @@ def _remember_restart(runs: Runs, run: Run, moved_at: datetime | None, now: date
         runs.events.append(f"{run}: {why}")
 
 
-def _next_read(cluster: Cluster, run: Run, observed: RunObservation, now: datetime) -> datetime | None:
-    if not run.live:
-        return None
-    if observed.problem:
-        return now + timedelta(seconds=cluster.poll_interval_s)
-    interval = run.checkpoint_config.get("interval")
-    pending = bool(run.counts.get("in_progress"))
-    return now + timedelta(seconds=read_every_s(interval, cluster.poll_interval_s, pending=pending))
-
-
-def save(runs: Runs, now: datetime) -> None:
-    """Only rows that changed are written, all of them in one statement each."""
+def save(runs: Runs) -> None:
+    """Only rows that changed are written, all of them in one statement."""
     columns: set[str] = set()
     changed = []
     for each in runs.stored:
         before, after = runs.before[each.run.pk], _snapshot(each.run)
         if before != after:
-            changed.append(each.run)
+            changed.append({"id": each.run.pk, **dict(zip(_CHANGING, after, strict=True))})
             columns |= {column for column, old, new in zip(_CHANGING, before, after, strict=True) if old != new}
-    if changed:
-        Run.objects.bulk_update(changed, sorted(columns))
-    Run.objects.filter(pk__in=[each.run.pk for each in runs.named()]).update(observed_at=now)
-    RunStateChange.objects.bulk_create(runs.changes)
+    bulk.update(Run, changed, sorted(columns))
+    if runs.changes:
+        RunStateChange.objects.bulk_create(runs.changes)
     _choose_current(runs)
 
 
@@ -317,7 +314,8 @@ def remember_launches(runs: Iterable[StoredRun]) -> None:
         if launch is not None and each.run.job.launch != launch:
             each.run.job.launch = launch
             jobs[each.run.job_id] = each.run.job
-    Job.objects.bulk_update(jobs.values(), ["launch"])
+    if jobs:
+        Job.objects.bulk_update(jobs.values(), ["launch"])
 
 
 def _snapshot(run: Run) -> tuple[object, ...]:

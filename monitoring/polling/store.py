@@ -2,77 +2,136 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from monitoring.engine.answers import JobOverview
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.models import Cluster, Engine, Run
-from monitoring.polling import history, plan, runs
+from monitoring.polling import history, outages, plan, runs
 from monitoring.polling.adoption import adopt_savepoints
-from monitoring.polling.claim import Claim, locked
+from monitoring.polling.claim import Claim, ClaimLost, locked
+from monitoring.polling.known import KnownCluster, named_runs
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.recording import record
 
+# Whether somebody else took a savepoint is looked up so often even when no answer shows a new one: one of our own may
+# have turned out to be none.
+ADOPTION = timedelta(seconds=10)
 _POLLING = (
-    *("engine", "version", "next_poll_at", "poll_claimed_until", "last_answer_at", "unreachable_since"),
-    *("consecutive_failures", "last_error"),
+    *("engine", "version", "next_poll_at", "poll_claimed_by", "poll_claimed_until", "read_until", "last_answer_at"),
+    *("unreachable_since", "consecutive_failures", "last_error", "revision", "history_length"),
 )
 
 
-@transaction.atomic
-def store(claim: Claim, observation: ClusterObservation, now: datetime) -> str:
-    """Returns what changed in a sentence, "" when nothing did. Raises ClaimLost, and then nothing was written."""
-    cluster = locked(claim)
-    cluster.poll_claimed_until = None
-    match observation.answer:
-        case NoAnswer(why):
-            sentence = _no_answer(cluster, why, now)
-        case Answered():
-            sentence = _answered(cluster, observation.answer, observation, now)
-    cluster.save(update_fields=_POLLING)
-    return sentence
+def store(claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime) -> tuple[str, KnownCluster]:
+    """What changed in a sentence, "" when nothing did, and what is known from now on.
+
+    `asked_at`: when the flight began. Raises ClaimLost, and then nothing was written.
+    """
+    if _is_old_news(claim.cluster, observation, now) and not outages.is_late(claim.cluster, asked_at):
+        return "", _nothing_new(claim, observation, now, asked_at)
+    with transaction.atomic():
+        return _store(locked(claim), observation, now, asked_at)
+
+
+def _is_old_news(cluster: Cluster, observation: ClusterObservation, now: datetime) -> bool:
+    """Nothing has to be written but that the cluster answered."""
+    adopted_at = observation.known.adopted_at
+    return (
+        isinstance(observation.answer, Answered)
+        and not (observation.runs or observation.missing or observation.overview)
+        and cluster.reachable
+        and not cluster.last_error
+        and adopted_at is not None
+        and now - adopted_at < ADOPTION
+    )
+
+
+def _nothing_new(claim: Claim, observation: ClusterObservation, now: datetime, asked_at: datetime) -> KnownCluster:
+    cluster = claim.cluster
+    held = Cluster.objects.filter(pk=cluster.pk, poll_claimed_by=claim.token)
+    if not held.update(
+        poll_claimed_by="",
+        poll_claimed_until=None,
+        last_answer_at=now,
+        read_until=asked_at,
+        next_poll_at=_next_poll(cluster, observation.known, now),
+    ):
+        raise ClaimLost
+    return replace(observation.known, jobs=_jobs(observation))
 
 
 @transaction.atomic
 def postpone(claim: Claim, why: str, now: datetime) -> None:
     """An observation that cannot be written must not stop the others: counted, and tried again later."""
     cluster = locked(claim)
-    cluster.poll_claimed_until = None
-    cluster.consecutive_failures += 1
-    cluster.last_error = why
-    cluster.next_poll_at = plan.next_try(now, cluster.poll_interval_s, cluster.consecutive_failures)
+    _failed(cluster, why, now)
     cluster.save(update_fields=_POLLING)
+
+
+def _store(
+    cluster: Cluster, observation: ClusterObservation, now: datetime, asked_at: datetime
+) -> tuple[str, KnownCluster]:
+    outages.note_lateness(cluster, asked_at)
+    match observation.answer:
+        case NoAnswer(why):
+            sentence, known = _no_answer(cluster, why, now), observation.known
+        case Answered():
+            sentence, known = _answered(cluster, observation.answer, observation, now)
+            cluster.read_until = asked_at
+    cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
+    cluster.save(update_fields=_POLLING)
+    return sentence, replace(known, revision=cluster.revision)
 
 
 def _no_answer(cluster: Cluster, why: str, now: datetime) -> str:
     """Nothing is concluded of any job, and every hold-down begins anew: silence proves nothing."""
     sentence = f"{cluster} does not answer: {why}" if cluster.reachable else ""
+    if cluster.reachable:
+        outages.note_silence(cluster, why, now)
     cluster.unreachable_since = cluster.unreachable_since or now
-    cluster.consecutive_failures += 1
-    cluster.last_error = why
-    cluster.next_poll_at = plan.next_try(now, cluster.poll_interval_s, cluster.consecutive_failures)
-    Run.objects.filter(job__cluster=cluster, missing_since__isnull=False).update(missing_since=None, missing_polls=0)
+    _failed(cluster, why, now)
+    held_down = Run.objects.filter(job__cluster=cluster, missing_since__isnull=False)
+    if held_down.update(missing_since=None, missing_polls=0):
+        cluster.revision += 1
     return sentence
 
 
-def _answered(cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime) -> str:
+def _failed(cluster: Cluster, why: str, now: datetime) -> None:
+    cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
+    cluster.consecutive_failures += 1
+    cluster.last_error = why
+    failures, jitter = cluster.consecutive_failures, random.random()
+    cluster.next_poll_at = plan.next_try(now, cluster.poll_interval_s, failures, jitter)
+
+
+def _answered(
+    cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime
+) -> tuple[str, KnownCluster]:
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
     runs.supersede(found, history.reused(found.named(), stored), now)
     runs.create_missing(cluster, observation, found, now)
-    runs.apply_evidence(answer, found, now)
-    runs.remember_answers(cluster, found, now)
+    runs.apply_evidence(cluster, answer, found, now)
+    runs.remember_answers(found, now)
     written = history.write(found.named(), stored, now)
     history.end_pending(found.ended, now)
     _close_final_reads(found)
-    runs.save(found, now)
+    runs.save(found)
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named())
-    adopted = adopt_savepoints(each.run for each in found.named() if each.observed and each.observed.due)
+    adopted = _adopt(cluster, observation, found, now)
     back = [] if cluster.reachable else [f"{cluster} answers again"]
+    if observation.runs or observation.missing:
+        cluster.revision += 1
     _remember_answer(cluster, observation, found, now)
-    return _sentence(cluster, [*back, *found.events], written, len(adopted))
+    known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
+    cluster.next_poll_at = _next_poll(cluster, known, now)
+    return _sentence(cluster, [*back, *found.events], written, adopted or 0), known
 
 
 def _close_final_reads(found: runs.Runs) -> None:
@@ -87,8 +146,25 @@ def _close_final_reads(found: runs.Runs) -> None:
         run.final_read_done = run.pk not in unfinished
 
 
+def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> int | None:
+    """How many savepoints were adopted; None: it was not time to look."""
+    shown = any(
+        entry.is_savepoint
+        for each in found.named()
+        if each.observed is not None and each.observed.checkpoints is not None
+        for entry in (*each.observed.checkpoints.history, *each.observed.checkpoints.latest)
+    )
+    adopted_at = observation.known.adopted_at
+    if not shown and adopted_at is not None and now - adopted_at < ADOPTION:
+        return None
+    known = {run.key for run in observation.known.runs.values() if run.live}
+    return len(adopt_savepoints(known.union(each.run.pk for each in found.named())))
+
+
 def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> None:
-    problems = [each.observed.problem for each in found.named() if each.observed and each.observed.problem]
+    problems = [each.problem for each in observation.runs.values() if each.problem]
+    if not cluster.reachable:
+        outages.note_answer(cluster, now)
     cluster.last_answer_at = now
     cluster.unreachable_since = None
     cluster.consecutive_failures = 0
@@ -96,8 +172,44 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
     if observation.overview is not None:
         cluster.version = observation.overview.version[:50]
         cluster.engine = Engine.SPARK if cluster.version.startswith("waymark") else Engine.FLINK
-    due = (each.run.next_read_at for each in found.named() if each.run.live)
-    cluster.next_poll_at = plan.next_poll(now, cluster.poll_interval_s, due)
+    told = [each.checkpoints.history_length for each in observation.runs.values() if each.checkpoints is not None]
+    cluster.history_length = max(filter(None, told), default=observation.history_length or cluster.history_length)
+
+
+def _known(
+    cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime, *, adopted_now: bool
+) -> KnownCluster:
+    """What was written, as it is stored now: rows are the truth, also for their writer."""
+    before, jobs = observation.known, _jobs(observation)
+    written = named_runs(cluster, {each.run.engine_job_id for each in found.stored})
+    gone = {each.run.engine_job_id for each in found.stored} - written.keys()
+    known = {**before.runs, **written}
+    kept = {
+        job_id: run
+        for job_id, run in known.items()
+        if job_id not in gone and (job_id in jobs or run.live or not run.final_read_done)
+    }
+    answers = {job_id: digest for job_id, digest in before.answers.items() if job_id in kept}
+    for job_id, run in written.items():
+        observed = observation.runs.get(job_id)
+        if observed is not None and observed.digest is not None and not observed.problem and not run.unfinished:
+            answers[job_id] = observed.digest
+        elif observed is None or observed.checkpoints is not None:
+            answers.pop(job_id, None)
+    adopted_at = now if adopted_now else before.adopted_at
+    return replace(before, runs=kept, jobs=jobs, answers=answers, adopted_at=adopted_at, needs_version=False)
+
+
+def _jobs(observation: ClusterObservation) -> dict[str, JobOverview]:
+    return dict(observation.answer.jobs) if isinstance(observation.answer, Answered) else {}
+
+
+def _next_poll(cluster: Cluster, known: KnownCluster, now: datetime) -> datetime:
+    live = [run for run in known.runs.values() if run.live]
+    if any(run.next_read_at is not None for run in live):
+        return now + timedelta(seconds=cluster.poll_interval_s)
+    every_s = plan.tick_every_s(cluster.poll_interval_s, (run.rhythm.every_s for run in live))
+    return plan.Rhythm.of(cluster.name, every_s).next_after(now)
 
 
 def _sentence(cluster: Cluster, events: list[str], written: history.HistoryChanges, adopted: int) -> str:

@@ -235,7 +235,7 @@ def make_savepoint(run: Run, at: datetime, **fields: Any) -> Savepoint:
 
 
 def make_rule(job: Job, **fields: Any) -> AlertRule:
-    return AlertRule.objects.create(job=job, **fields)
+    return AlertRule.objects.create(**{"job": job, "threshold": 3, "window_s": 900, **fields})
 
 
 def make_channel(name: str = "on-call", kind: ChannelKind = ChannelKind.MAIL) -> Channel:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 from django.conf import settings
 
 from dashboard.celery import app
 from monitoring import tasks
+from monitoring.models import Cluster
+from monitoring.polling import service
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 SCHEDULED = [entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()]
+
+
+@pytest.fixture(autouse=True)
+def polling(monkeypatch) -> Iterator[service.PollingThread]:
+    """The process's own thread would outlive the test's database."""
+    polling = service.PollingThread()
+    monkeypatch.setattr(service, "POLLING", polling)
+    yield polling
+    polling.end()
+    polling.join()
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
@@ -22,8 +36,16 @@ def test_every_scheduled_task_exists_and_runs_on_an_empty_database(name, caplog)
     assert caplog.records == [], "nothing happened, so nothing is said"
 
 
-def test_what_happened_is_said_once(rows, caplog):
-    rows.cluster(name="east")
+@pytest.mark.django_db(transaction=True)
+def test_polls_go_on_after_their_tick_and_say_once_what_happened(caplog, polling):
+    cluster = Cluster.objects.create(name="east", rest_url="http://127.0.0.1:1", poll_interval_s=0.2)
     with caplog.at_level(logging.INFO):
         tasks.poll_clusters()
-    assert "east does not answer" in caplog.text
+        eventually("two tries", lambda: Cluster.objects.get().consecutive_failures > 1)
+    assert caplog.text.count("east does not answer") == 1
+    polling.end()
+    polling.join()
+    cluster.refresh_from_db()
+    assert cluster.poll_claimed_until is None
+    tasks.poll_clusters()
+    assert not polling.alive, "a worker that shuts down begins nothing"

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-BEFORE = [("monitoring", "0007_savepoint_retention")]
-AFTER = [("monitoring", "0008_notifications_and_messages")]
+BEFORE = [("monitoring", "0009_rules_of_every_kind")]
+AFTER = [("monitoring", "0010_notifications_and_messages")]
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 

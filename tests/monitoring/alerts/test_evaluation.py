@@ -3,9 +3,11 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from monitoring.alerts import lifecycle
-from monitoring.alerts.evaluation import ensure_default_rule, evaluate_due
+from monitoring.alerts.defaults import DEFAULTS, ensure_default_rules
+from monitoring.alerts.evaluation import evaluate_due
 from monitoring.models import (
     AlertRule,
     AuditEntry,
@@ -33,8 +35,23 @@ def run(rows, job):
 
 
 @pytest.fixture
-def rule(job):
+def rule(job, only_own_rules):
     return AlertRule.objects.create(job=job, threshold=3)
+
+
+@pytest.fixture
+def only_own_rules(rows):
+    """The rules for everything are there, and switched off."""
+    ensure_default_rules()
+    AlertRule.objects.update(enabled=False)
+
+
+@pytest.fixture
+def wide_rule(rows):
+    """One for everything, of failed checkpoints; the other default rules are switched off."""
+    ensure_default_rules()
+    AlertRule.objects.exclude(kind="failed_in_window").update(enabled=False)
+    return AlertRule.objects.get(kind="failed_in_window")
 
 
 def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now):
@@ -50,7 +67,7 @@ def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now
     event = incident.events.get()
     assert (event.kind, event.evidence["checkpoint_ids"]) == ("opened", [41, 40, 38])
     rule.refresh_from_db()
-    assert (rule.last_value, rule.next_check_at) == (3, now + timedelta(seconds=300))
+    assert (rule.last_checked_at, rule.next_check_at) == (now, now + timedelta(seconds=300))
 
 
 @pytest.mark.parametrize(
@@ -58,12 +75,12 @@ def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now
     [(900, False), (899.999999, True), (0, True), (-0.000001, False)],
 )
 def test_the_window_is_open_at_its_start_and_closed_at_now(rows, run, rule, now, age_s, counted):
+    AlertRule.objects.filter(pk=rule.pk).update(threshold=1)
     rows.failed(run, 1, rows.ago(age_s))
 
     evaluate_due(now)
 
-    rule.refresh_from_db()
-    assert rule.last_value == (1 if counted else 0)
+    assert Incident.objects.exists() == counted
 
 
 def test_equal_ids_of_two_runs_are_two_failures(rows, job, rule, now):
@@ -144,17 +161,106 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
     assert (rule.last_checked_at, rule.next_check_at) == (now, later + timedelta(seconds=300))
 
 
-def test_a_job_without_a_rule_gets_the_default_one(rows, job, now):
-    assert evaluate_due(now) == "1 rule evaluated; incidents: no change."
-    rule = AlertRule.objects.get(job=job)
-    assert (rule.window_s, rule.threshold, rule.check_every_s) == (900, 3, 300)
+def test_a_job_without_a_rule_of_its_own_has_the_one_for_everything(rows, run, wide_rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, rows.ago(10 * number))
+
+    assert evaluate_due(now) == "1 rule evaluated; incidents: 1 opened."
+
+    assert (Incident.objects.get().rule, Incident.objects.get().job) == (wide_rule, run.job)
+    assert (wide_rule.scope, wide_rule.check_every_s, wide_rule.severity) == ("everything", 300, "warning")
 
 
-def test_a_changed_default_rule_stays_as_it_is(job):
-    ensure_default_rule(job)
-    AlertRule.objects.update(threshold=9)
-    ensure_default_rule(job)
-    assert AlertRule.objects.get().threshold == 9
+def test_the_default_rules_are_made_once_and_stay_as_they_were_set(db):
+    ensure_default_rules()
+    AlertRule.objects.filter(kind="failed_in_window").update(threshold=9, enabled=False)
+    ensure_default_rules()
+    assert AlertRule.objects.count() == len(DEFAULTS)
+    assert AlertRule.objects.get(kind="failed_in_window").threshold == 9
+
+
+def test_a_jobs_own_rule_overrides_the_wider_ones_of_its_kind(rows, run, job, wide_rule, now):
+    AlertRule.objects.create(job=job, threshold=4)
+    for number in (1, 2, 3):
+        rows.failed(run, number, rows.ago(10 * number))
+
+    evaluate_due(now)
+
+    assert not Incident.objects.exists()
+
+
+def test_a_switched_off_rule_of_its_own_means_that_the_job_is_not_watched(rows, run, job, wide_rule, now):
+    AlertRule.objects.create(job=job, enabled=False)
+    for number in (1, 2, 3):
+        rows.failed(run, number, rows.ago(10 * number))
+
+    evaluate_due(now)
+
+    assert not Incident.objects.exists()
+
+
+def test_an_incident_ends_when_another_rule_decides_for_the_job(rows, run, job, wide_rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, rows.ago(10 * number))
+    evaluate_due(now)
+    AlertRule.objects.create(job=job, threshold=5)
+
+    evaluate_due(now + timedelta(seconds=300))
+
+    incident = Incident.objects.get()
+    assert incident.state == IncidentState.RESOLVED
+    assert incident.events.last().text == "Resolved after 5 min: its rule decides here no more."
+
+
+def test_what_failed_during_our_own_outage_counts_at_its_own_time(rows, run, rule, now, later):
+    evaluate_due(now)
+    for number in (1, 2, 3):
+        rows.failed(run, number, later(1000 + number))
+
+    assert evaluate_due(later(7200)) == "1 rule evaluated; incidents: 1 opened, 1 resolved."
+
+    incident = Incident.objects.get()
+    assert (incident.opened_at, incident.resolved_at) == (later(1003), later(1901))
+
+
+def test_failures_of_a_cluster_that_was_away_count_when_it_is_back(rows, run, rule, job, now, later):
+    evaluate_due(now)
+    job.cluster.unreachable_since = later(10)
+    job.cluster.save()
+    evaluate_due(later(3000))
+    for number in (1, 2, 3):
+        rows.failed(run, number, later(100 + number))
+    job.cluster.unreachable_since = None
+    job.cluster.save()
+
+    evaluate_due(later(3600))
+
+    assert Incident.objects.get().opened_at == later(103)
+
+
+def test_a_row_that_comes_late_still_counts_at_its_own_time(rows, run, rule, later, now):
+    """Of a window that only a moment before the last evaluation ever held enough."""
+    AlertRule.objects.update(window_s=60, check_every_s=5)
+    evaluate_due(now)
+    rows.failed(run, 1, later(1))
+    rows.failed(run, 2, later(59))
+    evaluate_due(later(100))
+    rows.failed(run, 3, later(60))  # read only now
+
+    evaluate_due(later(105))
+
+    assert Incident.objects.get().opened_at == later(60)
+
+
+def test_a_short_bout_is_told_as_one_incident_that_is_over(rows, run, rule, later, now):
+    Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
+    evaluate_due(now)
+    for number in (1, 2, 3):
+        rows.failed(run, number, later(10 + number))
+
+    evaluate_due(later(3600))
+
+    assert kinds(Incident.objects.get()) == ["opened", "resolved"]
 
 
 @pytest.mark.parametrize("how", ["switched off", "removed"])
@@ -225,14 +331,25 @@ def test_an_acknowledged_incident_still_resolves(rows, run, rule, now):
     assert kinds(Incident.objects.get()) == ["opened", "acknowledged", "resolved"]
 
 
-def test_evaluation_takes_as_many_queries_for_forty_rules_as_for_four(rows, now, django_assert_max_num_queries):
-    for _ in range(40):
-        run = rows.run(rows.job())
-        rows.failed(run, 1, now)
-    evaluate_due(now)
+def test_evaluation_takes_as_many_queries_for_forty_jobs_and_rules_as_for_four(rows, now):
+    def jobs(count):
+        for _ in range(count):
+            run = rows.run(rows.job())
+            rows.failed(run, 1, now)
+            AlertRule.objects.create(job=run.job)
 
-    with django_assert_max_num_queries(16):
-        evaluate_due(now + timedelta(seconds=300))
+    def queries(at):
+        with CaptureQueriesContext(connection) as captured:
+            evaluate_due(at)
+        return len(captured)
+
+    jobs(4)
+    evaluate_due(now)
+    few = queries(now + timedelta(seconds=300))
+    jobs(36)
+    evaluate_due(now + timedelta(seconds=300))
+
+    assert queries(now + timedelta(seconds=600)) == few
 
 
 def test_a_crash_before_the_commit_leaves_the_rule_due(rows, run, rule, now, monkeypatch):

@@ -63,7 +63,7 @@ async def result(client: FlinkClient, job_id: str, trigger_id: str) -> Savepoint
 async def test_a_running_job_is_observed_whole(manager, client):
     job_id = await start(client, program_args=["--x"], parallelism=2)
     await manager.checkpoint(job_id)
-    known = KnownCluster(Connection(manager.address), needs_version=True, runs={})
+    known = KnownCluster(revision=0, read_at=NOW, needs_version=True)
 
     observation = await observe(client, known, NOW)
 

@@ -19,7 +19,7 @@ from werkzeug import Request, Response
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
 from monitoring.models import Cluster
-from monitoring.polling.cycle import poll_due
+from monitoring.polling.poller import Poller
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
@@ -290,24 +290,60 @@ def engine(make_engine: Callable[[], FakeEngine]) -> FakeEngine:
     return make_engine()
 
 
-class Poller:
-    """Ticks at moments that the test chooses: `clock` is the time, each poll happens `every` seconds after the last."""
+class Workers:
+    """Two workers that take turns, two ticks each: what one remembers holds, and then the other has written since.
+
+    Ticks come at moments that the test chooses: `clock` is the time, each happens `after_s` after the last.
+    """
 
     def __init__(self) -> None:
         self.clock = START + timedelta(minutes=5)
-        self.limit_s = 2.0
+        self._limit_s = 2.0
+        self._ticks = 0
+        self._pollers: list[Poller] = []
+
+    @property
+    def limit_s(self) -> float:
+        return self._limit_s
+
+    @limit_s.setter
+    def limit_s(self, limit_s: float) -> None:
+        """Of requests from now on."""
+        self._limit_s = limit_s
+        self.stop()
 
     def __call__(self, after_s: float = 20.0) -> str:
         self.clock += timedelta(seconds=after_s)
-        return poll_due(lambda: self.clock, self.make_client)
+        self._ticks += 1
+        return self.tick((self._ticks - 1) // 2 % 2)
+
+    def tick(self, worker: int) -> str:
+        poller = self.worker(worker)
+        sentences = []
+        poller.start_due()
+        while poller.in_flight:
+            sentences += poller.serve(30.0)
+        return " ".join(sentences)
+
+    def worker(self, number: int) -> Poller:
+        while len(self._pollers) <= number:
+            self._pollers.append(Poller(lambda: self.clock, self.make_client).__enter__())
+        return self._pollers[number]
+
+    def stop(self) -> None:
+        for poller in self._pollers:
+            poller.__exit__()
+        self._pollers.clear()
 
     def make_client(self, connection: Connection) -> FlinkClient:
         return FlinkClient(connection, read_limit_s=self.limit_s)
 
 
 @pytest.fixture
-def poll(db: None) -> Poller:
-    return Poller()
+def poll(db: None) -> Iterator[Workers]:
+    workers = Workers()
+    yield workers
+    workers.stop()
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from django.db import transaction
 
 from monitoring.engine.evidence import NoAnswer
 from monitoring.models import Cluster
-from monitoring.polling.claim import LEASE, ClaimLost, claim_due
+from monitoring.polling.claim import LEASE, ClaimLost, claim_due, give_back, prolong
+from monitoring.polling.known import KnownCluster, recall
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.store import store
 
@@ -33,15 +34,41 @@ def test_only_what_is_due_and_enabled_is_claimed_longest_due_first():
     make("off", enabled=False)
     make("just", next_poll_at=NOW)
     make("long", next_poll_at=NOW - timedelta(minutes=1))
-    names = [Cluster.objects.get(pk=claim.cluster_id).name for claim in claim_due(NOW)]
-    assert names == ["long", "just"]
+    make("never")
+    assert [claim.cluster.name for claim in claim_due(NOW)] == ["never", "long", "just"]
+
+
+def silence(known: KnownCluster) -> ClusterObservation:
+    return ClusterObservation(NoAnswer("refused"), known)
 
 
 def test_a_flight_that_outlived_its_lease_writes_nothing():
     cluster = make()
     (slow,) = claim_due(NOW)
-    claim_due(NOW + LEASE)
+    (next_one,) = claim_due(NOW + LEASE)
     with pytest.raises(ClaimLost), transaction.atomic():
-        store(slow, ClusterObservation(NoAnswer("refused")), NOW + LEASE)
+        store(slow, silence(recall(cluster, None, NOW)), NOW + LEASE, NOW)
     cluster.refresh_from_db()
-    assert (cluster.consecutive_failures, cluster.poll_claimed_until) == (0, NOW + LEASE + LEASE)
+    assert (cluster.consecutive_failures, cluster.poll_claimed_by) == (0, next_one.token)
+    assert cluster.poll_claimed_until == NOW + LEASE + LEASE
+
+
+def test_a_lease_is_prolonged_while_it_is_held_and_not_when_it_was_lost():
+    cluster = make()
+    (slow,) = claim_due(NOW)
+    prolong([slow], NOW + timedelta(seconds=15))
+    assert claim_due(NOW + LEASE) == []
+    (taken,) = claim_due(NOW + LEASE + timedelta(seconds=15))
+    prolong([slow], NOW + timedelta(hours=1))
+    give_back([slow])
+    cluster.refresh_from_db()
+    assert (cluster.poll_claimed_by, cluster.poll_claimed_until) == (
+        taken.token,
+        NOW + 2 * LEASE + timedelta(seconds=15),
+    )
+
+
+def test_what_is_given_back_is_due_at_once():
+    make()
+    give_back(claim_due(NOW))
+    assert len(claim_due(NOW)) == 1

@@ -20,6 +20,7 @@ from monitoring.models import (
     RunStateChange,
     Savepoint,
 )
+from monitoring.polling import observe
 
 
 def at(ms: int) -> datetime:
@@ -248,10 +249,12 @@ def test_the_number_of_queries_does_not_grow_with_the_history(engine, watch, pol
     assert counts[0] == counts[1]
 
 
-def test_a_long_history_is_read_over_several_ticks(engine, cluster, poll):
+def test_a_long_history_is_read_over_several_ticks(engine, cluster, poll, monkeypatch):
+    monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 20)
     engine.job(kept=50).add(*range(1, 51))
     poll()
-    assert Checkpoint.objects.filter(final=True).count() == 20
+    read = Checkpoint.objects.filter(final=True).values_list("checkpoint_id", flat=True)
+    assert sorted(read) == list(range(31, 51)), "the newest first"
     poll()
     poll()
     assert Checkpoint.objects.filter(final=True).count() == 50

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitoring.polling.plan import FASTEST_READ_S, HISTORY, next_poll, next_try, read_every_s
+from monitoring.polling.plan import FASTEST_READ_S, Rhythm, next_try, read_every_s, tick_every_s
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -16,11 +17,14 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 @given(
     interval_ms=st.integers(min_value=300, max_value=86_400_000),
     poll_interval_s=st.floats(min_value=1, max_value=600),
+    history=st.integers(min_value=4, max_value=1000),
     pending=st.booleans(),
 )
-def test_the_history_never_rolls_over_between_two_reads(interval_ms, poll_interval_s, pending):
-    every_s = read_every_s(interval_ms, poll_interval_s, pending=pending)
-    assert every_s == pytest.approx(FASTEST_READ_S) or every_s <= interval_ms / 1000 * HISTORY / 2
+def test_the_history_never_rolls_over_between_two_reads(interval_ms, poll_interval_s, history, pending):
+    every_s = read_every_s(interval_ms, poll_interval_s, history, pending=pending)
+    # A run's moment may come right after a tick: then the next tick reads it.
+    apart_s = every_s + tick_every_s(poll_interval_s, [every_s])
+    assert every_s == pytest.approx(FASTEST_READ_S) or apart_s <= interval_ms / 1000 * history * 0.67
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,7 @@ def test_the_history_never_rolls_over_between_two_reads(interval_ms, poll_interv
     [
         (600, False, 2.0),  # ten in 6 s
         (5_000, False, 3.0),
-        (60_000, False, 15.0),
+        (60_000, False, 10.0),
         (60_000, True, 3.0),
         (None, False, 5.0),
         (None, True, 3.0),
@@ -39,14 +43,51 @@ def test_how_often_a_run_is_read(interval_ms, pending, every_s):
     assert read_every_s(interval_ms, 3.0, pending=pending) == every_s
 
 
-def test_the_cluster_is_polled_for_the_run_that_is_due_first():
-    soon, late = NOW + timedelta(seconds=2), NOW + timedelta(seconds=20)
-    assert next_poll(NOW, 3.0, [late, soon, None]) == soon
-    assert next_poll(NOW, 3.0, [late]) == NOW + timedelta(seconds=3)
-    assert next_poll(NOW, 3.0, [NOW]) == NOW + timedelta(seconds=1)
+def test_a_longer_history_is_read_less_often():
+    assert read_every_s(300, 3.0, 10, pending=False) == 1.0
+    assert read_every_s(300, 3.0, 100, pending=False) == 3.0
 
 
-def test_a_silent_cluster_is_asked_less_often_but_never_given_up():
-    waits = [(next_try(NOW, 3.0, failures) - NOW).total_seconds() for failures in (1, 2, 3, 4, 5000)]
-    assert waits == [3, 6, 12, 15, 15]
-    assert next_try(NOW, 60.0, 9) == NOW + timedelta(seconds=60)
+def test_the_cluster_ticks_for_the_run_that_is_read_most_often():
+    assert tick_every_s(3.0, [10.0, 2.0]) == 2.0
+    assert tick_every_s(3.0, [10.0]) == 3.0
+    assert tick_every_s(3.0, []) == 3.0
+    assert tick_every_s(3.0, [0.1]) == FASTEST_READ_S
+
+
+@settings(deadline=None)
+@given(
+    name=st.text(min_size=1),
+    every_s=st.floats(min_value=1, max_value=600),
+    tick_s=st.floats(min_value=0.5, max_value=5),
+)
+def test_a_run_is_due_once_in_each_period_whoever_asks(name, every_s, tick_s):
+    rhythm = Rhythm.of(name, every_s)
+    ticks = [NOW + timedelta(seconds=tick_s) * number for number in range(min(500, int(3 * every_s / tick_s) + 2))]
+    due = sum(rhythm.beats_between(before, after) for before, after in pairwise(ticks))
+    periods = (ticks[-1] - ticks[0]).total_seconds() / every_s
+    assert min(periods, len(ticks) - 1) - 1.01 <= due <= periods + 1.01
+
+
+@settings(deadline=None)
+@given(name=st.text(min_size=1), every_s=st.floats(min_value=1, max_value=600), after_s=st.floats(0, 10_000))
+def test_the_next_tick_keeps_the_beat_and_leaves_half_a_period(name, every_s, after_s):
+    rhythm, now = Rhythm.of(name, every_s), NOW + timedelta(seconds=after_s)
+    wait_s = (rhythm.next_after(now) - now).total_seconds()
+    assert every_s / 2 - 0.001 <= wait_s <= every_s * 1.5 + 0.001
+
+
+def test_the_runs_of_a_large_cluster_are_spread_over_its_ticks():
+    rhythms = [Rhythm.of(f"{number:032x}", 10.0) for number in range(1000)]
+    ticks = [NOW + timedelta(seconds=2) * number for number in range(6)]
+    due = [sum(rhythm.beats_between(*span) for rhythm in rhythms) for span in pairwise(ticks)]
+    assert sum(due) == 1000
+    assert all(150 < count < 250 for count in due)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_a_silent_cluster_is_asked_less_often_but_never_given_up(jitter):
+    share = 1 - 0.2 * jitter
+    waits = [(next_try(NOW, 3.0, failures, jitter) - NOW).total_seconds() for failures in (1, 2, 3, 4, 5000)]
+    assert waits == pytest.approx([3 * share, 6 * share, 12 * share, 15 * share, 15 * share])
+    assert next_try(NOW, 60.0, 9, 0.0) == NOW + timedelta(seconds=60)

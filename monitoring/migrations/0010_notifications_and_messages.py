@@ -43,7 +43,7 @@ def attempts(model, delivery):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0007_savepoint_retention'),
+        ('monitoring', '0009_rules_of_every_kind'),
     ]
 
     operations = [

@@ -1,0 +1,22 @@
+"""The rules that every installation starts with. They can be changed and switched off; removed, they come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from monitoring.models import AlertRule, Severity
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "failed_in_window": {"name": "Failed checkpoints", "check_every_s": 300},
+    "no_completed_checkpoint": {"name": "No completed checkpoint", "check_every_s": 60},
+    "cluster_unreachable": {"name": "Cluster unreachable", "check_every_s": 15, "severity": Severity.CRITICAL},
+    "waymark_blind": {"name": "Waymark itself blind", "check_every_s": 30},
+}
+
+
+def ensure_default_rules() -> None:
+    """For each of these kinds a rule for everything, where there is none; any number of workers may do so at once."""
+    there = set(AlertRule.objects.filter(job=None, selector="", kind__in=DEFAULTS).values_list("kind", flat=True))
+    missing = [AlertRule(kind=kind, **values) for kind, values in DEFAULTS.items() if kind not in there]
+    if missing:
+        AlertRule.objects.bulk_create(missing, ignore_conflicts=True)

@@ -1,0 +1,69 @@
+"""One frozen look at what rules watch: jobs, clusters, and when nothing was learned of them. Read once per pass."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+
+from monitoring.alerts.facts import Facts, Interval
+from monitoring.alerts.kinds.base import Subject
+from monitoring.alerts.memory import WAYMARK
+from monitoring.alerts.scope import WatchedJob, watched_jobs
+from monitoring.models import Cluster, Outage, OutageKind
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`frozen`: clusters of which nothing is learned now; the rules of their jobs stand still."""
+
+    jobs: Mapping[int, WatchedJob]
+    clusters: Mapping[int, str]
+    frozen: frozenset[int]
+
+    @classmethod
+    def read(cls, jobs: Iterable[int] | None = None) -> Fleet:
+        """Of all jobs, or those."""
+        clusters = list(Cluster.objects.only("pk", "name", "enabled", "unreachable_since"))
+        silent = (cluster.pk for cluster in clusters if not cluster.enabled or not cluster.reachable)
+        asked = {cluster.pk: cluster.name for cluster in clusters if cluster.enabled}
+        return cls({job.pk: job for job in watched_jobs(jobs)}, asked, frozenset(silent))
+
+    def name(self, subject: Subject, number: int) -> str:
+        match subject:
+            case Subject.JOB:
+                return self.jobs[number].name
+            case Subject.CLUSTER:
+                return self.clusters[number]
+            case Subject.WAYMARK:
+                return "Waymark"
+
+    def part(self, subject: Subject, number: int) -> str:
+        """The part of the fleet that a rule's progress is kept for: a job's cluster."""
+        return str(self.jobs[number].cluster_id) if subject is Subject.JOB else ""
+
+
+def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int, list[Interval]]:
+    """Those that lasted beyond `since`, oldest first."""
+    found: dict[int, list[Interval]] = defaultdict(list)
+    rows = Outage.objects.filter(Q(ended_at=None) | Q(ended_at__gt=since), kind__in=list(kinds)).order_by("began_at")
+    for cluster, began, ended in rows.values_list("cluster_id", "began_at", "ended_at"):
+        found[cluster].append(Interval(began, ended))
+    return found
+
+
+def cluster_facts(fleet: Fleet, since: datetime) -> dict[int, Facts]:
+    outages = outages_by_cluster(since, [OutageKind.NO_ANSWER])
+    return {number: Facts(outages=outages.get(number, ())) for number in fleet.clusters}
+
+
+def waymark_facts(since: datetime, now: datetime) -> dict[int, Facts]:
+    """What was not asked in time, and what is due and not asked now."""
+    past = outages_by_cluster(since, [OutageKind.NOT_ASKED])
+    due = Cluster.objects.filter(enabled=True, next_poll_at__lt=now).values_list("next_poll_at", flat=True)
+    intervals = [interval for of_cluster in past.values() for interval in of_cluster]
+    overdue = [Interval(at, None) for at in due if at]
+    return {WAYMARK: Facts(outages=sorted([*intervals, *overdue], key=lambda each: each.began))}

@@ -1,0 +1,72 @@
+"""Failed checkpoints by their own time of failure, and checkpoints as they settled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.kinds.failed_in_total import FailedInTotal, first_moment
+
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Aggregated first: in a storm the messages are read only of jobs that have enough failures.
+_FAILURES = """
+WITH failed AS (
+    SELECT r.job_id, c.failed_at, c.checkpoint_id, c.id, c.failure_message,
+           count(*) OVER (PARTITION BY r.job_id) AS failures
+    FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+    WHERE c.status = 'FAILED' AND c.failed_at > %(after)s AND c.failed_at <= %(until)s
+      AND (%(all)s OR r.job_id = ANY(%(jobs)s))
+)
+SELECT job_id, failed_at, 1, checkpoint_id, id, left(failure_message, 300) FROM failed
+WHERE failures >= %(least)s OR job_id = ANY(%(must)s)
+"""
+
+_SETTLED = """
+WITH suspects AS (
+    SELECT DISTINCT r.job_id FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+    WHERE c.status = 'FAILED' AND NOT c.is_savepoint AND c.failed_at > %(since)s AND c.failed_at <= %(until)s
+      AND (%(all)s OR r.job_id = ANY(%(jobs)s))
+    UNION SELECT unnest(%(must)s::bigint[])
+), floors AS (
+    SELECT s.job_id, (
+        SELECT max(last.latest_ack_at) FROM monitoring_run r CROSS JOIN LATERAL (
+            SELECT c.latest_ack_at FROM monitoring_checkpoint c
+            WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.latest_ack_at <= %(since)s
+            ORDER BY c.triggered_at DESC LIMIT 1
+        ) last WHERE r.job_id = s.job_id
+    ) AS floor FROM suspects s
+)
+SELECT f.job_id, coalesce(c.failed_at, c.latest_ack_at) AS at, (c.status = 'FAILED')::int, c.checkpoint_id, c.id,
+       left(c.failure_message, 300)
+FROM floors f JOIN monitoring_run r ON r.job_id = f.job_id JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE NOT c.is_savepoint
+  AND ((c.status = 'FAILED' AND c.failed_at > coalesce(f.floor, '-infinity') AND c.failed_at <= %(until)s)
+    OR (c.status = 'COMPLETED' AND c.latest_ack_at >= coalesce(f.floor, '-infinity') AND c.latest_ack_at <= %(until)s))
+"""
+
+
+def gather_failures(ask: Ask) -> Found:
+    after = _first_counted(ask) if isinstance(ask.kind, FailedInTotal) else ask.counted_from
+    return facts_of(ask, by_job(select(_FAILURES, _parameters(ask) | {"after": after, "least": ask.least})))
+
+
+def gather_settled(ask: Ask) -> Found:
+    return facts_of(ask, by_job(select(_SETTLED, _parameters(ask))))
+
+
+def _first_counted(ask: Ask) -> datetime:
+    """Just before the earliest day that a rule counts from."""
+    return min((first_moment(terms) or _BEGINNING for terms in ask.terms), default=_BEGINNING)
+
+
+def _parameters(ask: Ask) -> dict[str, object]:
+    """Many jobs: all are read, and who is not asked for is left out by the caller; an index on time does the rest."""
+    jobs = list(ask.jobs)
+    return {
+        "since": ask.since,
+        "until": ask.until,
+        "jobs": jobs if len(jobs) <= 1000 else [],
+        "all": len(jobs) > 1000,
+        "must": list(ask.must),
+    }

@@ -1,0 +1,106 @@
+"""Figures of completed checkpoints: durations and sizes, and what is usual for a job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import cast
+
+from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.kinds.levels import CheckpointFigure
+from monitoring.alerts.kinds.state_size_relative import StateSizeRelative
+from monitoring.models import SizeBaseline
+
+_HIGHEST = """
+SELECT r.job_id, max(c.{column}) FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE r.job_id = ANY(%(jobs)s) AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
+  AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.triggered_at > %(since)s - interval '1 hour'
+  AND c.latest_ack_at > %(since)s AND c.latest_ack_at <= %(until)s AND c.{column} >= %(least)s
+GROUP BY r.job_id
+"""
+
+_FIGURES = """
+SELECT r.job_id, c.latest_ack_at, c.{column}, c.checkpoint_id, c.id, ''
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE r.job_id = ANY(%(jobs)s) AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.{column} IS NOT NULL
+  AND c.latest_ack_at > %(since)s AND c.latest_ack_at <= %(until)s
+  AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
+UNION ALL
+SELECT r.job_id, last.* FROM (
+    SELECT DISTINCT ON (job_id) job_id, id FROM monitoring_run WHERE job_id = ANY(%(jobs)s)
+    ORDER BY job_id, number DESC
+) r CROSS JOIN LATERAL (
+    SELECT c.latest_ack_at, c.{column}, c.checkpoint_id, c.id, '' FROM monitoring_checkpoint c
+    WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.latest_ack_at <= %(since)s
+      AND c.{column} IS NOT NULL
+    ORDER BY c.triggered_at DESC LIMIT 1
+) last
+"""
+
+_P95 = """
+SELECT r.job_id, percentile_disc(0.95) WITHIN GROUP (ORDER BY c.state_size)
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE r.job_id = ANY(%(jobs)s) AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.state_size IS NOT NULL
+  AND c.triggered_at >= %(since)s AND c.triggered_at < %(until)s AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
+GROUP BY r.job_id
+"""
+_KEPT = timedelta(days=100)
+
+
+def gather_figures(ask: Ask) -> Found:
+    kind = cast("CheckpointFigure", ask.kind)
+    relative = isinstance(kind, StateSizeRelative)
+    parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
+    least = {"least": 1 if relative else ask.least}
+    highest = dict(select(_HIGHEST.format(column=kind.column), parameters | least))
+    if relative:
+        return _relative(ask, kind, highest)
+    return _load(ask, kind, {*highest, *ask.must})
+
+
+def _load(ask: Ask, kind: CheckpointFigure, jobs: set[int]) -> Found:
+    if not jobs:
+        return {}
+    parameters = {"since": ask.since, "until": ask.until, "jobs": list(jobs)}
+    return facts_of(ask, by_job(select(_FIGURES.format(column=kind.column), parameters)))
+
+
+def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> Found:
+    """One number of days for each gathering: the caller asks for rules with different ones one by one."""
+    days = ask.terms[0].parameters["days"]
+    usual = baselines({*highest, *ask.must}, days, _dates(ask.since, ask.until))
+    moved = {job for job, size in highest.items() if any(100 * size >= ask.least * p for p in usual[job].values())}
+    found = _load(ask, kind, moved | set(ask.must))
+    return {job: replace(facts, baseline=usual.get(job, {})) for job, facts in found.items()}
+
+
+def baselines(jobs: set[int], days: int, dates: Iterable[date]) -> dict[int, dict[date, float]]:
+    """The p95 of each job's state size over the `days` whole UTC days before each date; computed once, then kept."""
+    usual: dict[int, dict[date, float]] = defaultdict(dict)
+    for day in dates:
+        kept = dict(SizeBaseline.objects.filter(job__in=jobs, day=day, days=days).values_list("job_id", "p95"))
+        missing = jobs - kept.keys()
+        if missing:
+            kept |= _compute(missing, days, day)
+        for job, p95 in kept.items():
+            if p95:
+                usual[job][day] = p95
+    return usual
+
+
+def _compute(jobs: set[int], days: int, day: date) -> dict[int, int | None]:
+    """None is kept as well: a job that had nothing then is not looked at again that day."""
+    until = datetime.combine(day, time(), UTC)
+    parameters = {"jobs": list(jobs), "since": until - timedelta(days=days), "until": until}
+    found: dict[int, int | None] = dict.fromkeys(jobs) | dict(select(_P95, parameters))
+    rows = [SizeBaseline(job_id=job, day=day, days=days, p95=p95) for job, p95 in found.items()]
+    SizeBaseline.objects.bulk_create(rows, batch_size=5000, ignore_conflicts=True)
+    SizeBaseline.objects.filter(day__lt=day - _KEPT).delete()
+    return found
+
+
+def _dates(since: datetime, until: datetime) -> list[date]:
+    first, last = since.astimezone(UTC).date(), until.astimezone(UTC).date()
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]

@@ -1,0 +1,72 @@
+"""Runs as facts: who is dead, who restarts, and what a live run promises."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+
+from monitoring.alerts.facts import Facts, RunFact
+from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+
+_RUNS = """
+SELECT r.job_id, r.number, r.started_at, r.ended_at, r.state IN ('FAILED', 'LOST'),
+       r.checkpoint_config ->> 'interval', r.checkpoint_config ->> 'timeout',
+       r.checkpoint_config ->> 'tolerable_failed_checkpoints', left(r.exception, 300)
+FROM monitoring_run r
+WHERE r.job_id = ANY(%(jobs)s) AND (
+    r.ended_at IS NULL OR r.ended_at > %(since)s
+    OR r.number = (SELECT max(number) FROM monitoring_run newest WHERE newest.job_id = r.job_id)
+)
+ORDER BY r.job_id, r.number
+"""
+
+_DEAD = """
+SELECT job_id FROM monitoring_run
+WHERE state IN ('FAILED', 'LOST') AND ended_at > %(since)s AND ended_at <= %(until)s AND job_id = ANY(%(jobs)s)
+UNION
+SELECT j.id FROM monitoring_job j JOIN monitoring_run r ON r.id = j.current_run_id
+WHERE r.state IN ('FAILED', 'LOST') AND j.id = ANY(%(jobs)s)
+"""
+
+_RESTARTS = """
+WITH restarts AS (
+    SELECT r.job_id, s.at, r.number, s.id, coalesce(nullif(s.why, ''), 'by the engine') AS why
+    FROM monitoring_runstatechange s JOIN monitoring_run r ON r.id = s.run_id
+    WHERE s.target = 'RESTARTING' AND s.at > %(after)s AND s.at <= %(until)s
+    UNION ALL
+    SELECT job_id, started_at, number, id, 'as run ' || number FROM monitoring_run
+    WHERE number > 1 AND started_at > %(after)s AND started_at <= %(until)s
+), counted AS (SELECT *, count(*) OVER (PARTITION BY job_id) AS restarts FROM restarts WHERE job_id = ANY(%(jobs)s))
+SELECT job_id, at, 1, number, id, left(why, 200) FROM counted
+WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)
+"""
+
+
+def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
+    """The runs that lived after `since`, and each job's newest one, oldest first."""
+    found: dict[int, list[RunFact]] = defaultdict(list)
+    for job, number, started, ended, failed, interval, timeout, tolerable, cause in select(
+        _RUNS, {"jobs": list(jobs), "since": since}
+    ):
+        numbers = (_number(interval), _number(timeout), _number(tolerable) or 0)
+        found[job].append(RunFact(number, started, ended, failed, *numbers, cause))
+    return found
+
+
+def _number(text: str | None) -> int | None:
+    """A negative one is Flink's word for none; its largest interval, that there are no periodic checkpoints."""
+    value = int(float(text)) if text else -1
+    return value if 0 <= value < 2**53 else None
+
+
+def gather_dead(ask: Ask) -> Found:
+    rows = select(_DEAD, {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)})
+    suspects = {*(job for (job,) in rows), *ask.must}
+    runs = runs_of(suspects, ask.since)
+    return {job: Facts(runs=runs.get(job, ())) for job in suspects}
+
+
+def gather_restarts(ask: Ask) -> Found:
+    parameters = {"after": ask.counted_from, "until": ask.until, "jobs": list(ask.jobs), "must": list(ask.must)}
+    return facts_of(ask, by_job(select(_RESTARTS, parameters | {"least": ask.least})))

@@ -1,0 +1,34 @@
+"""The rule kinds. Every module of this package that has a `KIND` is one: a new kind is one file."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from monitoring.alerts.kinds.base import Kind
+
+GROUPS = ("Checkpoints", "State", "Savepoints", "Job", "Watching")
+
+
+class UnknownKind(ValueError):
+    """A rule names a kind that this Waymark does not have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"kind is {name!r}: allowed are {', '.join(sorted(kinds()))}.")
+
+
+@cache
+def kinds() -> dict[str, Kind]:
+    """By name, in the order in which people see them."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    found: list[Kind] = [module.KIND for module in modules if hasattr(module, "KIND")]
+    return {kind.name: kind for kind in sorted(found, key=lambda kind: (GROUPS.index(kind.group), kind.title))}
+
+
+def kind_of(name: str) -> Kind:
+    """Raises UnknownKind."""
+    try:
+        return kinds()[name]
+    except KeyError:
+        raise UnknownKind(name) from None

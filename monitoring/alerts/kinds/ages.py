@@ -1,0 +1,45 @@
+"""Kinds that find something missing: they count from the last time it was there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from monitoring.alerts.facts import Facts, RunFact
+from monitoring.alerts.kinds.base import Kind, Terms, Unit
+
+
+class Age(Kind):
+    """Value: seconds since `begin`, where that is known."""
+
+    unit = Unit.SECONDS
+    by_absence = True
+
+    @abstractmethod
+    def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
+        """What the age counts from; None: nothing is missed then."""
+
+    def shortest(self, run: RunFact, terms: Terms, since: datetime) -> float | None:
+        """The limit for a job whose newest run is `run`; None: nothing of it can be missed after `since`."""
+        return terms.threshold if run.ended_at is None or run.ended_at > since else None
+
+    def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
+        """Each event and each run's beginning and end may set the age anew; between them it may reach the limit."""
+        anew = {since, *(event.at for event in facts.within(since, until))}
+        anew |= {run.started_at for run in facts.runs if since < run.started_at <= until}
+        anew |= {run.ended_at for run in facts.runs if run.ended_at and since < run.ended_at <= until}
+        for at in anew:
+            yield at
+            begin, limit = self.begin(facts, terms, at), self.limit(facts, terms, at)
+            if begin is not None and limit is not None:
+                yield begin + timedelta(seconds=limit)
+
+    def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        begin = self.begin(facts, terms, at)
+        return None if begin is None else (at - begin).total_seconds()
+
+
+def live_run(facts: Facts, at: datetime) -> RunFact | None:
+    run = facts.run(at)
+    return run if run and run.lives_at(at) else None

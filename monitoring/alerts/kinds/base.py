@@ -1,0 +1,183 @@
+"""What a rule kind is: a name, a unit, what may be set, a sentence for people, and a value at every moment.
+
+A kind is one module in this package that has a `KIND`. It computes from facts alone: no I/O, no clock, no row objects.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, ClassVar
+
+from monitoring.alerts.facts import Facts
+from monitoring.durations import in_words
+
+
+class Unit(Enum):
+    """What a threshold is measured in; stored as a whole number of it."""
+
+    COUNT = "count"
+    SECONDS = "seconds"
+    MILLISECONDS = "milliseconds"
+    BYTES = "bytes"
+    PERCENT = "percent"
+
+    def text(self, value: float) -> str:
+        match self:
+            case Unit.COUNT:
+                return f"{value:g}"
+            case Unit.SECONDS:
+                return in_words(value)
+            case Unit.MILLISECONDS:
+                return in_words(value / 1000) if value >= 1000 and value % 1000 == 0 else _milliseconds(value)
+            case Unit.BYTES:
+                return _bytes(value)
+            case Unit.PERCENT:
+                return f"{value:.0f} %"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s" if value < 60_000 else in_words(value / 1000)
+
+
+def _bytes(value: float) -> str:
+    size, units = float(value), iter(("B", "KB", "MB", "GB", "TB", "PB"))
+    unit = next(units)
+    while abs(size) >= 1024 and unit != "PB":
+        size, unit = size / 1024, next(units)
+    return f"{size:.3g} {unit}" if abs(size) < 1000 else f"{size:.0f} {unit}"
+
+
+class Subject(Enum):
+    """What a rule of the kind watches."""
+
+    JOB = "job"
+    CLUSTER = "cluster"
+    WAYMARK = "Waymark"
+
+
+class Source(Enum):
+    """Which stored rows a kind is computed from: one gatherer each, see monitoring.alerts.gathering."""
+
+    FAILURES = "failures"
+    SETTLED = "settled"
+    COMPLETIONS = "completions"
+    METRIC = "metric"
+    HOURLY_SIZE = "hourly size"
+    SAVEPOINTS = "savepoints"
+    FAILED_SAVEPOINTS = "failed savepoints"
+    RUNS = "runs"
+    RESTARTS = "restarts"
+    OUTAGES = "outages"
+    NOT_ASKED = "not asked"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A whole number that a person may set: in which unit, and from where to where. `default` None: may be left empty,
+    and then `empty` says what happens."""
+
+    label: str
+    unit: Unit
+    default: int | None
+    least: int
+    most: int
+    hint: str = ""
+    empty: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return f"from {self.unit.text(self.least)} to {self.unit.text(self.most)}"
+
+
+@dataclass(frozen=True)
+class Day:
+    """A date that a person may set."""
+
+    label: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The numbers of one rule, the kind's defaults filled in; None where the kind derives it or has none."""
+
+    threshold: int | None
+    window_s: int | None
+    parameters: Mapping[str, Any]
+
+    @property
+    def window(self) -> timedelta:
+        """Only for kinds whose window has a default."""
+        return timedelta(seconds=self.window_s or 0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What people read, and the numbers and rows that it was decided on."""
+
+    sentence: str
+    evidence: dict[str, Any]
+
+
+class Kind(ABC):
+    name: ClassVar[str]
+    title: ClassVar[str]  # how a list of rules calls it
+    group: ClassVar[str]  # its place in the list of kinds
+    source: ClassVar[Source]
+    subject: ClassVar[Subject] = Subject.JOB
+    unit: ClassVar[Unit] = Unit.COUNT
+    threshold: ClassVar[Number | None] = None
+    window: ClassVar[Number | None] = None
+    parameters: ClassVar[Mapping[str, Number | Day]] = {}
+    check_every_s: ClassVar[int] = 60
+    counts: ClassVar[bool] = False  # counts events: those that a person dealt with count no more
+    by_absence: ClassVar[bool] = False  # finds something missing: proves nothing while the cluster does not answer
+    reach: ClassVar[timedelta] = (
+        timedelta()
+    )  # how old the row may be by which a rule that never looked judges the present
+
+    @abstractmethod
+    def explain(self, terms: Terms) -> str:
+        """The rule in one sentence, as the form shows it."""
+
+    @abstractmethod
+    def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
+        """Every moment in (since, until] at which the rule may begin or cease to be met; more do no harm."""
+
+    @abstractmethod
+    def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        """What is compared with the limit, in the kind's unit; None: nothing can be said, so it is not met."""
+
+    @abstractmethod
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding: ...
+
+    def limit(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        return terms.threshold
+
+    def lookback(self, terms: Terms) -> timedelta:
+        """How far before a moment its value may depend on events."""
+        return terms.window if self.window else timedelta()
+
+    def gathered_by(self, terms: Terms) -> object:
+        """Rules of the kind with equal ones share their facts."""
+        return None
+
+    def fill(self, threshold: int | None, window_s: int | None, parameters: Mapping[str, Any]) -> Terms:
+        """The terms of a rule with these numbers, the kind's own in place of those not set."""
+        return Terms(
+            threshold if threshold is not None or not self.threshold else self.threshold.default,
+            window_s if window_s is not None or not self.window else self.window.default,
+            {name: parameters.get(name, _default(each)) for name, each in self.parameters.items()},
+        )
+
+
+def _default(parameter: Number | Day) -> int | None:
+    return parameter.default if isinstance(parameter, Number) else None
+
+
+def plural(number: float, noun: str) -> str:
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"

@@ -1,0 +1,54 @@
+"""Checkpoints that failed in a row, none completed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from monitoring.alerts.facts import Event, Facts
+from monitoring.alerts.failure_reason import failure_in_words
+from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
+
+FAILED = 1.0  # the value of a failed checkpoint's event; a completed one has 0
+
+
+class ConsecutiveFailures(Kind):
+    name = "consecutive_failures"
+    title = "Checkpoints failing in a row"
+    group = "Checkpoints"
+    source = Source.SETTLED
+    threshold = Number("Threshold", Unit.COUNT, 3, 1, 10_000, "Failures in a row that open an incident.")
+    counts = True
+    reach = timedelta(days=1)
+
+    def explain(self, terms: Terms) -> str:
+        failed = plural(terms.threshold or 0, "checkpoint")
+        return f"Opens when {failed} failed in a row and none completed in between; closes with the next one that does."
+
+    def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
+        return (event.at for event in facts.within(since, until))
+
+    def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        return len(_streak(facts, at))
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        streak = _streak(facts, at)
+        tail = f": the last, {streak[0].number}, {failure_in_words(streak[0].text)}" if streak else ""
+        return Finding(
+            f"{plural(len(streak), 'checkpoint')} of {subject} failed in a row (threshold {terms.threshold}){tail}.",
+            {
+                "count": len(streak),
+                "threshold": terms.threshold,
+                "checkpoint_ids": [event.number for event in streak[:20]],
+                "last_row": streak[0].row if streak else None,
+            },
+        )
+
+
+def _streak(facts: Facts, at: datetime) -> Sequence[Event]:
+    """The newest first."""
+    return list(takewhile(lambda event: event.value == FAILED, reversed(facts.events[: facts.index(at)])))
+
+
+KIND = ConsecutiveFailures()

@@ -1,0 +1,50 @@
+"""A job is dead: it failed, or its engine knows it no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from monitoring.alerts.facts import Facts, RunFact
+from monitoring.alerts.kinds.base import Finding, Kind, Source, Terms
+
+
+class JobFailed(Kind):
+    name = "job_failed"
+    title = "Job failed"
+    group = "Job"
+    source = Source.RUNS
+    check_every_s = 30
+
+    def explain(self, terms: Terms) -> str:
+        return "Opens when a job failed or was lost by its engine; closes when it runs again, or was ended on purpose."
+
+    def limit(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        return 1
+
+    def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
+        for run in facts.runs:
+            yield from (at for at in (run.started_at, run.ended_at) if at and since < at <= until)
+
+    def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        return 1 if _dead(facts, at) else 0
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        dead = _dead(facts, at)
+        if dead is None or dead.ended_at is None:
+            run = facts.run(at)
+            return Finding(f"{subject} is not dead.", {"run": run.number if run else None})
+        cause = dead.cause.strip().partition("\n")[0][:200].rstrip(".")
+        tail = f": {cause}" if cause else ""
+        return Finding(
+            f"{subject} failed: run {dead.number} ended at {dead.ended_at:%H:%M:%S} UTC{tail}.",
+            {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]},
+        )
+
+
+def _dead(facts: Facts, at: datetime) -> RunFact | None:
+    run = facts.run(at)
+    return run if run and run.failed and run.ended_at and run.ended_at <= at else None
+
+
+KIND = JobFailed()

@@ -1,0 +1,52 @@
+"""No savepoint, or none that is young enough."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.kinds.ages import Age, live_run
+from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
+from monitoring.durations import in_words
+
+_DAY = 86_400
+
+
+class SavepointTooOld(Age):
+    name = "savepoint_too_old"
+    title = "Savepoint missing or too old"
+    group = "Savepoints"
+    source = Source.SAVEPOINTS
+    threshold = Number(
+        "Oldest", Unit.SECONDS, 2 * _DAY, 60, 3650 * _DAY, "The age of the newest savepoint, such as 2 d."
+    )
+    check_every_s = 300
+
+    def explain(self, terms: Terms) -> str:
+        return (
+            f"Opens when the newest savepoint of a running job is {in_words(terms.threshold or 0)} old; "
+            "for a job without one, that long after it was first seen."
+        )
+
+    def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
+        if live_run(facts, at) is None:
+            return None
+        last = facts.last(at)
+        return last.at if last else facts.first_seen_at
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        last, oldest = facts.last(at), in_words(terms.threshold or 0)
+        evidence = {
+            "threshold_s": terms.threshold,
+            "savepoint": last.row if last else None,
+            "completed_at": last.at.isoformat() if last else None,
+            "first_seen_at": facts.first_seen_at.isoformat() if facts.first_seen_at else None,
+        }
+        if last is None:
+            return Finding(f"{subject} has no savepoint (limit {oldest}).", evidence)
+        return Finding(
+            f"The newest savepoint of {subject} is of {last.at:%Y-%m-%d %H:%M} UTC (limit {oldest}).", evidence
+        )
+
+
+KIND = SavepointTooOld()

@@ -1,0 +1,83 @@
+"""The state grew too much within a day.
+
+Looked at on the hour: the last completed checkpoint before it against the last one of 24 hours earlier. Finer looks
+would see the saw-tooth of compaction and time-outs, not growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from monitoring.alerts.facts import Event, Facts
+from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit
+
+DAY = timedelta(days=1)
+# A checkpoint stands for an hour mark when it is at most this much older.
+FRESH = timedelta(hours=3)
+
+
+class StateGrowth(Kind):
+    name = "state_growth"
+    title = "Growth of the state per day"
+    group = "State"
+    source = Source.HOURLY_SIZE
+    unit = Unit.BYTES
+    threshold = Number("Threshold", Unit.BYTES, 1024**3, 1, 1024**6, "Growth within 24 hours, such as 500 MB or 1 GB.")
+    check_every_s = 300
+
+    def explain(self, terms: Terms) -> str:
+        return (
+            f"Opens when the state grew by {self.unit.text(terms.threshold or 0)} or more within 24 hours, "
+            "looked at on the hour."
+        )
+
+    def lookback(self, terms: Terms) -> timedelta:
+        return DAY + FRESH + timedelta(hours=1)
+
+    def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
+        return hours(since, until)
+
+    def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
+        newer, older = _pair(facts, at)
+        return newer.value - older.value if newer and older else None
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        newer, older = _pair(facts, at)
+        if newer is None or older is None:
+            return Finding(f"{subject} has no checkpoints a day apart.", {"threshold": terms.threshold})
+        return Finding(
+            f"The state of {subject} grew by {self.unit.text(newer.value - older.value)} within a day, from "
+            f"{self.unit.text(older.value)} in checkpoint {older.number} to {self.unit.text(newer.value)} in "
+            f"{newer.number} (threshold {self.unit.text(terms.threshold or 0)}).",
+            {
+                "growth": newer.value - older.value,
+                "threshold": terms.threshold,
+                "checkpoint_ids": [older.number, newer.number],
+                "rows": [older.row, newer.row],
+            },
+        )
+
+
+def hour_of(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def hours(since: datetime, until: datetime) -> Iterable[datetime]:
+    """The full hours in (since, until]."""
+    hour = hour_of(since)
+    while (hour := hour + timedelta(hours=1)) <= until:
+        yield hour
+
+
+def _pair(facts: Facts, at: datetime) -> tuple[Event | None, Event | None]:
+    hour = hour_of(at)
+    return _standing_for(facts, hour), _standing_for(facts, hour - DAY)
+
+
+def _standing_for(facts: Facts, hour: datetime) -> Event | None:
+    last = facts.last(hour)
+    return last if last and last.at > hour - FRESH else None
+
+
+KIND = StateGrowth()

@@ -1,0 +1,37 @@
+"""Waymark itself did not look: no worker, no scheduler, or no database."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.kinds.base import Finding, Number, Source, Subject, Terms, Unit
+from monitoring.alerts.kinds.outage_lengths import OutageLength, current
+from monitoring.durations import in_words
+
+
+class WaymarkBlind(OutageLength):
+    name = "waymark_blind"
+    title = "Waymark itself blind"
+    source = Source.NOT_ASKED
+    subject = Subject.WAYMARK
+    threshold = Number("For", Unit.SECONDS, 120, 30, 7 * 86_400, "Such as 2 min.")
+
+    def explain(self, terms: Terms) -> str:
+        return (
+            f"Opens when Waymark has not asked a cluster for {in_words(terms.threshold or 0)} although it was due. "
+            "An outage of Waymark as a whole is told of when it is back."
+        )
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        outage = current(facts, at)
+        if outage is None:
+            return Finding("Waymark asks every cluster in time.", {"threshold_s": terms.threshold})
+        return Finding(
+            f"Waymark was blind: it asked a cluster last before {outage.began:%H:%M:%S} UTC "
+            f"(limit {in_words(terms.threshold or 0)}).",
+            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
+        )
+
+
+KIND = WaymarkBlind()

@@ -1,0 +1,81 @@
+"""Which rule watches which job: for every kind the narrowest scope that has a rule decides, wider ones step back.
+
+Rules of the same scope all apply, so that a warning and a critical level stand side by side. A rule that is switched
+off decides, too: its jobs are not watched for this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from monitoring.alerts.selector import BadSelector, Selector, parse
+from monitoring.models import AlertRule, Job, RuleScope
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedJob:
+    pk: int
+    name: str
+    cluster_id: int
+    labels: Mapping[str, str]
+
+
+def watched_jobs(ids: Iterable[int] | None = None) -> list[WatchedJob]:
+    """All jobs, or those; with the labels that every job has."""
+    jobs = Job.objects.order_by().values_list("pk", "name", "labels", "cluster_id", "cluster__name", "cluster__engine")
+    return [
+        WatchedJob(pk, name, cluster_id, _labels(labels) | {"job": name, "cluster": cluster, "engine": engine})
+        for pk, name, labels, cluster_id, cluster, engine in (jobs if ids is None else jobs.filter(pk__in=list(ids)))
+    ]
+
+
+def _labels(labels: object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+
+
+def rules_of_kinds(kinds: Iterable[str]) -> list[AlertRule]:
+    """Every rule that has a say about the kinds, switched off or not; only what the scope is known by."""
+    return list(AlertRule.objects.filter(kind__in=set(kinds)).only("pk", "kind", "job_id", "selector", "enabled"))
+
+
+def assign(rules: Iterable[AlertRule], jobs: Sequence[WatchedJob]) -> dict[int, list[WatchedJob]]:
+    """The jobs that each rule decides for, by the rule's id; `rules` are all there are of their kinds."""
+    by_kind: dict[str, list[AlertRule]] = defaultdict(list)
+    for rule in rules:
+        by_kind[rule.kind].append(rule)
+    assigned: dict[int, list[WatchedJob]] = {}
+    for of_kind in by_kind.values():
+        assigned |= _assign_kind(of_kind, jobs)
+    return assigned
+
+
+def _assign_kind(rules: Sequence[AlertRule], jobs: Sequence[WatchedJob]) -> dict[int, list[WatchedJob]]:
+    known = {job.pk: job for job in jobs}
+    own = [rule for rule in rules if rule.scope is RuleScope.JOB]
+    assigned = {rule.pk: [known[rule.job_id]] if rule.job_id in known else [] for rule in own}
+    left = [job for job in jobs if job.pk not in {rule.job_id for rule in own}] if own else list(jobs)
+    taken: set[int] = set()
+    for rule in rules:
+        if rule.scope is RuleScope.SELECTOR:
+            selector = selector_of(rule)
+            assigned[rule.pk] = [job for job in left if selector and selector.matches(job.labels)]
+            taken |= {job.pk for job in assigned[rule.pk]}
+    rest = [job for job in left if job.pk not in taken] if taken else left
+    return assigned | {rule.pk: rest for rule in rules if rule.scope is RuleScope.EVERYTHING}
+
+
+def selector_of(rule: AlertRule) -> Selector | None:
+    """None: stored by hand and not to be understood; it chooses nothing rather than everything."""
+    try:
+        return parse(rule.selector)
+    except BadSelector:
+        return None
+
+
+def rules_for(job: Job) -> list[AlertRule]:
+    """The rules that decide about one job, whole, one kind after another."""
+    rules = list(AlertRule.objects.select_related("job").prefetch_related("channels"))
+    assigned = assign(rules, watched_jobs([job.pk]))
+    return [rule for rule in rules if assigned.get(rule.pk)]

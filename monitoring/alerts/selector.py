@@ -1,0 +1,68 @@
+"""The small language that chooses jobs by label: `team=payments,env!=dev`.
+
+Terms are parted by commas and all must hold: `key=value`, `key!=value`, `key` (the label is there), `!key` (it is not).
+A value may name several, `env=prod|stage`, and end or begin with anything, `job=orders-*`. A job without the label
+matches `!=`. Beside a job's own labels there are `job`, `cluster` and `engine`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+OWN_KEYS = ("job", "cluster", "engine")
+ALLOWED = "terms like team=payments, env!=dev, env=prod|stage, job=orders-*, team or !team, parted by commas"
+_KEY = r"[A-Za-z0-9][A-Za-z0-9_./-]{0,62}"
+_TERM = re.compile(rf"(?P<key>{_KEY})\s*(?P<sign>!?=)\s*(?P<value>[^,=!]{{1,200}})|(?P<absent>!)?\s*(?P<bare>{_KEY})")
+
+
+class BadSelector(ValueError):
+    """Which term makes no sense, and what is allowed."""
+
+    def __init__(self, term: str) -> None:
+        said = f"“{term}” is not a term" if term else "a term is empty"
+        super().__init__(f"{said}: write {ALLOWED}.")
+
+
+@dataclass(frozen=True)
+class Term:
+    """`patterns` empty: it asks whether the label is there at all."""
+
+    key: str
+    patterns: tuple[str, ...]
+    wanted: bool
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        if not self.patterns:
+            return (value is not None) is self.wanted
+        return any(value is not None and fnmatchcase(value, pattern) for pattern in self.patterns) is self.wanted
+
+
+@dataclass(frozen=True)
+class Selector:
+    terms: tuple[Term, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(term.holds(labels) for term in self.terms)
+
+
+def parse(text: str) -> Selector:
+    """Raises BadSelector. An empty text chooses everything."""
+    return Selector(tuple(_term(part.strip()) for part in text.split(",")) if text.strip() else ())
+
+
+def _term(text: str) -> Term:
+    found = _TERM.fullmatch(text)
+    if found is None:
+        raise BadSelector(text[:100])
+    if found["bare"]:
+        return Term(found["bare"], (), not found["absent"])
+    patterns = tuple(part.strip() for part in found["value"].split("|"))
+    if not all(patterns):
+        raise BadSelector(text[:100])
+    # Only "*" is special: a "?" or "[" in a job's name is meant as it is.
+    escaped = tuple(re.sub(r"([?\[])", r"[\1]", pattern) for pattern in patterns)
+    return Term(found["key"], escaped, found["sign"] == "=")

@@ -1,0 +1,76 @@
+"""How near the rules of one job are to opening, now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.fleet import outages_by_cluster
+from monitoring.alerts.gathering import gather
+from monitoring.alerts.gathering.ask import Ask
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import Subject
+from monitoring.alerts.memory import recall
+from monitoring.alerts.scope import rules_for
+from monitoring.alerts.terms import watch_of
+from monitoring.alerts.walk import State, Watch
+from monitoring.models import AlertRule, Job, OutageKind
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`value` and `limit` in the kind's unit; None: nothing can be said."""
+
+    rule: AlertRule
+    watch: Watch
+    value: float | None
+    limit: float | None
+    state: State
+
+    @property
+    def value_text(self) -> str:
+        return "–" if self.value is None else self.watch.kind.unit.text(self.value)
+
+    @property
+    def limit_text(self) -> str:
+        return "–" if self.limit is None else self.watch.kind.unit.text(self.limit)
+
+    @property
+    def met(self) -> bool:
+        return self.value is not None and self.limit is not None and self.value >= self.limit
+
+    @property
+    def sentence(self) -> str:
+        return self.watch.kind.explain(self.watch.terms)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state.is_open
+
+
+def standings(job: Job, now: datetime) -> list[Standing]:
+    """Of the rules that decide about the job and are about jobs, in the order of their kinds."""
+    known = [rule for rule in rules_for(job) if rule.kind in kinds()]
+    found = [standing_of(rule, job, now) for rule in known if kinds()[rule.kind].subject is Subject.JOB]
+    order = list(kinds())
+    return sorted(found, key=lambda each: (order.index(each.rule.kind), each.rule.severity))
+
+
+def standing_of(rule: AlertRule, job: Job, now: datetime) -> Standing:
+    watch, state = watch_of(rule), recall([rule.pk]).get(rule.pk, {}).get(job.pk, State())
+    facts = facts_now(watch, job, now).after(state.counts_since if watch.kind.counts else None)
+    value, limit = watch.kind.value(facts, watch.terms, now), watch.kind.limit(facts, watch.terms, now)
+    return Standing(rule, watch, value, limit, state)
+
+
+def facts_now(watch: Watch, job: Job, now: datetime) -> Facts:
+    return facts_over(watch, job, now - watch.kind.reach, now)
+
+
+def facts_over(watch: Watch, job: Job, since: datetime, until: datetime) -> Facts:
+    """Everything that the rule's value depends on within (since, until]."""
+    facts = gather(Ask(watch.kind, [watch.terms], [job.pk], since, until, {job.pk}))[job.pk]
+    if not watch.kind.by_absence:
+        return facts
+    return replace(facts, outages=outages_by_cluster(since, OutageKind).get(job.cluster_id, ()))

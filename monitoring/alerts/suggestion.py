@@ -1,0 +1,66 @@
+"""A threshold from the job's own history: the lowest that would have opened fewer than k incidents a week."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from monitoring.alerts.backtest import walk_through
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.kinds.base import Number, Unit
+from monitoring.alerts.standing import facts_over
+from monitoring.alerts.walk import Move, Watch
+from monitoring.models import Job
+
+WEEK = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """`bouts`: how many incidents it would have opened in the history's `days`."""
+
+    threshold: int
+    bouts: int
+    days: float
+
+
+def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: int) -> Suggestion | None:
+    """None: the kind has no threshold, or nothing in the history says anything about one.
+
+    Incidents do not grow in number with the threshold for every sequence (one long bout may become two), so that all
+    thresholds above the found one are not promised to be quieter; the walk itself says how many the found one opens.
+    """
+    if watch.kind.threshold is None:
+        return None
+    facts = facts_over(watch, job, since - watch.kind.reach, until)
+    if not _says_something(watch, facts, since, until):
+        return None
+    allowed = per_week * ((until - since) / WEEK)
+    low, high = 0, len(ladder := _ladder(watch.kind.threshold)) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _bouts(watch, facts, ladder[middle], since, until) < allowed:
+            high = middle
+        else:
+            low = middle + 1
+    bouts = _bouts(watch, facts, ladder[low], since, until)
+    return Suggestion(ladder[low], bouts, (until - since) / timedelta(days=1)) if bouts < allowed else None
+
+
+def _bouts(watch: Watch, facts: Facts, threshold: int, since: datetime, until: datetime) -> int:
+    other = replace(watch, terms=replace(watch.terms, threshold=threshold))
+    return sum(each.move is Move.OPENED for each in walk_through(other, facts, since, until))
+
+
+def _says_something(watch: Watch, facts: Facts, since: datetime, until: datetime) -> bool:
+    moments: Iterable[datetime] = (until, *watch.kind.moments(facts, watch.terms, since, until))
+    return any(watch.kind.value(facts, watch.terms, at) is not None for at in moments if since < at <= until)
+
+
+def _ladder(allowed: Number) -> list[int]:
+    """The round thresholds within the range, lowest first: 1, 2, 3, 5, 7, 10, 15, 20, 30 … of the unit."""
+    steps = (1, 1.5, 2, 3, 5, 7)
+    base = {Unit.SECONDS: 60, Unit.MILLISECONDS: 1, Unit.BYTES: 1024}.get(allowed.unit, 1)
+    rounds = (round(base * step * 10**power) for power in range(16) for step in steps)
+    return sorted({allowed.least, *(each for each in rounds if allowed.least < each < allowed.most), allowed.most})

@@ -1,0 +1,156 @@
+"""From the walk's openings and closings to incidents, very many at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q
+
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.fleet import Fleet
+from monitoring.alerts.incidents import Change, Ending, Opening, change_incidents, open_incidents, resolve_incidents
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import Finding, Kind, Subject
+from monitoring.alerts.memory import WAYMARK
+from monitoring.alerts.walk import Move, State, Transition, Watch
+from monitoring.durations import in_words
+from monitoring.models import AlertRule, Cluster, Incident, IncidentState, Job, RulePhase, RuleState, Severity
+
+Unresolved = dict[tuple[int, int], Incident]  # by rule and subject
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one rule found of one subject: where it stands now, and what it went through since the last look."""
+
+    rule: AlertRule
+    watch: Watch
+    subject: int
+    facts: Facts
+    state: State
+    transitions: Sequence[Transition]
+
+
+def tell(kind: Kind, verdicts: Sequence[Verdict], fleet: Fleet, now: datetime) -> Counter[str]:
+    """Open, close and change incidents; call within the transaction that remembers the states."""
+    unresolved = _unresolved({verdict.rule.pk for verdict in verdicts})
+    outcome: Counter[str] = Counter()
+    for turn in range(max((len(verdict.transitions) for verdict in verdicts), default=0)):
+        moved = [(verdict, verdict.transitions[turn]) for verdict in verdicts if len(verdict.transitions) > turn]
+        outcome["opened"] += _open(
+            [each for each in moved if each[1].move is Move.OPENED], unresolved, kind, fleet, now
+        )
+        outcome["resolved"] += _close([each for each in moved if each[1].move is Move.CLOSED], unresolved, fleet, now)
+    if kind.counts:
+        outcome["changed"] += _change([each for each in verdicts if not each.transitions], unresolved, fleet, now)
+    return outcome
+
+
+def finding_of(watch: Watch, facts: Facts, at: datetime, name: str, flapping: bool = False) -> Finding:
+    found = watch.kind.describe(facts, watch.terms, at, name)
+    if not flapping:
+        return found
+    often = f"opened {watch.holds.flap_opens} times within {in_words(watch.holds.flap_window)}"
+    return Finding(f"{name} is flapping, {often}. {found.sentence}", found.evidence | {"flapping": True})
+
+
+def _unresolved(rules: Iterable[int]) -> Unresolved:
+    found = Incident.objects.filter(rule__in=list(rules)).exclude(state=IncidentState.RESOLVED)
+    return {
+        (each.rule_id, each.job_id or each.cluster_id or WAYMARK): each
+        for each in found.select_related("job", "cluster")
+        if each.rule_id is not None
+    }
+
+
+def _open(
+    moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, kind: Kind, fleet: Fleet, now: datetime
+) -> int:
+    """One that is unresolved already stays as it is: a person, or a crash between two versions, left it so."""
+    fresh = [each for each in moved if (each[0].rule.pk, each[0].subject) not in unresolved]
+    jobs = Job.objects.select_related("cluster").in_bulk({each.subject for each, _ in fresh}) if fresh else {}
+    clusters = Cluster.objects.in_bulk(fleet.clusters) if fresh and kind.subject is Subject.CLUSTER else {}
+    openings = [
+        _opening(kind, verdict, transition, fleet, jobs if kind.subject is Subject.JOB else {}, clusters)
+        for verdict, transition in fresh
+    ]
+    for (verdict, _), incident in zip(fresh, open_incidents(openings, now) if openings else [], strict=True):
+        unresolved[verdict.rule.pk, verdict.subject] = incident
+    return len(fresh)
+
+
+def _opening(
+    kind: Kind,
+    verdict: Verdict,
+    transition: Transition,
+    fleet: Fleet,
+    jobs: Mapping[int, Job],
+    clusters: Mapping[int, Cluster],
+) -> Opening:
+    name = fleet.name(kind.subject, verdict.subject)
+    finding = finding_of(verdict.watch, verdict.facts, transition.seen_at, name, transition.flapping)
+    return Opening(
+        kind=kind.name,
+        severity=Severity(verdict.rule.severity),
+        sentence=finding.sentence,
+        evidence=finding.evidence,
+        rule=verdict.rule,
+        job=jobs.get(verdict.subject),
+        cluster=clusters.get(verdict.subject),
+        at=transition.at,
+    )
+
+
+def _close(moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, fleet: Fleet, now: datetime) -> int:
+    endings = []
+    for verdict, transition in moved:
+        incident = unresolved.pop((verdict.rule.pk, verdict.subject), None)
+        if incident is not None:
+            name = fleet.name(verdict.watch.kind.subject, verdict.subject)
+            finding = finding_of(verdict.watch, verdict.facts, transition.seen_at, name)
+            endings.append(Ending(incident, finding.sentence, finding.evidence, at=transition.at))
+    return len(resolve_incidents(endings, now)) if endings else 0
+
+
+def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, now: datetime) -> int:
+    """A count that went on is on the timeline; one that fell below the threshold is about to close."""
+    changes = []
+    for verdict in verdicts:
+        incident = unresolved.get((verdict.rule.pk, verdict.subject))
+        if incident is None or verdict.state.phase is not RulePhase.OPEN:
+            continue
+        name = fleet.name(verdict.watch.kind.subject, verdict.subject)
+        finding = finding_of(verdict.watch, verdict.facts, now, name, verdict.state.flapping)
+        if finding.sentence != incident.sentence:
+            changes.append(Change(incident, finding.sentence, finding.evidence))
+    if changes:
+        change_incidents(changes, now)
+    return len(changes)
+
+
+@transaction.atomic
+def close_unwatched(now: datetime) -> int:
+    """An incident whose rule was switched off or removed would stay open for good: nobody evaluates it any more."""
+    RuleState.objects.filter(rule__enabled=False).delete()
+    left = (
+        Incident.objects.filter(Q(rule=None) | Q(rule__enabled=False), kind__in=list(kinds()))
+        .exclude(state=IncidentState.RESOLVED)
+        .select_related("job", "cluster")
+    )
+    endings = [Ending(each, f"its rule was {'switched off' if each.rule_id else 'removed'}.") for each in left]
+    return len(resolve_incidents(endings, now)) if endings else 0
+
+
+def close_left_behind(kind: Kind, rule: AlertRule, subjects: Sequence[int], now: datetime) -> int:
+    """Incidents of subjects that the rule no longer decides for: another rule does, or their labels changed."""
+    if not subjects:
+        return 0
+    column = {Subject.JOB: "job__in", Subject.CLUSTER: "cluster__in", Subject.WAYMARK: ""}[kind.subject]
+    left = Incident.objects.filter(rule=rule, **({column: subjects} if column else {}))
+    left = left.exclude(state=IncidentState.RESOLVED).select_related("job", "cluster")
+    endings = [Ending(each, "its rule decides here no more.") for each in left]
+    return len(resolve_incidents(endings, now)) if endings else 0

@@ -1,0 +1,166 @@
+"""From facts to openings and closings: the one function behind live evaluation and backtest. No I/O and no clock.
+
+The walk stops at every moment at which a row could have changed the rule's mind, not only where somebody happened to
+look. So (a) what was true between two evaluations is found by the later one, at its own time, and (b) walking a stretch
+in one go or in pieces gives the same openings and closings: evaluating more often changes when they are noticed, never
+whether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from monitoring.alerts.facts import Facts
+from monitoring.alerts.kinds.base import Kind, Terms
+from monitoring.models.rules import RulePhase
+
+# A row may become known this much later than its own time (one read of the engine, and its writing).
+LATE = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """How long trouble must last to open and be gone to close; from the `flap_opens`-th opening within `flap_window` on
+    an incident is a flapping one, which closes after `flap_window` without trouble. `flap_opens` 0: never."""
+
+    open: timedelta = timedelta()
+    close: timedelta = timedelta()
+    flap_opens: int = 0
+    flap_window: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is remembered between two walks; `since`: when the phase began, None: nothing is remembered."""
+
+    phase: RulePhase = RulePhase.QUIET
+    since: datetime | None = None
+    opened_at: datetime | None = None
+    flapping: bool = False
+    opens: tuple[datetime, ...] = ()
+    counts_since: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase in (RulePhase.OPEN, RulePhase.CLOSING)
+
+
+class Move(Enum):
+    OPENED = "opened"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """`at`: its own time, holds included. `seen_at`: the moment of the facts that decided it."""
+
+    move: Move
+    at: datetime
+    seen_at: datetime
+    flapping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A rule as the walk needs it."""
+
+    kind: Kind
+    terms: Terms
+    holds: Holds = Holds()
+
+    def met(self, facts: Facts, at: datetime) -> bool:
+        value = self.kind.value(facts, self.terms, at)
+        if value is None:
+            return False
+        limit = self.kind.limit(facts, self.terms, at)
+        return limit is not None and value >= limit
+
+
+def advance(
+    watch: Watch, facts: Facts, state: State, since: datetime | None, until: datetime
+) -> tuple[State, list[Transition]]:
+    """Walk (since, until] from `state`; `since` None: only the moment `until` (a rule that never looked before)."""
+    if watch.kind.counts:
+        facts = facts.after(state.counts_since)
+    transitions: list[Transition] = []
+    for at in _moments(watch, facts, state, since, until):
+        met = watch.met(facts, at)
+        while (due := _due(watch, facts, state)) is not None and due < at:
+            state = _end_hold(watch.holds, state, due, transitions)
+        state = _see(state, met, at)
+        if (due := _due(watch, facts, state)) is not None and due <= at:
+            state = _end_hold(watch.holds, state, due, transitions)
+    return _forget(watch.holds, state, until), transitions
+
+
+def _moments(watch: Watch, facts: Facts, state: State, since: datetime | None, until: datetime) -> Iterator[datetime]:
+    """Where a row could have changed the rule's mind, in order; `until` is always the last."""
+    moments = {until}
+    if since is not None:
+        floor = max(since, state.since) if state.since else since
+        moments |= {at for at in watch.kind.moments(facts, watch.terms, since, until) if floor < at < until}
+        if watch.kind.by_absence:
+            moments |= {o.ended for o in facts.outages if o.ended is not None and floor < o.ended < until}
+    silent = facts.outages if watch.kind.by_absence else ()
+    yield from sorted(at for at in moments if not any(outage.covers(at) for outage in silent))
+
+
+def _due(watch: Watch, facts: Facts, state: State) -> datetime | None:
+    """When the hold ends; one that ends while nothing is learned waits for the next word, if it is about absence."""
+    match state.phase:
+        case RulePhase.PENDING:
+            hold = watch.holds.open
+        case RulePhase.CLOSING:
+            hold = _close_hold(watch.holds, state)
+        case _:
+            return None
+    due = state.since + hold if state.since else None
+    if due is None or not watch.kind.by_absence:
+        return due
+    outage = next((each for each in facts.outages if each.covers(due)), None)
+    return outage.ended if outage else due
+
+
+def _close_hold(holds: Holds, state: State) -> timedelta:
+    return max(holds.close, holds.flap_window) if state.flapping else holds.close
+
+
+def _end_hold(holds: Holds, state: State, at: datetime, transitions: list[Transition]) -> State:
+    seen_at = state.since or at
+    if state.phase is RulePhase.PENDING:
+        opens = (*_recent(holds, state.opens, at), at)
+        flapping = 0 < holds.flap_opens <= len(opens)
+        transitions.append(Transition(Move.OPENED, at, seen_at, flapping))
+        return replace(state, phase=RulePhase.OPEN, since=at, opened_at=at, flapping=flapping, opens=opens)
+    transitions.append(Transition(Move.CLOSED, at, seen_at, state.flapping))
+    return replace(state, phase=RulePhase.QUIET, since=at, opened_at=None, flapping=False)
+
+
+def _see(state: State, met: bool, at: datetime) -> State:
+    match state.phase, met:
+        case RulePhase.QUIET, True:
+            return replace(state, phase=RulePhase.PENDING, since=at)
+        case ((RulePhase.PENDING | RulePhase.DISMISSED), False):
+            return replace(state, phase=RulePhase.QUIET, since=at)
+        case RulePhase.OPEN, False:
+            return replace(state, phase=RulePhase.CLOSING, since=at)
+        case RulePhase.CLOSING, True:
+            return replace(state, phase=RulePhase.OPEN, since=at)
+        case _:
+            return state
+
+
+def _recent(holds: Holds, opens: tuple[datetime, ...], at: datetime) -> tuple[datetime, ...]:
+    return tuple(moment for moment in opens if moment > at - holds.flap_window)
+
+
+def _forget(holds: Holds, state: State, until: datetime) -> State:
+    """A quiet subject is remembered while late rows could repeat what was decided, or an opening may make it flap."""
+    if state.phase is not RulePhase.QUIET:
+        return state
+    opens = _recent(holds, state.opens, until) if holds.flap_opens else ()
+    since = state.since if state.since and (opens or state.since > until - LATE) else None
+    return State(since=since, opens=opens, counts_since=state.counts_since)

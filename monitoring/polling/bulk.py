@@ -1,0 +1,73 @@
+"""Many rows in one statement, whatever their number: they travel as one JSON text, which PostgreSQL takes apart.
+
+It costs a worker a tenth of what as many parameters do. Columns are fields' attnames; what a row leaves out is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import orjson
+from django.db import connection
+from django.db.models import Model
+
+Row = Mapping[str, Any]
+
+
+def update(model: type[Model], rows: Sequence[Row], columns: Collection[str]) -> None:
+    """Each row has the primary key as `id`."""
+    if not rows:
+        return
+    table = connection.ops.quote_name(model._meta.db_table)
+    changes = ", ".join(f'"{column}" = given."{column}"' for column in columns)
+    given = _recordset(model, ["id", *columns])
+    _execute(f"UPDATE {table} SET {changes} FROM {given} WHERE {table}.id = given.id", rows)  # noqa: S608
+
+
+def upsert(
+    model: type[Model],
+    rows: Sequence[Row],
+    key: Sequence[str],
+    columns: Collection[str],
+    *,
+    kept: Collection[str] = (),
+    once: Collection[str] = (),
+) -> dict[tuple[Any, ...], int]:
+    """Insert, or on conflict of `key` overwrite `columns`; those of `kept` only with what is not null.
+
+    Columns of `once` are inserted and never overwritten.
+
+    Returns the primary keys by `key`, whose columns are whole numbers or texts.
+    """
+    if not rows:
+        return {}
+    table = connection.ops.quote_name(model._meta.db_table)
+    given = [*key, *columns, *once]
+    names = ", ".join(f'"{column}"' for column in given)
+    keys = ", ".join(f'"{column}"' for column in key)
+    changes = ", ".join(
+        f'"{column}" = COALESCE(excluded."{column}", {table}."{column}")'
+        if column in kept
+        else f'"{column}" = excluded."{column}"'
+        for column in columns
+    )
+    found = _execute(
+        f"INSERT INTO {table} ({names}) SELECT {names} FROM {_recordset(model, given)}"  # noqa: S608
+        f" ON CONFLICT ({keys}) DO UPDATE SET {changes} RETURNING id, {keys}",
+        rows,
+        returns=True,
+    )
+    return {tuple(row[1:]): row[0] for row in found}
+
+
+def _recordset(model: type[Model], columns: Collection[str]) -> str:
+    fields = {field.attname: field for field in model._meta.concrete_fields}
+    types = ", ".join(f'"{column}" {fields[column].db_type(connection)}' for column in columns)
+    return f"jsonb_to_recordset(%s::jsonb) AS given({types})"
+
+
+def _execute(statement: str, rows: Sequence[Row], *, returns: bool = False) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [orjson.dumps(rows).decode()])
+        return cursor.fetchall() if returns else []

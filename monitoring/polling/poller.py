@@ -1,0 +1,183 @@
+"""The poller of one process: flights over clusters on an event loop of their own, rows in the caller's thread.
+
+                    claims, snapshots, stores                requests, answers
+      caller's thread  ── flights start ──────────────▶  network thread: one event loop,
+      (one connection)  ◀── "look this up", "store this" ──  connections kept open between polls
+
+The two never wait for each other's I/O: a cluster that hangs holds one coroutine, and a database that is slow holds up
+writing, not reading. All that is kept in memory is a copy of rows, or connections: killed at any instant, the poller
+leaves claims that run out, and whoever claims next goes on from the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from django.db import DatabaseError
+
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection, connection_of
+from monitoring.engine.errors import EngineError
+from monitoring.engine.evidence import NoAnswer
+from monitoring.models import Cluster
+from monitoring.polling.claim import Claim, ClaimLost, claim_due, give_back, prolong
+from monitoring.polling.known import KnownCluster, KnownRun, named_runs, recall
+from monitoring.polling.observation import ClusterObservation
+from monitoring.polling.observe import observe
+from monitoring.polling.store import postpone, store
+
+log = logging.getLogger(__name__)
+
+FLIGHTS_AT_ONCE = 500
+
+T = TypeVar("T")
+Now = Callable[[], datetime]
+MakeClient = Callable[[Connection], FlinkClient]
+
+
+@dataclass(frozen=True)
+class _Connected:
+    client: FlinkClient
+    connection: Connection
+
+
+class Poller:
+    """Not shared between threads: whoever enters it uses it. A context manager."""
+
+    def __init__(self, now: Now, make_client: MakeClient = FlinkClient) -> None:
+        self._now = now
+        self._make_client = make_client
+        self._loop = asyncio.new_event_loop()
+        self._network = threading.Thread(target=self._loop.run_forever, name="poller-network", daemon=True)
+        self._desk: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._flights: dict[Claim, Future[None]] = {}
+        self._known: dict[int, KnownCluster] = {}
+        self._clients: dict[int, _Connected] = {}  # touched by the network thread only
+        self._sentences: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._network.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends every flight and gives its cluster back, so that the next worker asks at once."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._network.join()
+        self._loop.close()
+        with suppress(DatabaseError):  # then they run out
+            give_back(self._flights.keys())
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flights)
+
+    def start_due(self) -> None:
+        """Claim what is due and let it fly."""
+        free = FLIGHTS_AT_ONCE - len(self._flights)
+        for claim in claim_due(self._now(), free) if free > 0 else ():
+            known = recall(claim.cluster, self._known.get(claim.cluster.pk), self._now())
+            flight = asyncio.run_coroutine_threadsafe(self._fly(claim, known, self._now()), self._loop)
+            self._flights[claim] = flight
+            flight.add_done_callback(lambda _, claim=claim: self._desk.put(lambda: self._landed(claim)))  # type: ignore[misc]
+
+    def serve(self, limit_s: float) -> list[str]:
+        """Do what flights ask of the database, waiting so long at most for the first of it. Returns sentences."""
+        try:
+            self._desk.get(timeout=limit_s)()
+            while True:
+                self._desk.get_nowait()()
+        except queue.Empty:
+            pass
+        sentences, self._sentences = self._sentences, []
+        return sentences
+
+    def prolong(self) -> None:
+        prolong(self._flights.keys(), self._now())
+
+    # --- the network thread
+
+    async def _fly(self, claim: Claim, known: KnownCluster, asked_at: datetime) -> None:
+        observation = await self._observe(claim, known, asked_at)
+        await self._at_the_desk(self._write, claim, observation, asked_at)
+
+    async def _observe(self, claim: Claim, known: KnownCluster, asked_at: datetime) -> ClusterObservation:
+        async def lookup(job_ids: Collection[str]) -> Mapping[str, KnownRun]:
+            return await self._at_the_desk(named_runs, claim.cluster, job_ids) if job_ids else {}
+
+        try:
+            client, at_once = await self._client(claim.cluster), claim.cluster.requests_at_once
+            return await observe(client, known, asked_at, lookup, at_once=at_once)
+        except EngineError as error:
+            return ClusterObservation(NoAnswer(str(error)), known)
+
+    async def _client(self, cluster: Cluster) -> FlinkClient:
+        """The one whose connections are open; another when the cluster is asked another way by now. Raises NotAsked."""
+        connection = connection_of(cluster)
+        connected = self._clients.get(cluster.pk)
+        if connected is None or connected.connection != connection:
+            if connected is not None:
+                await connected.client.close()
+            connected = self._clients[cluster.pk] = _Connected(self._make_client(connection), connection)
+        return connected.client
+
+    async def _end(self) -> None:
+        flights = asyncio.all_tasks() - {asyncio.current_task()}
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+        for connected in self._clients.values():
+            await connected.client.close()
+
+    async def _at_the_desk(self, work: Callable[..., T], *given: Any) -> T:
+        """Have it done in the thread that owns the database connection."""
+        done: Future[T] = Future()
+
+        def do() -> None:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(work(*given))
+                except Exception as error:  # noqa: BLE001  (the flight's to handle, as if it had been raised there)
+                    done.set_exception(error)
+
+        self._desk.put(do)
+        return await asyncio.wrap_future(done)
+
+    # --- the caller's thread
+
+    def _write(self, claim: Claim, observation: ClusterObservation, asked_at: datetime) -> None:
+        cluster = claim.cluster
+        try:
+            sentence, self._known[cluster.pk] = store(claim, observation, self._now(), asked_at)
+        except ClaimLost:
+            self._known.pop(cluster.pk, None)
+            sentence = f"{cluster}: another poll took over; this one's answer was dropped."
+        self._say(sentence)
+
+    def _landed(self, claim: Claim) -> None:
+        flight = self._flights.pop(claim, None)
+        error = flight.exception() if flight is not None and not flight.cancelled() else None
+        if error is not None:  # the loop's edge: one cluster must not stop the others
+            self._known.pop(claim.cluster.pk, None)
+            log.error("%s: its answer could not be stored", claim.cluster, exc_info=error)
+            self._say(self._postponed(claim, error))
+
+    def _postponed(self, claim: Claim, error: BaseException) -> str:
+        try:
+            postpone(claim, f"{type(error).__name__}: {error}"[:1000], self._now())
+        except ClaimLost:
+            return ""
+        return f"{claim.cluster}: its answer could not be stored; tried again later."
+
+    def _say(self, sentence: str) -> None:
+        if sentence:
+            self._sentences.append(sentence)

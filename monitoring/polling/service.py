@@ -1,0 +1,88 @@
+"""One poller per process, in a thread of its own, for as long as Celery's ticks ask for it.
+
+A tick returns at once, so a slow engine never holds a worker's thread. Each tick lets the poller go on for a while: it
+outlives the loss of Redis or of beat by `GOES_ON_FOR_S`, and ends by itself when nobody wants polls any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from django.db import DatabaseError, close_old_connections, connection
+from django.utils import timezone
+
+from monitoring.polling.claim import LEASE
+from monitoring.polling.poller import Poller
+
+log = logging.getLogger(__name__)
+
+GOES_ON_FOR_S = 300.0
+LOOK_EVERY_S = 0.25
+_PROLONG_EVERY_S = LEASE.total_seconds() / 3
+_DATABASE_AWAY_S = 2.0
+
+
+class PollingThread:
+    """May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._until = 0.0
+        self._ended = threading.Event()
+
+    def keep_going(self, say: Callable[[str], None]) -> None:
+        """Polls go on from now, whether they went on before or not; what they change is said in sentences."""
+        with self._lock:
+            self._until = time.monotonic() + GOES_ON_FOR_S
+            if not self._ended.is_set() and not self.alive:
+                self._thread = threading.Thread(target=self._run, args=(say,), name="poller", daemon=True)
+                self._thread.start()
+
+    def end(self) -> None:
+        """For good: what is in flight is given back soon, and nothing starts any more."""
+        self._ended.set()
+
+    def join(self, limit_s: float = 10.0) -> None:
+        if self._thread is not None:
+            self._thread.join(limit_s)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _wanted(self) -> bool:
+        return not self._ended.is_set() and time.monotonic() < self._until
+
+    def _run(self, say: Callable[[str], None]) -> None:
+        try:
+            while self._wanted():
+                try:
+                    self._poll(say)
+                except DatabaseError as error:
+                    # Claims run out by themselves; what was read is read again.
+                    log.warning("The poller waits for the database: %s", str(error).strip().partition("\n")[0])
+                    close_old_connections()
+                    self._ended.wait(_DATABASE_AWAY_S)
+        finally:
+            connection.close()
+
+    def _poll(self, say: Callable[[str], None]) -> None:
+        with Poller(timezone.now) as poller:
+            prolonged_at = time.monotonic()
+            while self._wanted():
+                close_old_connections()
+                poller.start_due()
+                if time.monotonic() - prolonged_at > _PROLONG_EVERY_S:
+                    poller.prolong()
+                    prolonged_at = time.monotonic()
+                looked_at = time.monotonic()
+                while (left_s := LOOK_EVERY_S - (time.monotonic() - looked_at)) > 0 and not self._ended.is_set():
+                    for sentence in poller.serve(left_s):
+                        say(sentence)
+
+
+POLLING = PollingThread()

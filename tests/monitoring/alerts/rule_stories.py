@@ -1,0 +1,88 @@
+"""What the cases of the rule table are told with: stored rows, by seconds after the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from monitoring.models import Outage, OutageKind, Run, RunStateChange, Savepoint, SavepointOrigin, SavepointState
+
+HOUR, DAY = 3600, 86_400
+CONFIG = {"interval": 60_000, "timeout": 300_000, "tolerable_failed_checkpoints": 1}  # derived limit: 15 min
+
+
+@dataclass
+class Story:
+    """Writes the rows of a case; times are seconds after the beginning."""
+
+    rows: Any
+    run: Run
+    ids: int = 0
+
+    def at(self, seconds: float) -> datetime:
+        return self.rows.now + timedelta(seconds=seconds)
+
+    def failed(self, *moments: float) -> None:
+        for moment in moments:
+            self.ids += 1
+            self.rows.failed(self.run, self.ids, self.at(moment))
+
+    def completed(self, *moments: float, **figures: int) -> None:
+        for moment in moments:
+            self.ids += 1
+            triggered = self.at(moment) - timedelta(seconds=1)
+            self.rows.checkpoint(
+                self.run, self.ids, triggered_at=triggered, latest_ack_at=self.at(moment), final=True, **figures
+            )
+
+    def sized(self, **sizes: int) -> None:
+        """`sized(_0=10, _60=20)`: a checkpoint of that state size at that moment."""
+        for moment, size in sizes.items():
+            self.completed(float(moment[1:]), state_size=size)
+
+    def savepoint(self, moment: float, state: SavepointState = SavepointState.COMPLETED) -> None:
+        done = {"completed_at": self.at(moment)} if state == SavepointState.COMPLETED else {}
+        Savepoint.objects.create(
+            job=self.run.job,
+            run=self.run,
+            origin=SavepointOrigin.MANUAL,
+            state=state,
+            requested_at=self.at(moment),
+            failure="" if done else "No space left on device.",
+            path=f"file:/savepoints/{moment}" if done else "",
+            **done,
+        )
+
+    def ends(self, moment: float, state: str) -> None:
+        Run.objects.filter(pk=self.run.pk).update(state=state, ended_at=self.at(moment), exception="OutOfMemoryError")
+
+    def starts_again(self, moment: float) -> None:
+        self.run = self.rows.run(self.run.job, started_at=self.at(moment), checkpoint_config=CONFIG)
+
+    def restarts(self, *moments: float) -> None:
+        for moment in moments:
+            RunStateChange.objects.create(run=self.run, at=self.at(moment), source="RUNNING", target="RESTARTING")
+
+    def outage(self, began: float, ended: float | None, kind: OutageKind = OutageKind.NO_ANSWER) -> None:
+        Outage.objects.create(
+            cluster=self.run.job.cluster, kind=kind, began_at=self.at(began), ended_at=self.at(ended) if ended else None
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    """`expected`: openings and their closings, seconds after the beginning; None: still open at the end."""
+
+    kind: str
+    name: str
+    tell: Callable[[Story], None]
+    expected: list[tuple[float, float | None]]
+    rule: dict[str, Any] = field(default_factory=dict)
+    until: float = HOUR
+    step: float = 1300
+
+
+def in_minutes(*moments: float) -> list[float]:
+    return [60 * moment for moment in moments]

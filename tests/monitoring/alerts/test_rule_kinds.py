@@ -1,0 +1,330 @@
+"""The rule table: for every kind, rows as they are stored, and when the rule opens and closes: exactly then.
+
+Every case runs twice: as a backtest, and through live evaluation in many steps, its incidents read back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from monitoring.alerts.backtest import replay
+from monitoring.alerts.defaults import ensure_default_rules
+from monitoring.alerts.evaluation import evaluate_due
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import Subject
+from monitoring.alerts.terms import watch_of
+from monitoring.models import AlertRule, Cluster, Incident, OutageKind, SavepointState
+from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes
+
+CASES = [
+    Case("failed_in_window", "the threshold opens, one less does not", lambda s: s.failed(100, 200), []),
+    Case(
+        "failed_in_window",
+        "it opens with the third and closes as the first leaves",
+        lambda s: s.failed(100, 200, 300),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_window",
+        "a window of exactly the distance does not hold both",
+        lambda s: s.failed(100, 160),
+        [],
+        {"threshold": 2, "window_s": 60},
+    ),
+    Case(
+        "failed_in_window",
+        "one that is a hair longer does",
+        lambda s: s.failed(100, 159.999),
+        [(159.999, 160)],
+        {"threshold": 2, "window_s": 60},
+    ),
+    Case(
+        "failed_in_window",
+        "ids of two runs are distinct",
+        lambda s: (s.failed(100), s.starts_again(110), s.failed(120)),
+        [(120, 160)],
+        {"threshold": 2, "window_s": 60},
+    ),
+    Case(
+        "failed_in_window",
+        "trouble shorter than the open-hold opens nothing",
+        lambda s: s.failed(100, 100, 100),
+        [],
+        {"window_s": 60, "open_hold_s": 60},
+    ),
+    Case(
+        "failed_in_window",
+        "trouble a hair longer opens when the hold is over",
+        lambda s: s.failed(100, 100, 100, 100.001),
+        [(160, 160.001)],
+        {"window_s": 60, "open_hold_s": 60, "threshold": 1},
+    ),
+    Case(
+        "failed_in_window",
+        "the close-hold keeps it open over a lull",
+        lambda s: s.failed(100, 200),
+        [(100, 320)],
+        {"threshold": 1, "window_s": 60, "close_hold_s": 60},
+    ),
+    Case(
+        "failed_in_window",
+        "the fourth opening within the hour is one flapping incident",
+        lambda s: s.failed(*in_minutes(1, 3, 5, 7, 9, 11)),
+        [(60, 120), (180, 240), (300, 360), (420, 11 * 60 + 60 + HOUR)],
+        {"threshold": 1, "window_s": 60},
+        until=3 * HOUR,
+        step=HOUR,
+    ),
+    Case(
+        "failed_in_total", "counts all there are", lambda s: s.failed(-5000, 100, 200), [(200, None)], {"threshold": 3}
+    ),
+    Case(
+        "failed_in_total",
+        "counts only from its day on",
+        lambda s: s.failed(-13 * HOUR, 100, 200),
+        [(200, None)],
+        {"threshold": 2, "parameters": {"since": "2026-11-21"}},
+    ),
+    Case(
+        "consecutive_failures",
+        "a completed one in between starts anew",
+        lambda s: (s.failed(10, 20), s.completed(30), s.failed(40, 50)),
+        [],
+        {"threshold": 3},
+    ),
+    Case(
+        "consecutive_failures",
+        "opens with the third, closes with the next completed one",
+        lambda s: (s.failed(10, 20, 30, 40), s.completed(50)),
+        [(30, 50)],
+        {"threshold": 3},
+    ),
+    Case(
+        "consecutive_failures",
+        "a completed savepoint in between does not count",
+        lambda s: (s.failed(10, 20), s.completed(25, is_savepoint=True), s.failed(30)),
+        [(30, None)],
+        {"threshold": 3},
+    ),
+    Case("no_completed_checkpoint", "never one: counted from the run's start", lambda s: None, [(900, None)]),
+    Case(
+        "no_completed_checkpoint",
+        "derived: max(interval, timeout) × (tolerable + 2)",
+        lambda s: s.completed(100, 1000, 1900.001),
+        [(1900, 1900.001), (2800.001, None)],
+    ),
+    Case(
+        "no_completed_checkpoint", "one in time keeps it quiet", lambda s: s.completed(*range(100, HOUR + 1, 899)), []
+    ),
+    Case(
+        "no_completed_checkpoint",
+        "a set time is taken instead",
+        lambda s: s.completed(30, 100),
+        [(90, 100), (160, None)],
+        {"threshold": 60},
+    ),
+    Case("no_completed_checkpoint", "a run that ended owes none", lambda s: s.ends(500, "CANCELED"), []),
+    Case(
+        "no_completed_checkpoint",
+        "a new run starts its own time",
+        lambda s: (s.ends(500, "FAILED"), s.starts_again(600)),
+        [(1500, None)],
+    ),
+    Case(
+        "no_completed_checkpoint",
+        "silence of the cluster proves nothing",
+        lambda s: (s.completed(10, 2000, 2500, 3000, 3500), s.outage(500, 2000)),
+        [],
+    ),
+    Case(
+        "end_to_end_duration",
+        "the threshold itself opens, a completed one below it closes",
+        lambda s: (
+            s.completed(10, end_to_end_duration=59_999),
+            s.completed(20, end_to_end_duration=60_000),
+            s.completed(30, end_to_end_duration=100),
+        ),
+        [(20, 30)],
+    ),
+    Case(
+        "end_to_end_duration",
+        "savepoints are another matter",
+        lambda s: s.completed(20, end_to_end_duration=90_000, is_savepoint=True),
+        [],
+    ),
+    Case(
+        "alignment",
+        "of the slowest subtask",
+        lambda s: (
+            s.completed(10, alignment_max=499),
+            s.completed(20, alignment_max=500),
+            s.completed(30, alignment_max=499),
+        ),
+        [(20, 30)],
+        {"threshold": 500},
+    ),
+    Case(
+        "start_delay",
+        "of the slowest subtask",
+        lambda s: (s.completed(10, start_delay_max=29_999), s.completed(20, start_delay_max=30_000)),
+        [(20, None)],
+    ),
+    Case("state_size", "absolute", lambda s: s.sized(_10=999, _20=1000, _30=999), [(20, 30)], {"threshold": 1000}),
+    Case(
+        "state_size_relative",
+        "against the p95 of the days before",
+        lambda s: (
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), state_size=100),
+            s.sized(_10=199, _20=200, _30=150),
+        ),
+        [(20, 30)],
+        {"threshold": 200},
+    ),
+    Case(
+        "state_size_relative",
+        "without a day before there is nothing to compare with",
+        lambda s: s.sized(_10=100, _20=10_000),
+        [],
+        {"threshold": 200},
+    ),
+    Case(
+        "state_growth",
+        "a day apart, on the hour",
+        lambda s: s.sized(
+            **{
+                f"_{t}": v
+                for t, v in ((50 * 60, 1000), (110 * 60, 1000), (DAY + 50 * 60, 2000), (DAY + 110 * 60, 1999))
+            }
+        ),
+        [(DAY + HOUR, DAY + 2 * HOUR)],
+        {"threshold": 1000},
+        until=DAY + 3 * HOUR,
+        step=8 * HOUR,
+    ),
+    Case(
+        "savepoint_too_old",
+        "counted from the last one",
+        lambda s: (s.savepoint(10), s.savepoint(300)),
+        [(110, 300), (400, None)],
+        {"threshold": 100},
+    ),
+    Case(
+        "savepoint_too_old",
+        "one in time keeps it quiet",
+        lambda s: [s.savepoint(t) for t in range(10, HOUR + 1, 99)],
+        [],
+        {"threshold": 100},
+    ),
+    Case(
+        "savepoint_failed",
+        "closes with the next good one",
+        lambda s: (s.savepoint(100, SavepointState.FAILED), s.savepoint(200)),
+        [(100, 200)],
+    ),
+    Case(
+        "savepoint_failed",
+        "two in a row are needed where two are asked for",
+        lambda s: (s.savepoint(100, SavepointState.FAILED), s.savepoint(200), s.savepoint(300, SavepointState.FAILED)),
+        [],
+        {"threshold": 2},
+    ),
+    Case("job_failed", "until a new run", lambda s: (s.ends(500, "FAILED"), s.starts_again(700)), [(500, 700)]),
+    Case("job_failed", "a lost one is dead, too", lambda s: s.ends(500, "LOST"), [(500, None)]),
+    Case("job_failed", "one that was cancelled is not", lambda s: s.ends(500, "CANCELED"), []),
+    Case(
+        "restart_loop",
+        "the engine's own and new runs, in the window",
+        lambda s: (s.restarts(100, 200), s.ends(250, "FAILED"), s.starts_again(300)),
+        [(300, 700)],
+        {"threshold": 3, "window_s": 600},
+    ),
+    Case("restart_loop", "one less is none", lambda s: s.restarts(100, 200), [], {"threshold": 3, "window_s": 600}),
+    Case(
+        "data_loss_risk",
+        "before the source has forgotten, also of a dead job",
+        lambda s: (s.completed(100), s.ends(200, "FAILED")),
+        [(100 + 2000, None)],
+        {"threshold": 3000, "parameters": {"lead_s": 1000}},
+    ),
+    Case(
+        "data_loss_risk",
+        "a savepoint is state, too",
+        lambda s: (s.completed(100), s.completed(2000, is_savepoint=True)),
+        [],
+        {"threshold": 3000, "parameters": {"lead_s": 1000}},
+    ),
+    Case(
+        "data_loss_risk",
+        "a job that was ended risks none",
+        lambda s: (s.completed(100), s.ends(200, "FINISHED")),
+        [],
+        {"threshold": 3000, "parameters": {"lead_s": 1000}},
+    ),
+    Case("cluster_unreachable", "after its time, until it answers", lambda s: s.outage(100, 400), [(160, 400)]),
+    Case("cluster_unreachable", "a shorter one is none", lambda s: s.outage(100, 160), []),
+    Case(
+        "waymark_blind", "told of when it looks again", lambda s: s.outage(100, 400, OutageKind.NOT_ASKED), [(220, 400)]
+    ),
+    Case("waymark_blind", "a shorter one is none", lambda s: s.outage(100, 219, OutageKind.NOT_ASKED), []),
+]
+
+
+def named(case: Case) -> str:
+    return f"{case.kind}: {case.name}"
+
+
+def test_the_table_has_every_kind() -> None:
+    assert {case.kind for case in CASES} == set(kinds())
+
+
+@pytest.fixture
+def story(rows) -> Story:
+    job = rows.job(name="flights-by-route")
+    type(job).objects.filter(pk=job.pk).update(created_at=rows.now)
+    Cluster.objects.update(next_poll_at=rows.now + timedelta(days=30))
+    return Story(rows, rows.run(job, started_at=rows.now, checkpoint_config=CONFIG))
+
+
+def rule_of(case: Case, story: Story) -> AlertRule:
+    own = kinds()[case.kind].subject is Subject.JOB
+    return AlertRule.objects.create(
+        **{
+            "name": "" if own else "wide",
+            "job": story.run.job if own else None,
+            "kind": case.kind,
+            "check_every_s": 5,
+            **case.rule,
+        }
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_the_rule_opens_and_closes_exactly_then(case: Case, story: Story, rows) -> None:
+    ensure_default_rules()
+    AlertRule.objects.update(enabled=False)
+    rule_of(case, story)
+    evaluate_due(rows.now)
+    case.tell(story)
+    moment = 0.0
+    while moment < case.until:
+        moment = min(case.until, moment + case.step)
+        evaluate_due(story.at(moment))
+
+    found = Incident.objects.filter(kind=case.kind).order_by("opened_at").values_list("opened_at", "resolved_at")
+    assert [seconds(rows.now, *each) for each in found] == case.expected
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if kinds()[case.kind].subject is Subject.JOB], ids=named)
+def test_the_backtest_finds_the_same(case: Case, story: Story, rows) -> None:
+    rule = rule_of(case, story)
+    case.tell(story)
+
+    replayed = replay(watch_of(rule), story.run.job, rows.now, story.at(case.until))
+
+    assert [seconds(rows.now, bout.opened_at, bout.closed_at) for bout in replayed.bouts] == case.expected
+
+
+def seconds(begin: datetime, opened: datetime, closed: datetime | None) -> tuple[float, float | None]:
+    return (opened - begin).total_seconds(), (closed - begin).total_seconds() if closed else None

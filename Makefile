@@ -1,6 +1,6 @@
 # Needs only make and Python 3.11 or newer with its venv module. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench chaos clean lock browser install install-dev
+.PHONY: help run test test-flink lint bench chaos clean lock browser install install-dev
 SHELL := /bin/bash
 
 VENV := .venv
@@ -22,6 +22,9 @@ test: install-dev browser ## set everything up, run every test (TESTS=path, PYTE
 	@failed=0; for kind in "not browser" "browser"; do \
 	  $(PY) -m pytest $(PYTEST_ARGS) -m "$$kind" $(TESTS); code=$$?; \
 	  if [ $$code -ne 0 ] && [ $$code -ne 5 ]; then failed=1; fi; done; exit $$failed
+
+test-flink: install-dev ## watch and steer real Flink clusters, a quarter of an hour (FLINK_VERSIONS, FLINK_SECONDS; fetches 330 MB a version)
+	FLINK_SECONDS=$${FLINK_SECONDS:-180} FLINK_VERSIONS=$${FLINK_VERSIONS:-2.3.0,1.20.5} $(PY) -m pytest -q tests/monitoring/flink
 
 lint: install-dev ## ruff, mypy and the import contracts
 	$(VENV)/bin/ruff check $(SOURCES)

@@ -462,60 +462,6 @@ class JarFile:
 
 
 @dataclass(frozen=True)
-class OperationInProgress:
-    pass
-
-
-@dataclass(frozen=True)
-class OperationDone:
-    """`result` is the operation's own part of the answer."""
-
-    result: Fields
-
-
-@dataclass(frozen=True)
-class OperationFailed:
-    """`reason` is the root cause in a sentence, `trace` what the engine said in full."""
-
-    reason: str
-    trace: str = ""
-
-
-@dataclass(frozen=True)
-class OperationForgotten:
-    """The engine keeps results for five minutes, in memory; also: it never heard of it."""
-
-
-OperationStatus = OperationInProgress | OperationDone | OperationFailed | OperationForgotten
-
-
-@dataclass(frozen=True)
-class SavepointInProgress:
-    pass
-
-
-@dataclass(frozen=True)
-class SavepointDone:
-    location: str
-
-
-@dataclass(frozen=True)
-class SavepointFailed:
-    """`usable_location`: the job failed while it stopped, but this savepoint was completed before that."""
-
-    reason: str
-    usable_location: str | None = None
-
-
-@dataclass(frozen=True)
-class SavepointForgotten:
-    """The engine keeps results for five minutes, in memory: look the savepoint up in the history."""
-
-
-SavepointStatus = SavepointInProgress | SavepointDone | SavepointFailed | SavepointForgotten
-
-
-@dataclass(frozen=True)
 class SavepointValidation:
     """What our job manager found when it checked a savepoint's manifest and every file of it."""
 

@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
-from monitoring.engine import causes
+from monitoring.engine import causes, operations
 from monitoring.engine.answers import (
     CheckpointConfig,
     Checkpoints,
@@ -41,18 +40,8 @@ from monitoring.engine.answers import (
     JobDetail,
     JobException,
     JobOverview,
-    OperationDone,
-    OperationFailed,
-    OperationForgotten,
-    OperationInProgress,
-    OperationStatus,
     OperatorSubtasks,
     Overview,
-    SavepointDone,
-    SavepointFailed,
-    SavepointForgotten,
-    SavepointInProgress,
-    SavepointStatus,
     SavepointValidation,
     history_length,
 )
@@ -69,8 +58,11 @@ from monitoring.engine.errors import (
     Unreachable,
 )
 from monitoring.engine.fields import Fields, decode
+from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine.silence import unreachable
 from monitoring.models import Cluster
+
+T = TypeVar("T")
 
 # Starting a program may take an engine long before it answers.
 COMMAND_LIMIT_S = 60.0
@@ -79,8 +71,6 @@ BODY_LIMIT = 16 * 1024 * 1024
 KEPT_OPEN_S = 90.0
 
 _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobMaster is not initialized")
-# FLINK-33522: the savepoint is good although the job failed while it stopped.
-_SAVED_BEFORE_FAILING = re.compile(r"StopWithSavepointStoppingException: A savepoint has been created at: (\S+?),")
 
 
 class FlinkClient:
@@ -221,30 +211,32 @@ class FlinkClient:
             body["targetDirectory"] = target_directory  # spelled differently from the savepoint's by Flink
         return (await self._command("POST", f"/jobs/{_part(job_id)}/stop", body)).text("request-id")
 
-    async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointStatus:
-        match await self._operation(f"/jobs/{_part(job_id)}/savepoints/{_part(trigger_id)}"):
-            case OperationDone(result):
-                return SavepointDone(result.text("location"))
-            case OperationFailed(reason, trace):
-                saved = _SAVED_BEFORE_FAILING.search(trace)
-                return SavepointFailed(reason, saved.group(1) if saved else None)
-            case OperationForgotten():
-                return SavepointForgotten()
-            case OperationInProgress():
-                return SavepointInProgress()
+    async def savepoint_status(self, job_id: str, trigger_id: str) -> Operation[str]:
+        """Also of a stop. Done with the savepoint's path."""
+        path = f"/jobs/{_part(job_id)}/savepoints/{_part(trigger_id)}"
+        return await self._operation(path, lambda operation: operation.text("location"))
+
+    async def trigger_checkpoint(self, job_id: str, trigger_id: str | None = None, *, full: bool = False) -> str:
+        """Flink 1.17 and newer; NotFound from older ones. Returns the request id, idempotent as a savepoint's."""
+        body: dict[str, object] = {"checkpointType": "FULL"} if full else {}
+        if trigger_id:
+            body["triggerId"] = trigger_id
+        return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
+
+    async def checkpoint_status(self, job_id: str, trigger_id: str) -> Operation[int]:
+        """Done with the checkpoint's id."""
+        path = f"/jobs/{_part(job_id)}/checkpoints/{_part(trigger_id)}"
+        return await self._operation(path, lambda operation: operation.whole("checkpointId"))
 
     async def dispose_savepoint(self, path: str) -> str:
-        """Remove the files of a savepoint; needs no living job. Returns the request id for `disposal_status`."""
-        answer = await self._command("POST", "/savepoint-disposal", {"savepoint-path": path})
-        return answer.text("request-id")
+        """Have the savepoint's files deleted. Returns the request id.
 
-    async def disposal_status(self, request_id: str) -> OperationStatus:
-        return await self._operation(f"/savepoint-disposal/{_part(request_id)}")
+        There is no id of ours: after a lost answer it is asked for again, and a savepoint that is gone fails with that.
+        """
+        return (await self._command("POST", "/savepoint-disposal", {"savepoint-path": path})).text("request-id")
 
-    async def trigger_checkpoint(self, job_id: str, trigger_id: str | None = None) -> str:
-        """Flink 1.17 and newer; NotFound from older ones. Returns the request id."""
-        body: dict[str, object] = {"triggerId": trigger_id} if trigger_id else {}
-        return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
+    async def disposal_status(self, trigger_id: str) -> Operation[None]:
+        return await self._operation(f"/savepoint-disposal/{_part(trigger_id)}", lambda operation: None)
 
     async def cancel(self, job_id: str) -> None:
         """Without a savepoint. Asynchronous: the job is gone only when its state says so. Repeatable."""
@@ -290,6 +282,10 @@ class FlinkClient:
         answer = await self._call("POST", "/jars/upload", self._command_limit_s, content=body, kind=kind)
         return PurePosixPath(answer.text("filename")).name
 
+    async def delete_jar(self, jar_id: str) -> None:
+        """NotFound or Refused when there is none such; jobs that run from it go on."""
+        await self._command("DELETE", f"/jars/{_part(jar_id)}", None)
+
     async def validate_savepoint(self, path: str, entry_class: str | None = None) -> SavepointValidation | None:
         """None: this engine cannot check a savepoint before it is used (only our job manager can)."""
         body: dict[str, object] = {"savepointPath": path}
@@ -304,24 +300,13 @@ class FlinkClient:
                 return None
             raise
 
-    async def _operation(self, path: str) -> OperationStatus:
-        """How an asynchronous operation stands. COMPLETED only says that it ended: a failure is looked for."""
-        try:
-            answer = await self._get(path)
-        except NotFound:
-            return OperationForgotten()
-        operation = answer.optional_child("operation")
-        if answer.child("status").text("id") != "COMPLETED":
-            return OperationInProgress()
-        if operation is None:
-            raise Malformed(f"The operation of {path} is COMPLETED without a result.")
-        failure = operation.optional_child("failure-cause")
-        if failure is None:
-            return OperationDone(operation)
-        trace = failure.optional_text("stack-trace")
-        return OperationFailed(causes.root_cause(trace) or causes.human(failure.optional_text("class")), trace)
-
     # --- transport
+
+    async def _operation(self, path: str, result: Callable[[Fields], T]) -> Operation[T]:
+        try:
+            return operations.parse(await self._get(path), result)
+        except NotFound:
+            return Forgotten()
 
     async def _get(self, path: str) -> Fields:
         return await self._call("GET", path, self._read_limit_s)

@@ -18,6 +18,8 @@ from monitoring.polling.runs import StoredRun
 
 # Two checkpoints of one id, triggered further apart than this, are two checkpoints.
 _SAME_TRIGGER = timedelta(seconds=1)
+# A task that was late for a checkpoint reports when it is done, and so how slow it was. Longer nobody waits for it.
+LATE_REPORTS = timedelta(minutes=2)
 _REPLACED = "The job manager was replaced while this checkpoint was pending."
 _ENDED = "The job ended while this checkpoint was pending."
 
@@ -110,6 +112,7 @@ def _collect(
     now: datetime,
 ) -> None:
     entries = _entries(observed)
+    settled_before = now - LATE_REPORTS if each.run.live else now
     lost = {}
     for checkpoint_id in sorted(_ids(observed)):
         row = stored.get((each.run.pk, checkpoint_id))
@@ -118,7 +121,7 @@ def _collect(
             if listed is not None and listed.discarded and not row.discarded:
                 changes.discarded.append(row.pk)
             continue
-        columns = checkpoint_columns(listed, reading)
+        columns = checkpoint_columns(listed, reading, settled_before=settled_before)
         if columns is not None:
             _merge(changes, each.run, checkpoint_id, row, columns, reading)
         elif row is not None and row.pending:

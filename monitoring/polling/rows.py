@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from monitoring.engine.answers import CheckpointStats, OperatorSubtasks, SubtaskStats, TaskStats
@@ -43,10 +44,13 @@ CHECKPOINT_COLUMNS = (
 OPERATOR_COLUMNS = ("name", "position", *_TOTALS, *_PER_SUBTASK)
 
 
-def checkpoint_columns(listed: CheckpointStats | None, reading: CheckpointReading | None) -> dict[str, Any] | None:
+def checkpoint_columns(
+    listed: CheckpointStats | None, reading: CheckpointReading | None, *, settled_before: datetime
+) -> dict[str, Any] | None:
     """What the history and the details say together; None: neither knows the checkpoint.
 
-    The two come from caches of different age: the one that saw the end wins.
+    The two come from caches of different age: the one that saw the end wins. Of what failed since `settled_before`
+    tasks may still report.
     """
     details = reading.stats if reading is not None else None
     stats = details if details is not None and (listed is None or details.final or not listed.final) else listed
@@ -62,12 +66,21 @@ def checkpoint_columns(listed: CheckpointStats | None, reading: CheckpointReadin
         "failure_message": stats.failure_message,
         "external_path": stats.external_path,
         "discarded": stats.discarded or (listed is not None and listed.discarded),
-        "final": stats.final and reading is not None and (reading.complete or reading.stats is None),
+        "final": stats.final and _read_to_the_end(reading, settled_before),
         **_totals(stats.totals),
     }
     if reading is not None and reading.operators:
         columns |= _slowest(reading.operators.values())
     return columns
+
+
+def _read_to_the_end(reading: CheckpointReading | None, settled_before: datetime) -> bool:
+    if reading is None or reading.stats is None:
+        return reading is not None  # the engine forgot the checkpoint
+    stats, totals = reading.stats, reading.stats.totals
+    late = totals.num_acknowledged_subtasks < totals.num_subtasks
+    expected = late and stats.failed_at is not None and stats.failed_at >= settled_before
+    return reading.complete and not expected
 
 
 def operator_rows(checkpoint_key: int, run: Run, reading: CheckpointReading) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from monitoring.engine.answers import SavepointStatus
 from monitoring.engine.client import FlinkClient
+from monitoring.engine.operations import Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint
 from monitoring.savepoints.checking import check_completed
@@ -31,7 +31,7 @@ class Accepted:
     """The engine took the request."""
 
 
-Answer = Accepted | SavepointStatus
+Answer = Accepted | Operation[str]
 
 
 def advance(now: datetime) -> str:

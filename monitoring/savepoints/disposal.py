@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from monitoring import audit
-from monitoring.engine.answers import OperationDone, OperationFailed, OperationForgotten, OperationStatus
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Refused
+from monitoring.engine.operations import Done, Failed, Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint, SavepointState
 
@@ -62,7 +62,7 @@ class _Act:
     def __init__(self, savepoint: Savepoint) -> None:
         self._path, self._request_id = savepoint.path, savepoint.disposal_request
 
-    async def __call__(self, client: FlinkClient) -> Told | OperationStatus:
+    async def __call__(self, client: FlinkClient) -> Told | Operation[None]:
         if self._request_id:
             return await client.disposal_status(self._request_id)
         return Told(await client.dispose_savepoint(self._path))
@@ -73,12 +73,12 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
         case Told(request_id):
             tries = savepoint.disposal_tries + 1
             return _update(savepoint, "", disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
-        case OperationDone():
+        case Done():
             return _disposed(savepoint, now)
-        case OperationFailed(reason, trace):
+        case Failed(reason, trace=trace):
             gone = _GONE.search(reason) or _GONE.search(trace)
             return _disposed(savepoint, now, reason) if gone else _later(savepoint, reason, now)
-        case OperationForgotten():
+        case Forgotten():
             return _later(savepoint, "The engine forgot the request; it is told again.", now)
         case Refused() as refusal if _GONE.search(str(refusal)):
             return _disposed(savepoint, now, str(refusal))

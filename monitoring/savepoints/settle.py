@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 
-from monitoring.engine.answers import SavepointDone, SavepointFailed, SavepointForgotten, SavepointInProgress
 from monitoring.engine.errors import EngineError, NotFound, Refused
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointState
 from monitoring.savepoints.history import find_by_path, find_requested
 from monitoring.savepoints.request import IN_FLIGHT
@@ -25,18 +25,18 @@ LINK_WITHIN = timedelta(hours=1)
 def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
     """Apply one answer; says what it came to, "" for nothing worth saying."""
     match answer:
-        case SavepointDone(location):
+        case Done(location):
             return _complete(savepoint, location, now)
-        case SavepointFailed(reason, usable_location):
+        case Failed(reason, usable_location):
             # Flink: the job failed while it stopped, after the savepoint was complete. It is as good as any.
             return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason)
-        case SavepointForgotten():
+        case Forgotten():
             return _look_in_history(savepoint, now)
         case Refused() | NotFound():
             return _fail(savepoint, str(answer))
         case EngineError():
             return _keep(savepoint, now, RETRY, str(answer))
-        case SavepointInProgress():
+        case InProgress():
             return _keep(savepoint, now, POLL, "it is still under way", state=SavepointState.IN_PROGRESS)
         case _:  # the request was accepted
             return _keep(savepoint, now, POLL, "it is still under way", "sent", state=SavepointState.IN_PROGRESS)

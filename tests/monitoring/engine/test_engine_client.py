@@ -15,15 +15,12 @@ from werkzeug import Request, Response
 
 from monitoring.engine.answers import (
     JobOverview,
-    SavepointDone,
-    SavepointFailed,
-    SavepointForgotten,
-    SavepointInProgress,
     SavepointValidation,
 )
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, bearer
 from monitoring.engine.errors import Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
 JOB, TRIGGER, VERTEX = "623162a208c756b82c3ea31768e25a9a", "0" * 29 + "fff", "f3972bd41bae29c99f67c3c4998870ba"
@@ -134,10 +131,10 @@ async def test_uploaded_programs(httpserver, client):
 @pytest.mark.parametrize(
     ("name", "status", "expected"),
     [
-        ("sp_status_1", 200, SavepointInProgress()),
-        ("sp_status_2", 200, SavepointDone("file:/data/flink/sp/savepoint-623162-580e83637462")),
-        ("sp_status_404", 404, SavepointForgotten()),
-        ("sp_status_nojob", 200, SavepointFailed("Could not find Flink job (00000000000000000000000000000009)")),
+        ("sp_status_1", 200, InProgress()),
+        ("sp_status_2", 200, Done("file:/data/flink/sp/savepoint-623162-580e83637462")),
+        ("sp_status_404", 404, Forgotten()),
+        ("sp_status_nojob", 200, Failed("Could not find Flink job (00000000000000000000000000000009)")),
     ],
 )
 async def test_how_a_savepoint_went(httpserver, client, name, status, expected):
@@ -153,7 +150,7 @@ async def test_a_stop_that_failed_after_its_savepoint_names_it(httpserver, clien
     body = {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": {"class": "x.Y", "stack-trace": trace}}}
     answers(httpserver, f"/jobs/{JOB}/savepoints/{TRIGGER}", json.dumps(body))
     status = await client.savepoint_status(JOB, TRIGGER)
-    assert isinstance(status, SavepointFailed)
+    assert isinstance(status, Failed)
     assert status.usable_location == "file:/sp/savepoint-1"
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from checkpointing.ids import new_id
-from monitoring.engine.answers import SavepointDone, SavepointFailed, SavepointForgotten, SavepointInProgress
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, bearer
 from monitoring.engine.errors import NotFound, Refused
 from monitoring.engine.evidence import Answered
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.polling.known import KnownCluster
 from monitoring.polling.observe import observe
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, eventually, running_job_manager
@@ -51,11 +51,11 @@ async def running(client: FlinkClient, job_id: str) -> None:
     await eventually(is_running)
 
 
-async def result(client: FlinkClient, job_id: str, trigger_id: str) -> SavepointDone | SavepointFailed:
-    async def ended() -> SavepointDone | SavepointFailed | None:
+async def result(client: FlinkClient, job_id: str, trigger_id: str) -> Done[str] | Failed:
+    async def ended() -> Done[str] | Failed | None:
         status = await client.savepoint_status(job_id, trigger_id)
-        assert not isinstance(status, SavepointForgotten)
-        return None if isinstance(status, SavepointInProgress) else status
+        assert not isinstance(status, Forgotten)
+        return None if isinstance(status, InProgress) else status
 
     return await eventually(ended)
 
@@ -98,15 +98,15 @@ async def test_a_savepoint_is_taken_once_however_often_it_is_asked_for(client):
     for _ in range(2):
         assert await client.trigger_savepoint(job_id, trigger_id) == trigger_id
     done = await result(client, job_id, trigger_id)
-    assert isinstance(done, SavepointDone)
+    assert isinstance(done, Done)
     savepoints = [entry for entry in (await client.checkpoints(job_id)).history if entry.is_savepoint]
-    assert [entry.external_path for entry in savepoints] == [done.location]
+    assert [entry.external_path for entry in savepoints] == [done.result]
 
 
 async def test_a_job_stops_with_a_savepoint(client):
     job_id, trigger_id = await start(client), new_id()
     await client.stop_with_savepoint(job_id, trigger_id)
-    assert isinstance(await result(client, job_id, trigger_id), SavepointDone)
+    assert isinstance(await result(client, job_id, trigger_id), Done)
 
     async def finished() -> bool:
         return (await client.job(job_id)).state == "FINISHED"
@@ -138,7 +138,7 @@ async def test_a_savepoint_that_is_none_is_found_out_before_it_is_used(manager, 
 async def test_what_the_job_manager_does_not_know(client):
     with pytest.raises(NotFound, match="not found"):
         await client.checkpoints(new_id())
-    assert await client.savepoint_status(new_id(), new_id()) == SavepointForgotten()
+    assert await client.savepoint_status(new_id(), new_id()) == Forgotten()
     with pytest.raises((Refused, NotFound)):
         await client.run_jar("nothing.py", job_id=new_id())
     assert await client.jars() == ()

@@ -37,6 +37,7 @@ class FakeCheckpoint:
     path: str = ""
     discarded: bool = False
     forgotten: bool = False  # details and subtasks are evicted
+    acknowledged_late: bool = False  # by all subtasks, after it failed
 
     def stats(self, job: FakeJob) -> dict[str, Any]:
         done = self.status == "COMPLETED"
@@ -55,7 +56,7 @@ class FakeCheckpoint:
             "processed_data": 42,
             "persisted_data": 0,
             "num_subtasks": len(VERTICES) * PARALLELISM,
-            "num_acknowledged_subtasks": len(VERTICES) * PARALLELISM if done else 1,
+            "num_acknowledged_subtasks": len(VERTICES) * PARALLELISM if done or self.acknowledged_late else 1,
             "checkpoint_type": "SAVEPOINT" if self.is_savepoint else "CHECKPOINT",
             "tasks": {},
         }
@@ -69,7 +70,7 @@ class FakeCheckpoint:
         return answer
 
     def task(self) -> dict[str, Any]:
-        done = self.status == "COMPLETED"
+        done = self.status == "COMPLETED" or self.acknowledged_late
         return {
             "id": self.id,
             "status": self.status,
@@ -85,7 +86,7 @@ class FakeCheckpoint:
         }
 
     def subtasks(self) -> dict[str, Any]:
-        acknowledged = PARALLELISM if self.status == "COMPLETED" else 1
+        acknowledged = PARALLELISM if self.status == "COMPLETED" or self.acknowledged_late else 1
         listed = [
             {
                 "className": "completed",

@@ -1,0 +1,72 @@
+"""Real Flink: a session cluster for each version asked for (FLINK_VERSIONS), shared by a worker's tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection
+from tests.flink_distribution import VERSION, FlinkNotFetched, flink_home
+from tests.monitoring.flink.cluster import FlinkCluster
+from tests.monitoring.flink.jobs import CountJobs
+from tests.monitoring.flink.program import compile_job
+
+VERSIONS = os.environ.get("FLINK_VERSIONS", VERSION).split(",")
+# Flink keeps what became of an operation so long (default: five minutes); here a test can see it forget.
+STORE_S = 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.flink)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def libraries(version: str) -> Path:
+    try:
+        return flink_home(version)
+    except FlinkNotFetched as error:
+        pytest.skip(f"apache-flink-libraries {version} cannot be fetched: {error}")
+
+
+@pytest.fixture(scope="session")
+def jar(libraries: Path, java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return compile_job(libraries, java_home, tmp_path_factory.mktemp("jar")).read_bytes()
+
+
+@pytest.fixture(scope="session")
+def flink(libraries: Path, java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
+    cluster = FlinkCluster(
+        libraries,
+        java_home,
+        tmp_path_factory.mktemp("flink"),
+        configuration={"rest.async.store-duration": f"{STORE_S} s"},
+    )
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def jobs(flink: FlinkCluster, jar: bytes, tmp_path: Path) -> Iterator[CountJobs]:
+    with CountJobs(flink, jar, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+async def client(flink: FlinkCluster) -> AsyncIterator[FlinkClient]:
+    async with FlinkClient(Connection(flink.url)) as client:
+        yield client

@@ -1,0 +1,49 @@
+"""What a task reports of a checkpoint after it failed (seen on Flink 2.3 and 1.20) is not missed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from monitoring.models import Checkpoint
+from monitoring.polling.history import LATE_REPORTS
+from tests.monitoring.polling.conftest import FakeEngine, Workers
+
+
+def test_a_failed_checkpoint_is_read_again_until_its_tasks_are_done_with_it(
+    engine: FakeEngine, cluster: object, poll: Workers
+) -> None:
+    job = engine.job()
+    expired = job.add(1, status="FAILED", triggered=_ms(poll))
+    poll()
+    row = Checkpoint.objects.get()
+    assert (row.status, row.final, row.num_acknowledged_subtasks, row.sync_max) == ("FAILED", False, 1, 3)
+
+    expired.acknowledged_late = True
+    poll()
+
+    row.refresh_from_db()
+    assert (row.status, row.final, row.num_acknowledged_subtasks, row.sync_max) == ("FAILED", True, 4, 4)
+
+
+def test_a_task_that_never_reports_is_not_waited_for_for_ever(
+    engine: FakeEngine, cluster: object, poll: Workers
+) -> None:
+    engine.job().add(1, status="FAILED", triggered=_ms(poll))
+    poll()
+    assert not Checkpoint.objects.get().final
+    poll(LATE_REPORTS / timedelta(seconds=1))
+    assert Checkpoint.objects.get().final
+
+
+def test_nothing_of_a_job_that_ended_is_waited_for(engine: FakeEngine, cluster: object, poll: Workers) -> None:
+    job = engine.job()
+    job.add(1, status="FAILED", triggered=_ms(poll))
+    poll()
+    job.state, job.ended = "FAILED", _ms(poll)
+    poll()
+    assert Checkpoint.objects.get().final
+
+
+def _ms(poll: Workers) -> int:
+    """About now, as the engine's clock says it."""
+    return int(poll.clock.timestamp() * 1000)

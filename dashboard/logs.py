@@ -10,6 +10,7 @@ pre_chain: list[structlog.typing.Processor] = [
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.ExtraAdder(),
+    structlog.processors.format_exc_info,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
 

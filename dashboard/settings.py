@@ -118,6 +118,15 @@ DATABASES = {
         "CONN_HEALTH_CHECKS": True,
     }
 }
+# A server that is gone without a word is given up: libpq would wait for it as long as the kernel does.
+DATABASES["default"]["OPTIONS"] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    **(DATABASES["default"].get("OPTIONS") or {}),
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -194,7 +203,14 @@ CELERY_BEAT_SCHEDULE = {
     "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
     "retention": _every("monitoring.tasks.apply_retention", 300.0),
     "recovery": _every("monitoring.tasks.advance_recovery", 2.0),
+    "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
+
+# Watching ourselves: for how long nothing may have been looked at, who is told every minute that we see, and what a
+# scrape of /metrics from another machine must carry.
+BLIND_AFTER_S = env.float("WAYMARK_BLIND_AFTER", 60.0)
+DEAD_MAN_URL = _text("WAYMARK_DEAD_MAN_URL", "")
+METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

@@ -24,6 +24,8 @@ from dashboard.views import (
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz, name="healthz"),
+    path("health", health.health, name="health"),
+    path("metrics", health.metrics, name="metrics"),
     path("login/", session.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("", fleet.fleet, name="fleet"),
@@ -74,6 +76,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("mail/", mail.mails, name="mails"),
     path("mail/<slug:mail_id>/", mail.mail, name="mail"),
     path("audit/", lists.audit, name="audit"),
+    path("health/page/", health.page, name="system-health"),
 ]
 
 handler403 = "dashboard.views.session.forbidden"

@@ -5,21 +5,20 @@ A task guards nothing and may run twice or never: the rows hold the truth, and t
 
 from __future__ import annotations
 
-import logging
-
 from celery import shared_task
 from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 from django.utils import timezone
 
-log = logging.getLogger(__name__)
+from monitoring.selfwatch.ticks import noted, say
 
 
 @shared_task
+@noted
 def poll_clusters() -> None:
     """Returns at once: the polls themselves go on in a thread of their own, see polling/service.py."""
     from monitoring.polling.service import POLLING
 
-    POLLING.keep_going(_say)
+    POLLING.keep_going(say)
 
 
 @worker_shutting_down.connect
@@ -39,44 +38,51 @@ def polls_are_given_back(**_: object) -> None:
 
 
 @shared_task
-def evaluate_rules() -> None:
+@noted
+def evaluate_rules() -> str:
     from monitoring.alerts.evaluation import evaluate_due
 
-    _say(evaluate_due(timezone.now()))
+    return evaluate_due(timezone.now())
 
 
 @shared_task
-def deliver_notifications() -> None:
+@noted
+def deliver_notifications() -> str:
     from monitoring.alerts.lifecycle import wake_due
     from monitoring.alerts.notify.delivery import deliver_due
 
-    _say(wake_due(timezone.now()))
-    _say(deliver_due(timezone.now()))
+    say(wake_due(timezone.now()))
+    return deliver_due(timezone.now())
 
 
 @shared_task
-def advance_savepoints() -> None:
+@noted
+def advance_savepoints() -> str:
     from monitoring.savepoints.cycle import advance
 
-    _say(advance(timezone.now()))
+    return advance(timezone.now())
 
 
 @shared_task
-def apply_retention() -> None:
+@noted
+def apply_retention() -> str:
     from monitoring.savepoints.keeping import apply_retention
 
     count = apply_retention(timezone.now())
-    _say(f"Retention: {count} savepoint{'s' if count != 1 else ''} let go." if count else "")
+    return f"Retention: {count} savepoint{'s' if count != 1 else ''} let go." if count else ""
 
 
 @shared_task
-def advance_recovery() -> None:
+@noted
+def advance_recovery() -> str:
     from monitoring.recovery.cycle import advance
 
-    _say(advance(timezone.now()))
+    return advance(timezone.now())
 
 
-def _say(sentence: str) -> None:
-    """A tick that found nothing to do says "", or a sentence that begins with "No"."""
-    if sentence:
-        log.log(logging.DEBUG if sentence.startswith("No") else logging.INFO, "%s", sentence)
+@shared_task
+@noted
+def ping_dead_man() -> str:
+    from monitoring.selfwatch.dead_man import ping
+
+    return ping(timezone.now())

@@ -90,6 +90,12 @@ def savepoint_schedule(job: Job) -> str:
 
 
 @register.filter
+def lag(seconds: float | None) -> str:
+    """How long something is late: `6 s`, `2 min 10 s`."""
+    return _NOTHING if seconds is None else units.age_text(timedelta(seconds=seconds))
+
+
+@register.filter
 def span_ms(milliseconds: float | None) -> str:
     """A configured time in ms, `10 s`; Flink's largest number means that it is off."""
     if milliseconds is None:

@@ -1,17 +1,77 @@
-"""For load balancers and `manage.py status`: is this process able to serve pages?"""
+"""Is this process alive, does Waymark see, and every figure behind that: for load balancers, Prometheus and people."""
 
 from __future__ import annotations
 
+import hmac
+from ipaddress import ip_address
+
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError, connection
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from dashboard.queries.health import read_health
+from monitoring.metrics import CONTENT_TYPE, exposition
+from monitoring.selfwatch.facts import Facts, gather
+from monitoring.selfwatch.verdict import Finding, Verdict, judge
+
+_FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")
 
 
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-    except DatabaseError:
-        return JsonResponse({"status": "down", "database": "does not answer"}, status=503)
+    """Liveness: this process serves. A database that is away is no reason to kill it."""
     return JsonResponse({"status": "up"})
+
+
+@login_not_required
+def health(request: HttpRequest) -> JsonResponse:
+    """503 while Waymark is blind. Everybody is told which parts have a problem; who may scrape is told the rest."""
+    _, verdict = _look()
+    open_to_all = not _may_scrape(request)
+    body = {
+        "status": "healthy" if verdict.healthy else "blind",
+        "problems": [_shown(finding, short=open_to_all) for finding in verdict.problems],
+        "warnings": [_shown(finding, short=open_to_all) for finding in verdict.warnings],
+    }
+    return JsonResponse(body, status=200 if verdict.healthy else 503, headers={"Cache-Control": "no-store"})
+
+
+@login_not_required
+def metrics(request: HttpRequest) -> HttpResponse:
+    if not _may_scrape(request):
+        text = "Metrics are told to this machine itself, or with the bearer token of WAYMARK_METRICS_TOKEN.\n"
+        return HttpResponse(text, status=403, content_type="text/plain; charset=utf-8")
+    return HttpResponse(exposition(*_look()), content_type=CONTENT_TYPE)
+
+
+def page(request: HttpRequest) -> HttpResponse:
+    facts, verdict = _look()
+    live = request.headers.get("HX-Target") == "health-live"
+    context = {"health": read_health(facts, verdict), "section": "health"}
+    return render(request, "system/health_live.html" if live else "system/health.html", context)
+
+
+def _look() -> tuple[Facts, Verdict]:
+    facts = gather(timezone.now())
+    return facts, judge(facts, settings.BLIND_AFTER_S)
+
+
+def _shown(finding: Finding, *, short: bool) -> dict[str, str]:
+    return {"part": finding.part} if short else {"part": finding.part, "text": finding.sentence}
+
+
+def _may_scrape(request: HttpRequest) -> bool:
+    """With the token where there is one; else from this machine, and not through a proxy on it."""
+    given = request.headers.get("Authorization", "")
+    if settings.METRICS_TOKEN:
+        return hmac.compare_digest(given.encode(), f"Bearer {settings.METRICS_TOKEN}".encode())
+    return _is_loopback(request.META.get("REMOTE_ADDR", "")) and not any(name in request.META for name in _FORWARDED)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:  # a unix socket has none: a proxy is at its other end
+        return False

@@ -51,6 +51,7 @@ from monitoring.models.rules import (
     SizeBaseline,
 )
 from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
+from monitoring.models.selfwatch import Tick
 
 __all__ = [
     "INHIBITING_KINDS",
@@ -107,4 +108,5 @@ __all__ = [
     "Severity",
     "SizeBaseline",
     "StepState",
+    "Tick",
 ]

@@ -22,7 +22,9 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
     Severity,
+    Tick,
 )
+from monitoring.selfwatch.facts import periods
 from tests.dashboard import builders as make
 from tests.dashboard.builders import Shape
 
@@ -132,6 +134,23 @@ def _reconfigured(job: Job, run: Run, at: datetime) -> None:
         ConfigurationChange.objects.create(
             job=job, run=run, at=at, part=part, key=key, kind=kind, before=before, after=after
         )
+
+
+def ticks(now: datetime) -> None:
+    """The periodic tasks of a machine that works, but for one that fails."""
+    said = {"poll_clusters": "eu-prod: orders-enrich run 3 is FAILED (OutOfMemoryError: Java heap space)."}
+    for number, task in enumerate(periods()):
+        Tick.objects.create(
+            task=task,
+            worker="waymark-1:4127",
+            ended_at=now - timedelta(seconds=number),
+            took_ms=9 + 31 * number,
+            runs=86_400 // (number + 1),
+            sentence=said.get(task, ""),
+            said_at=now - timedelta(minutes=2) if task in said else None,
+        )
+    failing = {"failed_at": now, "failure": "NotPinged: WAYMARK_DEAD_MAN_URL answered HTTP 404", "failures": 12}
+    Tick.objects.filter(task="ping_dead_man").update(ended_at=now - timedelta(minutes=12), **failing)
 
 
 def troubled_fleet(now: datetime, jobs: int = 24) -> list[Job]:

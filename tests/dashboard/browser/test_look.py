@@ -22,8 +22,11 @@ FULLEST = {"fleet", "job", "history"}
 
 
 @pytest.mark.parametrize(("size", "theme"), VIEWS)
-def test_pages_of_a_troubled_fleet(read_as: Callable[..., Reader], now: datetime, size: str, theme: str) -> None:
+def test_pages_of_a_troubled_fleet(
+    read_as: Callable[..., Reader], signs_of_life: None, now: datetime, size: str, theme: str
+) -> None:
     jobs = scenes.troubled_fleet(now)
+    scenes.ticks(now)
     job, dead = jobs[0], jobs[1]
     reader = read_as(size, theme)
     pages = {
@@ -47,6 +50,7 @@ def test_pages_of_a_troubled_fleet(read_as: Callable[..., Reader], now: datetime
         "clusters": reverse("clusters"),
         "mails": reverse("mails"),
         "audit": reverse("audit"),
+        "health": reverse("system-health"),
     }
     barriers, overflow = {}, {}
     for name, path in pages.items():

@@ -27,6 +27,7 @@ LISTS = [
     "clusters",
     "mails",
     "audit",
+    "system-health",
 ]
 ACTIONS = ["job-savepoint", "job-automation", "job-rule"]
 

@@ -1,0 +1,117 @@
+"""The facts of Waymark's own health as its page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+
+from monitoring.broker import Sign
+from monitoring.models import Tick
+from monitoring.selfwatch.facts import Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
+from monitoring.selfwatch.verdict import Verdict
+
+CLUSTERS_SHOWN = 20
+_LATE_S = 10.0
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """`tone`: good, warn or bad; `word` is the state."""
+
+    name: str
+    process: str
+    tone: str
+    word: str
+    said_at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    name: str
+    period_s: float | None
+    tick: Tick  # all empty when it never ran
+    fails: bool
+
+
+@dataclass(frozen=True)
+class HealthPage:
+    verdict: Verdict
+    tone: str
+    parts: list[PartRow]
+    tasks: list[TaskRow]
+    clusters: list[ClusterLag]  # those that have waited longest
+    clusters_in_all: int
+    worst_lag_s: float | None
+    oldest: OldestJob | None
+    waiting: int | None
+    database_ms: float | None
+    database_bytes: int | None
+    deliveries: Deliveries
+    blind_after_s: float
+    pings: bool
+
+
+def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
+    stored = facts.stored or Stored()
+    database = None if isinstance(facts.database, Away) else facts.database
+    clusters = sorted(stored.clusters, key=lambda cluster: cluster.lag_s, reverse=True)
+    return HealthPage(
+        verdict=verdict,
+        tone="bad" if verdict.problems else "warn" if verdict.warnings else "good",
+        parts=[*_servers(facts), *_processes(facts)],
+        tasks=[_task(name, period, stored) for name, period in facts.periods.items()],
+        clusters=clusters[:CLUSTERS_SHOWN],
+        clusters_in_all=len(clusters),
+        worst_lag_s=clusters[0].lag_s if clusters else None,
+        oldest=stored.oldest,
+        waiting=None if isinstance(facts.queue, Away) else facts.queue.waiting,
+        database_ms=None if database is None else database.latency_s * 1000,
+        database_bytes=None if database is None else database.size_bytes,
+        deliveries=stored.deliveries,
+        blind_after_s=settings.BLIND_AFTER_S,
+        pings=bool(settings.DEAD_MAN_URL),
+    )
+
+
+def _servers(facts: Facts) -> Iterator[PartRow]:
+    for name, found in (("PostgreSQL", facts.database), ("Redis", facts.queue)):
+        if isinstance(found, Away):
+            yield PartRow(name, "", "bad", "no answer", None, found.why)
+        else:
+            yield PartRow(name, "", "good", "answers", facts.at, f"in {found.latency_s * 1000:.1f} ms")
+
+
+def _processes(facts: Facts) -> Iterator[PartRow]:
+    queue = facts.queue
+    if isinstance(queue, Away):
+        return
+    for beat in queue.beats:
+        text = "tells the workers when to look" if beat.facts.get("leads") else "takes over when the other one dies"
+        yield _process("Beat", beat, "ticks" if beat.facts.get("leads") else "stands by", facts.at, text)
+    if not queue.beats:
+        yield PartRow("Beat", "", "bad", "none", None, "Start one: manage.py up, or celery beat.")
+    for worker in queue.workers:
+        text = f"{_number(worker.facts, 'threads')} threads, {_number(worker.facts, 'taken')} ticks since it started"
+        yield _process("Worker", worker, "takes ticks", facts.at, text)
+    if not queue.workers:
+        yield PartRow("Worker", "", "bad", "none", None, "Start one: manage.py up, or celery worker.")
+
+
+def _process(kind: str, sign: Sign, word: str, now: datetime, text: str) -> PartRow:
+    late = now - sign.at > timedelta(seconds=_LATE_S)
+    return PartRow(kind, sign.name, "bad" if late else "good", "silent" if late else word, sign.at, text)
+
+
+def _number(facts: Any, name: str) -> str:
+    return f"{int(facts.get(name) or 0):,}"
+
+
+def _task(name: str, period: timedelta, stored: Stored) -> TaskRow:
+    tick = stored.ticks.get(name) or Tick(task=name)
+    fails = tick.failed_at is not None and (not tick.ended_at or tick.failed_at > tick.ended_at)
+    return TaskRow(name.replace("_", " "), period.total_seconds(), tick, fails)

@@ -1,0 +1,26 @@
+"""What Waymark knows of its own work."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Tick(models.Model):
+    """One row per periodic task: how its newest run ended, and how often it ran."""
+
+    task = models.CharField(max_length=100, unique=True)
+    worker = models.CharField(max_length=200, blank=True, default="")  # host:pid of the newest run that succeeded
+    ended_at = models.DateTimeField(null=True)  # of the newest run that succeeded
+    took_ms = models.PositiveIntegerField(null=True)  # that run
+    sentence = models.TextField(blank=True, default="")  # what the newest run that found something to do said
+    said_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)  # the newest run that failed
+    failure = models.TextField(blank=True, default="")
+    runs = models.PositiveBigIntegerField(default=0)
+    failures = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        ordering = ("task",)
+
+    def __str__(self) -> str:
+        return self.task

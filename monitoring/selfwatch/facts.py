@@ -1,0 +1,194 @@
+"""What there is to know of Waymark's own parts right now. Each part that does not answer is a fact, never an error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from redis import RedisError
+
+from monitoring import broker
+from monitoring.broker import Sign
+from monitoring.models import Cluster, Tick
+
+# Its answer also says what time it is there: every due time in the rows is compared with clocks of workers.
+_DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"
+
+# Every answer of its cluster names a live run, unless it is missing.
+_OLDEST = """
+SELECT job.name, cluster.name, seen.at
+FROM monitoring_job job
+JOIN monitoring_run run ON run.id = job.current_run_id
+JOIN monitoring_cluster cluster ON cluster.id = job.cluster_id
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN run.missing_since IS NULL
+                THEN greatest(run.observed_at, cluster.last_answer_at) ELSE run.observed_at END AS at
+) seen
+WHERE cluster.enabled AND run.state NOT IN ('FAILED', 'CANCELED', 'FINISHED', 'LOST')
+ORDER BY seen.at LIMIT 1
+"""
+
+_DELIVERIES = """
+SELECT count(*) FILTER (WHERE state = 'pending'), count(*) FILTER (WHERE state = 'dead'),
+       count(*) FILTER (WHERE state = 'dead' AND created_at > %s), min(created_at) FILTER (WHERE state = 'pending')
+FROM monitoring_delivery WHERE state <> 'sent'
+"""
+
+
+@dataclass(frozen=True)
+class Database:
+    """`clock_ahead_s`: how far this process's clock is ahead of the database's."""
+
+    latency_s: float
+    size_bytes: int
+    clock_ahead_s: float
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Redis: what waits there, and who lives."""
+
+    latency_s: float
+    waiting: int
+    signs: tuple[Sign, ...]
+
+    @property
+    def beats(self) -> list[Sign]:
+        return [sign for sign in self.signs if sign.kind == "beat"]
+
+    @property
+    def workers(self) -> list[Sign]:
+        return [sign for sign in self.signs if sign.kind == "worker"]
+
+
+@dataclass(frozen=True)
+class Away:
+    why: str
+
+
+@dataclass(frozen=True)
+class ClusterLag:
+    """`lag_s`: for how long its poll has been due, 0 when it is not."""
+
+    name: str
+    reachable: bool
+    lag_s: float
+    last_answer_at: datetime | None
+    consecutive_failures: int
+    poll_interval_s: float
+
+
+@dataclass(frozen=True)
+class OldestJob:
+    name: str
+    cluster: str
+    seen_at: datetime
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    pending: int = 0
+    dead: int = 0
+    dead_today: int = 0  # of the last 24 hours
+    oldest_pending_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What only the database knows."""
+
+    ticks: Mapping[str, Tick] = field(default_factory=dict)
+    clusters: tuple[ClusterLag, ...] = ()  # the enabled ones
+    oldest: OldestJob | None = None
+    deliveries: Deliveries = Deliveries()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`periods`: how often each periodic task is to run; `stored` None: the database is away."""
+
+    at: datetime
+    database: Database | Away
+    queue: Queue | Away
+    periods: Mapping[str, timedelta]
+    stored: Stored | None
+
+
+def gather(now: datetime) -> Facts:
+    """In a constant number of queries."""
+    database = _database(now)
+    stored = None
+    if isinstance(database, Database):
+        try:
+            stored = _stored(now)
+        except DatabaseError as error:
+            database = Away(_line(error))
+    return Facts(now, database, _queue(), periods(), stored)
+
+
+def periods() -> dict[str, timedelta]:
+    """By task, the last part of its name; entries that follow a calendar have no period and are left out."""
+    schedule: Mapping[str, Mapping[str, Any]] = settings.CELERY_BEAT_SCHEDULE
+    return {
+        str(entry["task"]).rpartition(".")[2]: entry["schedule"]
+        for entry in schedule.values()
+        if isinstance(entry["schedule"], timedelta)
+    }
+
+
+def _database(now: datetime) -> Database | Away:
+    started = time.monotonic()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_DATABASE)
+            there, size = cursor.fetchone() or (now, 0)
+    except DatabaseError as error:
+        return Away(_line(error))
+    took = time.monotonic() - started
+    return Database(took, size, (now - there).total_seconds() + took)
+
+
+def _queue() -> Queue | Away:
+    started = time.monotonic()
+    try:
+        with broker.connect() as redis:
+            waiting = broker.waiting(redis)
+            took = time.monotonic() - started
+            return Queue(took, waiting, tuple(broker.signs(redis)))
+    except RedisError as error:
+        return Away(_line(error))
+
+
+def _stored(now: datetime) -> Stored:
+    with connection.cursor() as cursor:
+        cursor.execute(_OLDEST)
+        oldest = cursor.fetchone()
+        cursor.execute(_DELIVERIES, [now - timedelta(days=1)])
+        deliveries = cursor.fetchone()
+    return Stored(
+        ticks={tick.task: tick for tick in Tick.objects.all()},
+        clusters=tuple(_lag(cluster, now) for cluster in Cluster.objects.filter(enabled=True)),
+        oldest=OldestJob(*oldest) if oldest else None,
+        deliveries=Deliveries(*deliveries) if deliveries else Deliveries(),
+    )
+
+
+def _lag(cluster: Cluster, now: datetime) -> ClusterLag:
+    due = cluster.next_poll_at or cluster.created_at
+    return ClusterLag(
+        name=cluster.name,
+        reachable=cluster.reachable,
+        lag_s=max(0.0, (now - due).total_seconds()),
+        last_answer_at=cluster.last_answer_at,
+        consecutive_failures=cluster.consecutive_failures,
+        poll_interval_s=cluster.poll_interval_s,
+    )
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

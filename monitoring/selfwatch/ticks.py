@@ -1,0 +1,137 @@
+"""Each periodic task's run is noted; its failure costs one tick and, however often it repeats, one line a minute."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.utils import timezone
+
+from monitoring import broker
+
+log = logging.getLogger(__name__)
+
+AGAIN_AFTER_S = 60.0
+_TEXT_LIMIT = 500
+
+_DONE = """
+INSERT INTO monitoring_tick (task, worker, ended_at, took_ms, sentence, said_at, failure, runs, failures)
+VALUES (%(task)s, %(worker)s, %(now)s, %(took_ms)s, %(sentence)s, %(said_at)s, '', 1, 0)
+ON CONFLICT (task) DO UPDATE SET
+    worker = excluded.worker, ended_at = excluded.ended_at, took_ms = excluded.took_ms, runs = monitoring_tick.runs + 1,
+    sentence = CASE WHEN excluded.sentence = '' THEN monitoring_tick.sentence ELSE excluded.sentence END,
+    said_at = coalesce(excluded.said_at, monitoring_tick.said_at)
+"""
+_FAILED = """
+INSERT INTO monitoring_tick (task, worker, sentence, failed_at, failure, runs, failures)
+VALUES (%(task)s, '', '', %(now)s, %(failure)s, 1, 1)
+ON CONFLICT (task) DO UPDATE SET failed_at = excluded.failed_at, failure = excluded.failure,
+    runs = monitoring_tick.runs + 1, failures = monitoring_tick.failures + 1
+"""
+
+
+class OnceAMinute:
+    """Says a thing when it is new, and again once a minute while it goes on. Shared by the threads of a process."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._said: dict[str, tuple[str, float]] = {}
+
+    def worth_a_line(self, subject: str, text: str) -> bool:
+        now = self._monotonic()
+        with self._lock:
+            last, at = self._said.get(subject, ("", 0.0))
+            if last == text and now - at < AGAIN_AFTER_S:
+                return False
+            self._said[subject] = (text, now)
+            return True
+
+    def over(self, subject: str) -> bool:
+        """Whether it had been said and is over now."""
+        with self._lock:
+            return self._said.pop(subject, None) is not None
+
+
+_said = OnceAMinute()
+_DATABASE = "database"
+
+
+def noted(act: Callable[[], str | None]) -> Callable[[], None]:
+    """A task's body: runs `act`, which says in a sentence what it did, and raises nothing. A tick that found nothing to
+    do says "", None, or a sentence that begins with "No ".
+
+    No failure is passed on to Celery: the next tick tries again, and nobody reads a task's result.
+    """
+    task = act.__name__
+
+    @functools.wraps(act)
+    def run() -> None:
+        started = time.monotonic()
+        try:
+            sentence = act() or ""
+            _note_done(task, sentence, round((time.monotonic() - started) * 1000), timezone.now())
+        except (OperationalError, InterfaceError) as error:
+            _database_away(error)
+        except Exception as error:  # noqa: BLE001  (the edge: a tick that fails must not stop the next)
+            _failed(task, error)
+
+    return run
+
+
+def say(sentence: str) -> None:
+    """Into the log."""
+    if sentence:
+        log.log(logging.INFO if _tells(sentence) else logging.DEBUG, "%s", sentence)
+
+
+def _tells(sentence: str) -> bool:
+    return bool(sentence) and not sentence.startswith("No ")
+
+
+def _note_done(task: str, sentence: str, took_ms: int, now: datetime) -> None:
+    say(sentence)
+    told = _tells(sentence)
+    _write(
+        _DONE,
+        task=task,
+        worker=broker.process_name(),
+        now=now,
+        took_ms=took_ms,
+        sentence=sentence if told else "",
+        said_at=now if told else None,
+    )
+    _said.over(task)
+    if _said.over(_DATABASE):
+        log.info("The database answers again.")
+
+
+def _database_away(error: Exception) -> None:
+    """Every task meets it at every tick: one line for all of them."""
+    text = _first_line(error)
+    if _said.worth_a_line(_DATABASE, "away"):
+        log.warning("The database does not answer; nothing is watched until it does: %s", text)
+
+
+def _failed(task: str, error: Exception) -> None:
+    text = f"{type(error).__name__}: {_first_line(error)}"[:_TEXT_LIMIT]
+    if _said.worth_a_line(task, text):
+        log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
+    try:
+        _write(_FAILED, task=task, now=timezone.now(), failure=text)
+    except DatabaseError as again:
+        _database_away(again)
+
+
+def _write(sql: str, **values: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)  # type: ignore[arg-type]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,117 @@
+"""Who asks whether Waymark sees, and what each of them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from redis import Redis
+
+from monitoring import broker
+from monitoring.models import Tick
+from monitoring.selfwatch.facts import periods
+
+
+@pytest.fixture
+def redis(redis_url: str, settings: Any) -> Iterator[Redis]:
+    settings.CELERY_BROKER_URL = redis_url
+    with broker.connect() as client:
+        client.flushall()
+        yield client
+        client.flushall()
+
+
+@pytest.fixture
+def seeing(db: None, redis: Redis) -> None:
+    now = timezone.now()
+    for task in periods():
+        Tick.objects.create(task=task, ended_at=now, took_ms=12, runs=4)
+    broker.leave_sign(redis, "beat", now, leads=True)
+    broker.leave_sign(redis, "worker", now, threads=4, taken=1200)
+
+
+def test_it_is_healthy_while_it_sees(seeing: None, stranger: Client) -> None:
+    answer = stranger.get(reverse("health"))
+    assert (answer.status_code, answer.json()) == (200, {"status": "healthy", "problems": [], "warnings": []})
+
+
+def test_it_is_503_while_it_is_blind_and_says_what(seeing: None, redis: Redis, stranger: Client) -> None:
+    redis.flushall()
+    answer = stranger.get(reverse("health"))
+    assert answer.status_code == 503
+    assert answer.json()["problems"] == [
+        {"part": "beat", "text": "No beat ticks, so nobody is told to look."},
+        {"part": "worker", "text": "No worker takes ticks."},
+    ]
+
+
+def test_from_elsewhere_only_the_parts_are_told(seeing: None, redis: Redis, stranger: Client) -> None:
+    redis.flushall()
+    answer = stranger.get(reverse("health"), REMOTE_ADDR="10.1.2.3")
+    assert (answer.status_code, answer.json()["problems"]) == (503, [{"part": "beat"}, {"part": "worker"}])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_the_database_both_still_answer(redis: Redis, stranger: Client) -> None:
+    connection.close()
+    good = connection.settings_dict["HOST"]
+    connection.settings_dict["HOST"] = "/nowhere"
+    try:
+        alive, health = stranger.get(reverse("healthz")), stranger.get(reverse("health"))
+        metrics = stranger.get(reverse("metrics"))
+    finally:
+        connection.settings_dict["HOST"] = good
+    assert alive.json() == {"status": "up"}, "killing this process would bring no database back"
+    assert (health.status_code, health.json()["problems"][0]["part"]) == (503, "database")
+    assert b"waymark_database_up 0.0" in metrics.content
+
+
+@pytest.mark.parametrize(
+    ("request_of", "status"),
+    [
+        ({"REMOTE_ADDR": "127.0.0.1"}, 200),
+        ({"REMOTE_ADDR": "::1"}, 200),
+        ({"REMOTE_ADDR": "10.1.2.3"}, 403),
+        ({"REMOTE_ADDR": ""}, 403),
+        ({"REMOTE_ADDR": "127.0.0.1", "HTTP_X_FORWARDED_FOR": "10.1.2.3"}, 403),
+        ({"REMOTE_ADDR": "127.0.0.1", "HTTP_FORWARDED": "for=10.1.2.3"}, 403),
+    ],
+)
+def test_without_a_token_only_this_machine_may_scrape(
+    seeing: None, stranger: Client, request_of: dict[str, str], status: int
+) -> None:
+    answer = stranger.get(reverse("metrics"), **request_of)
+    assert answer.status_code == status
+    assert (b"waymark_healthy 1.0" in answer.content) is (status == 200)
+
+
+@pytest.mark.parametrize(("given", "status"), [("Bearer right", 200), ("Bearer wrong", 403), ("right", 403), ("", 403)])
+def test_with_a_token_everybody_needs_it(
+    seeing: None, stranger: Client, settings: Any, given: str, status: int
+) -> None:
+    settings.METRICS_TOKEN = "right"
+    for address in ("127.0.0.1", "10.1.2.3"):
+        answer = stranger.get(reverse("metrics"), HTTP_AUTHORIZATION=given, REMOTE_ADDR=address)
+        assert answer.status_code == status
+
+
+def test_the_page_says_the_same_to_people(
+    seeing: None, redis: Redis, viewer: Client, django_assert_max_num_queries: Callable[[int], Any]
+) -> None:
+    with django_assert_max_num_queries(14):
+        page = viewer.get(reverse("system-health")).content.decode()
+    assert "Waymark sees." in page
+    assert "4 threads, 1,200 ticks since it started" in page
+    redis.flushall()
+    page = viewer.get(reverse("system-health")).content.decode()
+    assert "Waymark is blind." in page
+    assert "No beat ticks, so nobody is told to look." in page
+
+
+def test_the_page_asks_to_log_in(stranger: Client, db: None) -> None:
+    assert stranger.get(reverse("system-health")).status_code == 302

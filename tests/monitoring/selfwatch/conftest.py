@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from monitoring import broker
+
+
+@pytest.fixture
+def redis(redis_url: str, settings: Any) -> Iterator[Redis]:
+    """An empty Redis, the one that Waymark uses."""
+    settings.CELERY_BROKER_URL = redis_url
+    with broker.connect() as client:
+        client.flushall()
+        yield client
+        client.flushall()

@@ -1,0 +1,69 @@
+"""Every part is asked, in a constant number of queries, and its silence is a fact."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from monitoring import broker
+from monitoring.models import Tick
+from monitoring.selfwatch.facts import Away, Database, Queue, gather
+
+
+def test_what_there_is_is_told(rows, redis, later, now):
+    east = rows.cluster(name="east", next_poll_at=later(-42), last_answer_at=later(-45))
+    rows.cluster(name="off", enabled=False)
+    rows.run(rows.job(east, name="old"), observed_at=later(-300))
+    rows.run(rows.job(east, name="ended"), state="FINISHED", observed_at=later(-9000))
+    Tick.objects.create(task="poll_clusters", runs=3)
+    broker.leave_sign(redis, "beat", now, leads=True)
+    redis.lpush(broker.QUEUE, "a", "b")
+
+    facts = gather(now)
+    assert isinstance(facts.database, Database)
+    assert facts.database.size_bytes > 1_000_000
+    assert isinstance(facts.queue, Queue)
+    assert (facts.queue.waiting, [sign.name for sign in facts.queue.beats]) == (2, [broker.process_name()])
+    assert [(cluster.name, cluster.lag_s) for cluster in facts.stored.clusters] == [("east", 42.0)]
+    assert (facts.stored.oldest.name, facts.stored.oldest.seen_at) == ("old", later(-45))
+    assert facts.stored.ticks["poll_clusters"].runs == 3
+
+
+def test_a_missing_run_was_not_seen_with_its_cluster(rows, redis, later, now):
+    east = rows.cluster(last_answer_at=later(-2))
+    rows.run(rows.job(east, name="lives"), observed_at=later(-300))
+    rows.run(rows.job(east, name="missing"), observed_at=later(-200), missing_since=later(-200))
+    assert gather(now).stored.oldest.name == "missing"
+
+
+def test_any_number_of_clusters_and_jobs_is_the_same_number_of_queries(rows, redis):
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            gather(timezone.now())
+        return len(queries)
+
+    before = asked()
+    for _ in range(10):
+        rows.run(rows.job(rows.cluster()))
+    assert asked() == before <= 6
+
+
+def test_redis_that_is_away_is_a_fact(db, settings):
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    assert isinstance(gather(timezone.now()).queue, Away)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_is_away_is_a_fact(settings, redis):
+    connection.close()
+    good = connection.settings_dict["HOST"]
+    connection.settings_dict["HOST"] = "/nowhere"
+    try:
+        facts = gather(timezone.now())
+    finally:
+        connection.settings_dict["HOST"] = good
+    assert isinstance(facts.database, Away)
+    assert facts.stored is None
+    assert isinstance(facts.queue, Queue)

@@ -1,0 +1,103 @@
+"""What a tick leaves behind: a row, and few lines, however often it fails."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from django.db import OperationalError, connection
+
+from monitoring import broker
+from monitoring.models import Tick
+from monitoring.selfwatch import ticks
+from monitoring.selfwatch.ticks import OnceAMinute, noted
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticks, "_said", OnceAMinute())
+
+
+def test_a_run_leaves_when_how_long_by_whom_and_what_it_said(caplog):
+    @noted
+    def look() -> str:
+        return "Two things changed."
+
+    with caplog.at_level(logging.INFO):
+        look()
+        look()
+    row = Tick.objects.get()
+    assert (row.task, row.runs, row.failures, row.sentence) == ("look", 2, 0, "Two things changed.")
+    assert row.worker == broker.process_name()
+    assert row.ended_at is not None
+    assert row.took_ms is not None
+    assert caplog.messages == ["Two things changed."] * 2
+
+
+def test_a_run_that_found_nothing_keeps_what_was_said_last():
+    said = iter(["Two things changed.", "", "No rule was due."])
+    look = noted(lambda: next(said))
+    for _ in range(3):
+        look()
+    row = Tick.objects.get()
+    assert (row.sentence, row.runs) == ("Two things changed.", 3)
+
+
+def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
+    @noted
+    def look() -> str:
+        raise ValueError("no such thing\nand more")
+
+    for _ in range(50):
+        look()
+    row = Tick.objects.get()
+    assert (row.runs, row.failures, row.failure, row.ended_at) == (50, 50, "ValueError: no such thing", None)
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is not None
+
+
+def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, caplog):
+    now = 0.0
+    monkeypatch.setattr(ticks, "_said", OnceAMinute(lambda: now))
+    reasons = iter(["one", "one", "other", "other"])
+
+    @noted
+    def look() -> str:
+        raise ValueError(next(reasons))
+
+    look()
+    look()
+    look()
+    now = 61.0
+    look()
+    assert len(caplog.records) == 3
+
+
+def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
+    away = True
+
+    def act() -> str:
+        if away:
+            raise OperationalError('connection to server on socket "x" failed\n\tIs the server running?')
+        return ""
+
+    tasks = [noted(act) for _ in range(5)]
+    with caplog.at_level(logging.INFO):
+        for _ in range(20):
+            for task in tasks:
+                task()
+        away = False
+        tasks[0]()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages[0].endswith('connection to server on socket "x" failed')
+    assert all(record.exc_info is None for record in caplog.records)
+    assert caplog.messages[1] == "The database answers again."
+
+
+def test_noting_is_one_statement(django_assert_num_queries):
+    look = noted(lambda: "")
+    with django_assert_num_queries(1):
+        look()
+    assert connection.in_atomic_block

@@ -1,0 +1,117 @@
+"""When Waymark says that it is blind, and when it only has a warning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from monitoring.broker import Sign
+from monitoring.models import Tick
+from monitoring.selfwatch.facts import Away, ClusterLag, Database, Deliveries, Facts, Queue, Stored
+from monitoring.selfwatch.verdict import Verdict, judge
+from tests.monitoring.conftest import NOW
+
+PERIODS = {"poll_clusters": timedelta(seconds=1), "ping_dead_man": timedelta(seconds=60)}
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def lag(lag_s: float = 0, *, reachable: bool = True) -> ClusterLag:
+    return ClusterLag("east", reachable, lag_s, ago(lag_s), 0, 3)
+
+
+def tick(**values: object) -> Tick:
+    return Tick(**{"task": "poll_clusters", "ended_at": ago(1), **values})
+
+
+LEADER, STANDBY = Sign("beat", "a:1", ago(1), {"leads": True}), Sign("beat", "b:1", ago(1), {"leads": False})
+WORKER = Sign("worker", "a:2", ago(2), {})
+GOOD = Facts(
+    at=NOW,
+    database=Database(0.001, 10_000_000, 0.0),
+    queue=Queue(0.001, 0, (LEADER, STANDBY, WORKER)),
+    periods=PERIODS,
+    stored=Stored(ticks={"poll_clusters": tick()}, clusters=(lag(), lag(2))),
+)
+
+
+def verdict(**changes: object) -> Verdict:
+    return judge(replace(GOOD, **changes), 60)
+
+
+def stored(**changes: object) -> Verdict:
+    return verdict(stored=replace(GOOD.stored, **changes))
+
+
+def queue(*signs: Sign) -> Verdict:
+    return verdict(queue=Queue(0.001, 7, signs))
+
+
+def parts(found: Verdict) -> list[str]:
+    return [finding.part for finding in found.problems]
+
+
+def test_nothing_is_wrong() -> None:
+    assert verdict() == Verdict((), ())
+    assert verdict().healthy
+
+
+@pytest.mark.parametrize(
+    ("found", "part"),
+    [
+        (verdict(database=Away("connection refused"), stored=None), "database"),
+        (verdict(queue=Away("connection refused")), "redis"),
+        (queue(STANDBY, WORKER), "beat"),
+        (queue(replace(LEADER, at=ago(40)), WORKER), "beat"),
+        (queue(LEADER), "worker"),
+        (queue(LEADER, replace(WORKER, at=ago(40))), "worker"),
+        (stored(ticks={}), "poll_clusters"),
+        (stored(ticks={"poll_clusters": tick(ended_at=ago(70))}), "poll_clusters"),
+        (stored(clusters=(lag(61), lag(300))), "clusters"),
+        (stored(clusters=(lag(reachable=False), lag(reachable=False))), "clusters"),
+    ],
+)
+def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str) -> None:
+    assert parts(found) == [part]
+    assert not found.healthy
+    assert found.sentence.startswith("Waymark is blind: ")
+
+
+@pytest.mark.parametrize(
+    ("found", "part", "words"),
+    [
+        (stored(clusters=(lag(), lag(61))), "clusters", "1 of 2 clusters has not been asked in time"),
+        (stored(clusters=(lag(reachable=False), lag())), "clusters", "1 of 2 clusters gives no answer"),
+        (stored(clusters=(lag(reachable=False),)), "clusters", "1 of 1 cluster gives no answer"),
+        (verdict(database=Database(0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
+        (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", "has waited for 20 min"),
+        (stored(deliveries=Deliveries(0, 9, 2)), "notifications", "2 notifications of the last day"),
+        (
+            stored(ticks={**GOOD.stored.ticks, "ping_dead_man": tick(task="ping_dead_man", ended_at=ago(300))}),
+            "ping_dead_man",
+            "last came to its end 5 min ago",
+        ),
+    ],
+)
+def test_each_of_these_is_a_warning(found: Verdict, part: str, words: str) -> None:
+    assert found.healthy, "nobody is woken because of one silent cluster: it has an incident of its own"
+    assert [finding.part for finding in found.warnings] == [part]
+    assert words in found.warnings[0].sentence
+
+
+def test_no_cluster_at_all_is_no_blindness() -> None:
+    assert stored(clusters=()).healthy
+
+
+def test_a_task_that_fails_says_why() -> None:
+    failing = tick(ended_at=ago(70), failed_at=ago(1), failure="ValueError: no such thing")
+    [problem] = stored(ticks={"poll_clusters": failing}).problems
+    assert "1 min 10 s ago; it fails: ValueError: no such thing" in problem.sentence
+
+
+def test_a_task_that_failed_once_and_ran_since_is_well() -> None:
+    assert stored(ticks={"poll_clusters": tick(failed_at=ago(9), failure="ValueError")}) == Verdict((), ())

@@ -13,6 +13,10 @@ _FIELDS = {
     "automation_note": "note",
     "automation_paused": "automation paused",
     "check_every_s": "checked every",
+    "poll_interval_s": "asked every",
+    "request_limit_s": "waits at most",
+    "requests_at_once": "requests at once",
+    "rest_url": "address",
     "max_restarts_per_hour": "restarts an hour at most",
     "restore_from": "restored from",
     "savepoint_schedule": "savepoints",
@@ -24,6 +28,13 @@ _FIELDS = {
 
 Details = dict[str, Any]
 _DEEDS: dict[str, str | Callable[[Details], str]] = {
+    "cluster.add": "added the cluster",
+    "cluster.archive": "removed the cluster; the history of its jobs stays",
+    "cluster.change": lambda details: f"changed how it is asked: {_changes(details.get('now'))}",
+    "cluster.pause": "stopped watching the cluster",
+    "cluster.remove": "removed the cluster",
+    "cluster.resume": "had the cluster watched again",
+    "cluster.same": lambda details: f"confirmed that it is the same cluster, rebuilt: now {details.get('now', '')}",
     "incident.acknowledge": "acknowledged the incident",
     "channel.add": "added the channel",
     "channel.change": lambda details: f"changed the channel: {', '.join(_names(details.get('now')))}",
@@ -47,6 +58,7 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "savepoint.retention": lambda details: f"changed which savepoints stay: {_changes(details.get('now'))}",
     "savepoint.schedule": lambda details: f"set savepoints {_schedule(details)}",
     "savepoint.stop": "asked to stop it with a savepoint",
+    "secrets.rekey": "sealed the stored secrets anew",
 }
 
 
@@ -59,8 +71,8 @@ def deed_of(entry: AuditEntry) -> str:
 
 
 def subject_of(entry: AuditEntry) -> str:
-    """The job's name alone where a job is meant."""
-    return entry.target.removeprefix("job ")
+    """The job's or the cluster's name alone where one is meant."""
+    return entry.target.removeprefix("job ").removeprefix("cluster ")
 
 
 def reason_of(entry: AuditEntry) -> str:

@@ -1,4 +1,4 @@
-"""Who may do what: everybody who is logged in sees everything, staff act."""
+"""Who may do what: everybody who is logged in sees everything, staff act, superusers administer."""
 
 from __future__ import annotations
 
@@ -22,6 +22,22 @@ def operator_required(view: View[P]) -> View[P]:
         return view(request, *args, **kwargs)
 
     return guarded
+
+
+def admin_required(view: View[P]) -> View[P]:
+    """For what decides where Waymark connects to, and with which secrets."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not request.user.is_superuser:
+            raise PermissionDenied("Only an administrator may change clusters. Ask one.")
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def admin_action(view: View[P]) -> View[P]:
+    return require_POST(admin_required(view))
 
 
 def action(view: View[P]) -> View[P]:

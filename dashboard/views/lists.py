@@ -1,20 +1,12 @@
-"""The system's own lists: clusters and the audit log."""
+"""The audit log."""
 
 from __future__ import annotations
 
 from django.core.paginator import Paginator
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from monitoring.models import AuditEntry, Cluster
-
-
-def clusters(request: HttpRequest) -> HttpResponse:
-    found = Cluster.objects.annotate(job_count=Count("jobs"))
-    live = request.headers.get("HX-Target") == "clusters-live"
-    template = "system/clusters_live.html" if live else "system/clusters.html"
-    return render(request, template, {"clusters": found, "section": "clusters"})
+from monitoring.models import AuditEntry
 
 
 def audit(request: HttpRequest) -> HttpResponse:

@@ -47,6 +47,57 @@ class Overview:
 
 
 @dataclass(frozen=True)
+class WebConfig:
+    """`/config`: what the engine lets a web page do. None: it does not say."""
+
+    can_submit: bool | None
+    can_cancel: bool | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> WebConfig:
+        features = fields.optional_child("features")
+        said = {} if features is None else features.raw
+        submit, cancel = said.get("web-submit"), said.get("web-cancel")
+        return cls(submit if isinstance(submit, bool) else None, cancel if isinstance(cancel, bool) else None)
+
+
+# Flink's default of `web.checkpoints.history`, which it shows only where it is set.
+DEFAULT_HISTORY = 10
+
+
+@dataclass(frozen=True)
+class ManagerConfig:
+    """`/jobmanager/config`: the job manager's settings, secrets masked by it."""
+
+    settings: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, entries: object, where: str) -> ManagerConfig:
+        if not isinstance(entries, list):
+            raise Malformed(f"{where} is not a list.")
+        pairs = (Fields(entry, f"{where}[{index}]") for index, entry in enumerate(entries))
+        return cls({pair.text("key"): pair.optional_text("value") for pair in pairs})
+
+    @property
+    def history_length(self) -> int:
+        """How many checkpoints of a job the engine remembers."""
+        text = self._first("web.checkpoints.history", "history-size")
+        return min(int(text), 100_000) if text.isascii() and text.isdecimal() and int(text) else DEFAULT_HISTORY
+
+    @property
+    def checkpoint_directory(self) -> str:
+        return self._first("execution.checkpointing.dir", "state.checkpoints.dir", "checkpoint-directory")
+
+    @property
+    def savepoint_directory(self) -> str:
+        return self._first("execution.checkpointing.savepoint-dir", "state.savepoints.dir", "savepoint-directory")
+
+    def _first(self, *keys: str) -> str:
+        """Names of Flink 2 and 1, and of our job manager."""
+        return next((self.settings[key] for key in keys if self.settings.get(key)), "")
+
+
+@dataclass(frozen=True)
 class JobOverview:
     """`started_at` is set anew by a job manager's failover: it is not the time of submission.
 

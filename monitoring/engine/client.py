@@ -22,6 +22,8 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -40,9 +42,11 @@ from monitoring.engine.answers import (
     JobDetail,
     JobException,
     JobOverview,
+    ManagerConfig,
     OperatorSubtasks,
     Overview,
     SavepointValidation,
+    WebConfig,
     history_length,
 )
 from monitoring.engine.connection import BadTls, CheckedResolver, Connection, connection_of, trust
@@ -93,6 +97,11 @@ class FlinkClient:
         if connection.authorization:
             self._headers["Authorization"] = connection.authorization
         self._session: aiohttp.ClientSession | None = None
+        self._dated: datetime | None = None
+
+    @property
+    def url(self) -> str:
+        return self._base_url
 
     @property
     def _http(self) -> aiohttp.ClientSession:
@@ -135,6 +144,21 @@ class FlinkClient:
 
     async def overview(self) -> Overview:
         return Overview.parse(await self._get("/overview"))
+
+    async def web_config(self) -> WebConfig:
+        return WebConfig.parse(await self._get("/config"))
+
+    async def manager_config(self) -> ManagerConfig:
+        path = "/jobmanager/config"
+        return ManagerConfig.parse(_decoded(await self._read("GET", path, self._read_limit_s), path), path)
+
+    async def server_date(self) -> datetime | None:
+        """The server's clock, to the second. Flink gives it with its pages only, our job manager with every answer."""
+        try:
+            await self._exchange("GET", "/", self._read_limit_s, None, None)
+        except EngineError:
+            return None
+        return self._dated
 
     async def jobs_overview(self) -> tuple[JobOverview, ...]:
         return tuple((await self.jobs_by_id()).values())
@@ -318,7 +342,7 @@ class FlinkClient:
     async def _call(
         self, method: str, path: str, limit_s: float, *, content: bytes | None = None, kind: str | None = None
     ) -> Fields:
-        return Fields(decode(await self._read(method, path, limit_s, content=content, kind=kind)), path)
+        return Fields(_decoded(await self._read(method, path, limit_s, content=content, kind=kind), path), path)
 
     async def _read(
         self, method: str, path: str, limit_s: float, *, content: bytes | None = None, kind: str | None = None
@@ -344,6 +368,7 @@ class FlinkClient:
                     allow_redirects=False,
                 ) as response,
             ):
+                self._dated = _date(response.headers.get("Date", ""))
                 if 300 <= response.status < 400:
                     raise Redirected(response.status, response.headers.get("Location", ""))
                 return response.status, await self._content(response, path)
@@ -365,6 +390,19 @@ class FlinkClient:
 def client_for(cluster: Cluster) -> FlinkClient:
     """Raises NotAsked when it cannot even be asked."""
     return FlinkClient(connection_of(cluster))
+
+
+def _decoded(content: bytes, path: str) -> object:
+    if content[:100].lstrip()[:1] == b"<":
+        raise Malformed(f"The answer to {path} is a web page, not JSON.")
+    return decode(content)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None
 
 
 def _part(text: str) -> str:

@@ -19,6 +19,7 @@ class Trouble(Enum):
     CERTIFICATE = "the server's certificate is not trusted"
     CLIENT_CERTIFICATE = "the server wants another certificate of ours"
     NO_TLS = "the server does not speak TLS"
+    NO_HTTP = "the server does not speak HTTP"
     BROKEN = "the answer broke off"
 
 

@@ -1,49 +1,117 @@
-"""Adding a cluster: look at what answers there before anything is stored."""
+"""What people do with clusters: add, change, pause, remove, confirm. Each act is audited, and no secret with it."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from datetime import datetime
 
-from monitoring.engine.client import client_for
-from monitoring.models import Authentication, Cluster
+from django.db import transaction
+
+from monitoring import audit
+from monitoring.engine.identity import Identity
+from monitoring.models import Cluster, Job
+from monitoring.models.secret_field import SecretField
+
+# What a person sets. Everything else of a cluster is what was seen of it.
+SETTINGS = (
+    *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+    *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
+    *("labels", "poll_interval_s", "request_limit_s", "requests_at_once"),
+)
+_LONG = frozenset({"ca_bundle", "client_certificate"})
+# Another place or another door: what was known of who answers there is to be found out anew.
+_WHERE = frozenset({"discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"})
+
+Described = Mapping[str, object]
 
 
-class BadCluster(ValueError):
-    """A field has a value that is not allowed; the text names field, value and what is allowed."""
-
-    def __init__(self, field: str, value: str, allowed: str) -> None:
-        super().__init__(f"{field}: {value!r} is not allowed; {allowed}")
-        self.field = field
+def describe(cluster: Cluster) -> Described:
+    """The settings as an audit entry or a page may show them: of a secret only whether it is set."""
+    return {name: _shown(cluster, name) for name in SETTINGS}
 
 
-@dataclass(frozen=True)
-class Found:
-    """What answered at a cluster's address."""
-
-    version: str
-    jobs: int
-
-
-def add_cluster(name: str, rest_url: str, token: str = "") -> tuple[Cluster, Found]:
-    """Store a cluster that answers as Flink's REST API does. BadCluster; EngineError when nothing like it is there."""
-    name, rest_url = name.strip(), rest_url.strip().rstrip("/")
-    if not name or len(name) > 100:
-        raise BadCluster("name", name, "1 to 100 characters")
-    if Cluster.objects.filter(name=name).exists():
-        raise BadCluster("name", name, "a name that no other cluster has")
-    parts = urlsplit(rest_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise BadCluster("url", rest_url, "http://host:port or https://host, without user, query or fragment")
-    authentication = Authentication.BEARER if token else Authentication.NONE
-    cluster = Cluster(name=name, rest_url=rest_url, token=token, authentication=authentication)
-    found = asyncio.run(look_at(cluster))
+@transaction.atomic
+def add(cluster: Cluster, actor: str) -> None:
     cluster.save()
-    return cluster, found
+    changed = {name: value for name, value in describe(cluster).items() if value not in ("", {})}
+    audit.record(actor, "cluster.add", _target(cluster), now=changed)
 
 
-async def look_at(cluster: Cluster) -> Found:
-    async with client_for(cluster) as client:
-        overview = await client.overview()
-        return Found(overview.version, len(await client.jobs_overview()))
+@transaction.atomic
+def change(cluster: Cluster, actor: str) -> tuple[str, ...]:
+    """Store changed settings; the names of those that differ. Watched with them from the next tick on."""
+    stored = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    changed = tuple(name for name in SETTINGS if getattr(stored, name) != getattr(cluster, name))
+    if not changed:
+        return ()
+    before, now = describe(stored), describe(cluster)
+    fields = [*changed, "next_poll_at"]
+    cluster.next_poll_at = None
+    if _WHERE & set(changed):
+        cluster.leader_problem, cluster.leader_named_at = "", None
+        fields += ["leader_problem", "leader_named_at"]
+    cluster.save(update_fields=fields)
+    secrets = {name: "changed" for name in changed if before[name] == now[name]}
+    audit.record(
+        actor,
+        "cluster.change",
+        _target(stored),
+        before={name: before[name] for name in changed},
+        now={name: now[name] for name in changed} | secrets,
+    )
+    return changed
+
+
+@transaction.atomic
+def watch(cluster: Cluster, *, watched: bool, actor: str, reason: str = "") -> None:
+    """Watch it, again if it was removed; or stop watching, which leaves its jobs and their history as they are."""
+    cluster.enabled, cluster.disabled_reason, cluster.archived_at = watched, "" if watched else reason, None
+    cluster.next_poll_at = None
+    if not watched:
+        # It is not known how it goes: not that it is silent.
+        cluster.unreachable_since, cluster.consecutive_failures, cluster.last_error = None, 0, ""
+    cluster.save(
+        update_fields=[
+            *("enabled", "disabled_reason", "archived_at", "next_poll_at"),
+            *("unreachable_since", "consecutive_failures", "last_error"),
+        ]
+    )
+    audit.record(actor, "cluster.resume" if watched else "cluster.pause", _target(cluster), reason)
+
+
+@transaction.atomic
+def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
+    """Whether it is gone for good. With jobs it is kept for their history, not watched, and its secrets are erased."""
+    kept = Job.objects.filter(cluster=cluster).exists()
+    audit.record(actor, "cluster.archive" if kept else "cluster.remove", _target(cluster), reason)
+    if not kept:
+        cluster.delete()
+        return True
+    cluster.enabled, cluster.disabled_reason, cluster.archived_at = False, reason, now
+    cluster.token = cluster.password = cluster.client_key = ""
+    cluster.unreachable_since, cluster.consecutive_failures, cluster.last_error = None, 0, ""
+    cluster.save()
+    return False
+
+
+@transaction.atomic
+def confirm_same(cluster: Cluster, actor: str, reason: str = "") -> None:
+    """A person's word that what answers there now is this cluster, rebuilt: from now on its answers count again."""
+    stored = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if stored.stranger is None:
+        return
+    was, is_now = stored.identity, stored.stranger
+    Cluster.objects.filter(pk=stored.pk).update(identity=is_now, stranger=None, next_poll_at=None)
+    named = {"was": str(Identity.from_row(was)) if was else "", "now": str(Identity.from_row(is_now))}
+    audit.record(actor, "cluster.same", _target(stored), reason, **named)
+
+
+def _target(cluster: Cluster) -> str:
+    return f"cluster {cluster.name}"
+
+
+def _shown(cluster: Cluster, name: str) -> object:
+    if isinstance(Cluster._meta.get_field(name), SecretField):
+        return "set" if getattr(cluster, name) else ""
+    value = getattr(cluster, name)
+    return "set" if name in _LONG and value else value

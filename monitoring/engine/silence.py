@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 
 import aiohttp
 
-from monitoring.engine.connection import OutboundDenied
+from monitoring.engine.connection import CheckedResolver, Connection, OutboundDenied, trust
 from monitoring.engine.errors import Trouble, Unreachable
 
 # OpenSSL's X509_V_ERR_…: what a person can do something about.
@@ -24,12 +25,37 @@ _CERTIFICATE = {
 _WANTS_A_CERTIFICATE = (
     *("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN"),
 )
+_LISTEN_S = 1.0
 _SPEAKS_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_EOF", "PACKET_LENGTH")
 
 
 def unreachable(base_url: str, error: Exception) -> Unreachable:
     trouble, sentence = _explained(base_url, error)
     return Unreachable(sentence, trouble)
+
+
+async def heard_in_silence(connection: Connection) -> Unreachable | None:
+    """What a server says that breaks off right after the handshake; None: nothing.
+
+    Since TLS 1.3 it refuses a client's certificate only then, and who is writing meanwhile sees but a broken pipe.
+    """
+    target = connection.require_allowed()
+    try:
+        (found, *_) = await CheckedResolver().resolve(target.host, target.port)
+        reader, writer = await asyncio.open_connection(
+            found["host"], target.port, ssl=trust(connection.tls), server_hostname=target.host
+        )
+    except OSError as error:
+        return unreachable(connection.url, error)
+    try:
+        await asyncio.wait_for(reader.read(1), _LISTEN_S)
+    except ssl.SSLError as error:
+        return unreachable(connection.url, error)
+    except (OSError, TimeoutError):
+        pass
+    finally:
+        writer.close()
+    return None
 
 
 def _explained(url: str, error: Exception) -> tuple[Trouble, str]:
@@ -47,15 +73,18 @@ def _explained(url: str, error: Exception) -> tuple[Trouble, str]:
             return Trouble.UNRESOLVED, f"The name {host} does not resolve: {cause.strerror or cause}."
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             return Trouble.REFUSED, f"{url} cannot be reached: nothing listens there."
+        case aiohttp.ClientResponseError():
+            hint = "; is it meant to be https://?" if url.startswith("http://") else ""
+            return Trouble.NO_HTTP, f"{url} answers with something that is not HTTP{hint}."
         case aiohttp.ConnectionTimeoutError():
             return Trouble.TIMED_OUT, f"{url} cannot be reached: no connection came about in time."
     return Trouble.BROKEN, f"{url} cannot be reached: {error or type(error).__name__}"
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    """The TLS failure behind an error, wherever the client put it."""
+    """The TLS failure behind an error, wherever the client put it: its own errors are named like one and are none."""
     while error is not None:
-        if isinstance(error, ssl.SSLError):
+        if isinstance(error, ssl.SSLError) and not isinstance(error, aiohttp.ClientError):
             return error
         inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
         error = inner if isinstance(inner, BaseException) and inner is not error else error.__cause__

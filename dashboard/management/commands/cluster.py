@@ -7,60 +7,176 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
-from monitoring.audit import record
-from monitoring.engine.errors import EngineError
-from monitoring.engine.registration import BadCluster, add_cluster
-from monitoring.models import Cluster
+from dashboard.forms.cluster import ClusterForm
+from monitoring.engine import registration
+from monitoring.engine.examination import Problem, examine
+from monitoring.engine.probe import Found
+from monitoring.models import Authentication, Cluster, Discovery
 
 ACTOR = "manage.py"
 
+# Options of `add`, by the field that each fills. Secrets come from files: a command line is seen by everybody.
+_OPTIONS = {
+    "zookeeper": ("zookeeper_hosts", "ZooKeeper servers, host:port,…, instead of an address: its leader is followed"),
+    "root": ("zookeeper_root", "high-availability.zookeeper.path.root, /flink unless given"),
+    "cluster-id": ("zookeeper_cluster_id", "high-availability.cluster-id, /default unless given"),
+    "user": ("username", "the name it asks for"),
+    "labels": ("labels", "team=payments,env=prod"),
+    "every": ("poll_interval_s", "seconds from one look to the next, 3 unless given"),
+    "limit": ("request_limit_s", "seconds to wait for an answer, 10 unless given"),
+    "at-once": ("requests_at_once", "requests at once, at most; 8 unless given"),
+}
+_FILES = {
+    "token-file": ("token", "a file that holds the bearer token it asks for"),
+    "password-file": ("password", "a file that holds the password of --user"),
+    "ca-file": ("ca_bundle", "PEM: the authorities to trust, instead of this machine's"),
+    "certificate-file": ("client_certificate", "PEM: the certificate to show, for mutual TLS"),
+    "key-file": ("client_key", "PEM: its key"),
+}
+
 
 class Command(BaseCommand):
-    help = "Add, list, pause and resume the clusters that Waymark watches: any server of Flink's REST API."
+    help = "Add, list, test, pause, resume and remove the clusters that Waymark watches: servers of Flink's REST API."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         add = actions.add_parser("add", help="watch one more cluster; it must answer now")
         add.add_argument("name", help="its name on the pages")
-        add.add_argument("url", help="address of its REST API, such as http://127.0.0.1:8081")
-        add.add_argument("--token-file", type=Path, help="a file that holds the bearer token it asks for")
+        add.add_argument("url", nargs="?", default="", help="address of its REST API, such as http://127.0.0.1:8081")
+        for option, (_, text) in _OPTIONS.items():
+            add.add_argument(f"--{option}", help=text)
+        for option, (_, text) in _FILES.items():
+            add.add_argument(f"--{option}", type=Path, help=text)
+        add.add_argument("--unanswered", action="store_true", help="save it although it does not answer now")
         actions.add_parser("list", help="show every cluster and when it last answered")
-        for action, text in (("pause", "stop watching; the history stays"), ("resume", "watch again")):
+        for action, text in (
+            ("test", "say what answers there, with the stored settings; changes nothing"),
+            ("resume", "watch it again, also one that was removed and has jobs"),
+            ("same", "what answers at its address now is this cluster, rebuilt"),
+        ):
             actions.add_parser(action, help=text).add_argument("name")
+        for action, text in (
+            ("pause", "stop watching; the history stays"),
+            ("remove", "remove it; with jobs its history stays"),
+        ):
+            parsed = actions.add_parser(action, help=text)
+            parsed.add_argument("name")
+            parsed.add_argument("--reason", default="", help="why, for whoever finds it so")
 
     def handle(self, *args: Any, **options: Any) -> None:
         match options["action"]:
             case "add":
-                self._add(options["name"], options["url"], options["token_file"])
+                self._add(options)
             case "list":
                 self._list()
             case action:
-                self._watch(options["name"], watched=action == "resume")
+                self._act(action, _find(options["name"]), options.get("reason", ""))
 
-    def _add(self, name: str, url: str, token_file: Path | None) -> None:
-        try:
-            token = token_file.read_text().strip() if token_file else ""
-            cluster, found = add_cluster(name, url, token)
-        except OSError as error:
-            raise CommandError(f"--token-file: {error}") from error
-        except BadCluster as error:
-            raise CommandError(str(error)) from error
-        except EngineError as error:
-            raise CommandError(f"url: {url} does not answer as Flink's REST API: {error}") from error
-        record(ACTOR, "cluster.add", f"cluster {cluster.name}", url=cluster.rest_url)
-        jobs = "1 job" if found.jobs == 1 else f"{found.jobs} jobs"
-        self.stdout.write(f"{cluster.name}: Flink REST API {found.version} with {jobs}. It is watched from now on.")
+    def _add(self, options: dict[str, Any]) -> None:
+        form = ClusterForm(_typed(options), label_suffix="")
+        if not (form.is_valid() and form.examine(timezone.now)):
+            raise CommandError("\n".join(_said(form, name, text) for name, text in _errors(form)))
+        registration.add(form.instance, ACTOR)
+        answer = form.found.sentence() if form.found else "it does not answer yet"
+        self.stdout.write(f"{form.instance.name}: {answer}. It is watched from now on.")
 
     def _list(self) -> None:
         for cluster in Cluster.objects.all():
-            state = "paused" if not cluster.enabled else "answers" if cluster.reachable else "does not answer"
+            state = "answers" if cluster.reachable else "does not answer"
+            if not cluster.enabled:
+                state = "removed" if cluster.archived_at else "paused"
             seen = f"{cluster.last_answer_at:%Y-%m-%d %H:%M:%S} UTC" if cluster.last_answer_at else "never"
-            self.stdout.write(f"{cluster.name}  {cluster.rest_url}  {cluster.version or '–'}  {state}, last {seen}")
+            where = cluster.rest_url or "–"
+            self.stdout.write(f"{cluster.name}  {where}  {cluster.version or '–'}  {state}, last {seen}")
 
-    def _watch(self, name: str, *, watched: bool) -> None:
-        if not Cluster.objects.filter(name=name).update(enabled=watched, next_poll_at=None):
-            known = ", ".join(Cluster.objects.values_list("name", flat=True)) or "none"
-            raise CommandError(f"name: {name!r} is not a cluster; there are: {known}")
-        record(ACTOR, "cluster.resume" if watched else "cluster.pause", f"cluster {name}")
-        self.stdout.write(f"{name} is {'watched again' if watched else 'no longer watched; its history stays'}.")
+    def _act(self, action: str, cluster: Cluster, reason: str) -> None:
+        match action:
+            case "test":
+                self._test(cluster)
+            case "pause":
+                registration.watch(cluster, watched=False, actor=ACTOR, reason=reason)
+                self.stdout.write(f"{cluster.name} is no longer watched; its history stays.")
+            case "resume":
+                registration.watch(cluster, watched=True, actor=ACTOR)
+                self.stdout.write(f"{cluster.name} is watched again.")
+            case "same":
+                if cluster.stranger is None:
+                    raise CommandError(f"{cluster.name}: no other cluster was seen at its address.")
+                registration.confirm_same(cluster, ACTOR)
+                self.stdout.write(f"What answers there is {cluster.name} from now on.")
+            case "remove":
+                gone = registration.remove(cluster, actor=ACTOR, reason=reason, now=timezone.now())
+                self.stdout.write(f"{cluster.name} is removed{'.' if gone else '; the history of its jobs stays.'}")
+
+    def _test(self, cluster: Cluster) -> None:
+        outcome = examine(cluster, timezone.now)
+        if isinstance(outcome, Problem):
+            raise CommandError(f"{outcome.field}: {outcome.sentence}")
+        for name, value in _described(outcome):
+            self.stdout.write(f"{name:<16}{value}")
+        for remark in outcome.remarks:
+            self.stdout.write(f"! {remark}")
+
+
+def _find(name: str) -> Cluster:
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None:
+        known = ", ".join(Cluster.objects.values_list("name", flat=True)) or "none"
+        raise CommandError(f"name: {name!r} is not a cluster; there are: {known}")
+    return cluster
+
+
+def _typed(options: dict[str, Any]) -> dict[str, Any]:
+    """What the page's form would send."""
+    given = {field: options[option.replace("-", "_")] for option, (field, _) in _OPTIONS.items()}
+    for option, (field, _) in _FILES.items():
+        given[field] = _content(option, options[option.replace("-", "_")])
+    usual = {"poll_interval_s": 3, "request_limit_s": 10, "requests_at_once": 8}
+    authentication = Authentication.BEARER if given["token"] else Authentication.NONE
+    return {
+        **usual,
+        **{field: value for field, value in given.items() if value not in (None, "")},
+        "name": options["name"],
+        "rest_url": options["url"],
+        "discovery": Discovery.ZOOKEEPER if given["zookeeper_hosts"] else Discovery.URL,
+        "authentication": Authentication.BASIC if given["username"] else authentication,
+        "unanswered": options["unanswered"],
+    }
+
+
+def _content(option: str, file: Path | None) -> str:
+    try:
+        return file.read_text().strip() if file else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--{option}: {error}") from error
+
+
+def _errors(form: ClusterForm) -> list[tuple[str, str]]:
+    return [(name, str(text)) for name, texts in form.errors.items() for text in texts]
+
+
+def _said(form: ClusterForm, name: str, text: str) -> str:
+    """Field, value (of a secret none) and what is wrong."""
+    shown = {"rest_url": "url"}.get(name, name)
+    value = "" if name in form.secrets or name not in form.data else f" {str(form.data[name])[:200]!r}"
+    return f"{shown}{value}: {text}"
+
+
+def _described(found: Found) -> list[tuple[str, str]]:
+    """None: not told."""
+    allowed = {True: "yes", False: "no", None: "not told"}
+    return [
+        ("engine", f"{found.engine} {found.version.text}"),
+        ("commit", found.commit or "not told"),
+        ("jobs", ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"),
+        ("task managers", f"{found.taskmanagers}, {found.slots_available} of {found.slots_total} slots free"),
+        ("history", f"{found.history_length} checkpoints" if found.history_length else "not told"),
+        ("checkpoints", found.checkpoint_directory or "not told"),
+        ("savepoints", found.savepoint_directory or "not told"),
+        ("takes programs", allowed[found.can_submit]),
+        ("can cancel", allowed[found.can_cancel]),
+        ("clock", "not told" if found.clock_s is None else f"{found.clock_s:+.0f} s against ours"),
+        ("identity", str(found.identity or "not told")),
+    ]

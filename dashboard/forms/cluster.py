@@ -1,0 +1,240 @@
+"""How a cluster is found, asked and polled. What is wrong is said at the field it concerns."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+
+from monitoring import outbound
+from monitoring.engine.connection import BadTls, Tls, trust
+from monitoring.engine.examination import Now, Problem, examine
+from monitoring.engine.probe import Found
+from monitoring.models import Authentication, Cluster, Discovery
+from monitoring.outbound import Denied
+from monitoring.secret import Secret
+
+if TYPE_CHECKING:
+    ClusterModelForm = forms.ModelForm[Cluster]
+else:
+    ClusterModelForm = forms.ModelForm
+
+SECRETS = ("token", "password", "client_key")
+_SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+_NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
+_LABEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,62})\s*=\s*([A-Za-z0-9._/@:-]{0,100})")
+_PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+
+
+def _text(**attributes: str) -> forms.TextInput:
+    return forms.TextInput(attrs=_PLAIN | attributes)
+
+
+def _pem(kind: str) -> forms.Textarea:
+    return forms.Textarea(attrs=_PLAIN | {"rows": "4", "class": "pem", "placeholder": f"-----BEGIN {kind}-----"})
+
+
+def _number(label: str, unit: str, least: int, most: int, help_text: str) -> dict[str, Any]:
+    said = f"Write a number, from {least} to {most}{unit}."
+    errors = dict.fromkeys(("invalid", "min_value", "max_value", "required"), said)
+    return {
+        "label": label,
+        "min_value": least,
+        "max_value": most,
+        "help_text": help_text,
+        "error_messages": errors,
+        "widget": forms.TextInput(attrs=_PLAIN | {"inputmode": "decimal"}),
+    }
+
+
+class LabelsField(forms.CharField):
+    """`team=payments, env=prod` as a dictionary."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(f"{key}={text}" for key, text in value.items()) if isinstance(value, dict) else value
+
+    def to_python(self, value: Any) -> Any:
+        labels = {}
+        for part in filter(None, (part.strip() for part in (super().to_python(value) or "").split(","))):
+            written = _LABEL.fullmatch(part)
+            if not written:
+                raise forms.ValidationError(f"{part[:60]!r} is no label: write key=value, separated by commas.")
+            labels[written[1]] = written[2]
+        return labels
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(self.prepare_value(initial) != data)
+
+
+class ClusterForm(ClusterModelForm):
+    """`examine` asks the cluster itself, after the form is valid."""
+
+    secrets = (*SECRETS, "ca_bundle", "client_certificate")  # never repeated in a message
+
+    token = forms.CharField(required=False, max_length=4000, label="Token", widget=forms.PasswordInput(attrs=_PLAIN))
+    password = forms.CharField(
+        required=False, max_length=1000, label="Password", widget=forms.PasswordInput(attrs=_PLAIN), strip=False
+    )
+    client_key = forms.CharField(required=False, max_length=20_000, label="Its key", widget=_pem("PRIVATE KEY"))
+    labels = LabelsField(
+        required=False, max_length=1000, label="Labels", widget=_text(placeholder="team=payments, env=prod")
+    )
+    poll_interval_s = forms.FloatField(
+        **_number("Ask every (seconds)", " seconds", 1, 3600, "Jobs that checkpoint faster are read faster.")
+    )
+    request_limit_s = forms.FloatField(
+        **_number("Wait for an answer (seconds)", " seconds", 1, 60, "Beyond it a request counts as not answered.")
+    )
+    requests_at_once = forms.IntegerField(**_number("Requests at once, at most", "", 1, 64, "Fewer spare the cluster."))
+    unanswered = forms.BooleanField(
+        required=False, label="Save it although it does not answer now", widget=forms.CheckboxInput
+    )
+
+    class Meta:
+        model = Cluster
+        fields = (
+            *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+            *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
+            *("poll_interval_s", "request_limit_s", "requests_at_once", "labels"),
+        )
+        field_classes: ClassVar[dict[str, Any]] = {"rest_url": forms.CharField}
+        widgets: ClassVar[dict[str, Any]] = {
+            "name": _text(),
+            "discovery": forms.RadioSelect,
+            "rest_url": _text(inputmode="url", placeholder="http://flink.internal:8081"),
+            "zookeeper_hosts": _text(placeholder="zk1:2181,zk2:2181,zk3:2181"),
+            "zookeeper_root": _text(placeholder="/flink"),
+            "zookeeper_cluster_id": _text(placeholder="/default"),
+            "authentication": forms.RadioSelect,
+            "username": _text(),
+            "ca_bundle": _pem("CERTIFICATE"),
+            "client_certificate": _pem("CERTIFICATE"),
+        }
+        labels: ClassVar[dict[str, str]] = {
+            "name": "Name",
+            "discovery": "It is found",
+            "rest_url": "Address of its REST API",
+            "zookeeper_hosts": "ZooKeeper servers",
+            "zookeeper_root": "Root",
+            "zookeeper_cluster_id": "Cluster id",
+            "authentication": "It asks for",
+            "username": "Name",
+            "ca_bundle": "Authorities to trust (CA bundle)",
+            "client_certificate": "Certificate to show",
+        }
+        help_texts: ClassVar[dict[str, str]] = {
+            "rest_url": "http:// or https://, host and port, and a path where there is one.",
+            "zookeeper_hosts": "The leader's address is read there, and followed when another one leads.",
+            "zookeeper_root": "high-availability.zookeeper.path.root",
+            "zookeeper_cluster_id": "high-availability.cluster-id",
+            "ca_bundle": "PEM. Empty: the authorities that this machine trusts.",
+            "client_certificate": "PEM, for mutual TLS. Empty: none.",
+        }
+
+    def __init__(self, *args: Any, instance: Cluster | None = None, **options: Any) -> None:
+        super().__init__(*args, **options | {"instance": instance, "initial": dict.fromkeys(SECRETS, "")})
+        self._kept: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}
+        self.found: Found | None = None
+        self.may_be_down = False
+        for name, secret in self._kept.items():
+            if secret:
+                self.fields[name].help_text = secret.problem() or "It is set. Leave this empty to keep it."
+            elif self.is_bound and self.data.get(self.add_prefix(name)):
+                self.fields[name].help_text = "Enter it again: secrets are not sent back to the page."
+        for name in ("zookeeper_root", "zookeeper_cluster_id"):
+            self.fields[name].widget.attrs["maxlength"] = "200"
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"]).strip()
+        if Cluster.objects.filter(name=name, archived_at__isnull=False).exclude(pk=self.instance.pk).exists():
+            raise forms.ValidationError("A removed cluster has this name: bring that one back, or choose another.")
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("discovery") == Discovery.ZOOKEEPER:
+            self._clean_zookeeper(cleaned)
+        else:
+            self._clean_address(cleaned)
+        self._clean_authentication(cleaned)
+        self._clean_tls(cleaned)
+        return cleaned
+
+    def examine(self, now: Now) -> bool:
+        """Whether the cluster answers as one; else the field to blame says why. Takes seconds when nothing answers."""
+        outcome = examine(self.instance, now)
+        if isinstance(outcome, Problem):
+            self.may_be_down = outcome.passing
+            if not (outcome.passing and self.cleaned_data.get("unanswered")):
+                self.add_error(outcome.field if outcome.field in self.fields else None, outcome.sentence)
+                return False
+            return True
+        self.found = outcome
+        return True
+
+    def _clean_address(self, cleaned: dict[str, Any]) -> None:
+        cleaned |= {"zookeeper_hosts": "", "zookeeper_root": "", "zookeeper_cluster_id": ""}
+        url = (cleaned.get("rest_url") or "").strip()
+        target = outbound.parse(url)
+        if "rest_url" in self.errors:
+            return
+        if isinstance(target, Denied):
+            self.add_error("rest_url", target.sentence)
+        elif "?" in url or "#" in url:
+            self.add_error("rest_url", "The address of a REST API has no ? and no #.")
+        cleaned["rest_url"] = url.rstrip("/")
+
+    def _clean_zookeeper(self, cleaned: dict[str, Any]) -> None:
+        """The leader's address is not typed: the last known one stays until ZooKeeper names another."""
+        cleaned["rest_url"] = self.initial.get("rest_url", "") if self.instance.pk else ""
+        self.errors.pop("rest_url", None)
+        hosts = [host.strip() for host in (cleaned.get("zookeeper_hosts") or "").split(",") if host.strip()]
+        wrong = [host for host in hosts if not (m := _SERVER.fullmatch(host)) or not 0 < int(m[2]) < 65_536]
+        if not hosts or wrong:
+            said = f"{wrong[0][:80]!r} is no server" if wrong else "At least one server is needed"
+            self.add_error("zookeeper_hosts", f"{said}: write host:port, separated by commas.")
+        cleaned["zookeeper_hosts"] = ",".join(hosts)
+        for name, usual in (("zookeeper_root", "/flink"), ("zookeeper_cluster_id", "/default")):
+            cleaned[name] = (cleaned.get(name) or "").strip() or usual
+            if not _NODE.fullmatch(cleaned[name]):
+                self.add_error(name, f"{cleaned[name][:80]!r} is no path of ZooKeeper: write it like {usual}.")
+
+    def _clean_authentication(self, cleaned: dict[str, Any]) -> None:
+        kind = cleaned.get("authentication")
+        if kind != Authentication.BASIC:
+            cleaned |= {"username": "", "password": Secret()}
+        elif not cleaned.get("username"):
+            self.add_error("username", "The name is missing.")
+        elif ":" in cleaned["username"]:
+            self.add_error("username", "A name cannot have a colon in it.")
+        if kind != Authentication.BEARER:
+            cleaned["token"] = Secret()
+        self._keep(cleaned, "password", needed=kind == Authentication.BASIC, missing="The password is missing.")
+        self._keep(cleaned, "token", needed=kind == Authentication.BEARER, missing="The token is missing.")
+        token = cleaned.get("token")
+        if isinstance(token, str) and (not token.isascii() or any(c.isspace() for c in token)):
+            self.add_error("token", "A token has no spaces and only plain characters: it becomes a header.")
+
+    def _clean_tls(self, cleaned: dict[str, Any]) -> None:
+        if not cleaned.get("client_certificate") and not cleaned.get("client_key"):
+            cleaned["client_key"] = Secret()
+        else:
+            self._keep(cleaned, "client_key", needed=False, missing="")
+        key = cleaned.get("client_key")
+        problem = key.problem() if isinstance(key, Secret) else ""
+        if problem:
+            self.add_error("client_key", problem)
+            return
+        plain = key.reveal() if isinstance(key, Secret) else str(key or "")
+        try:
+            trust(Tls(cleaned.get("ca_bundle") or "", cleaned.get("client_certificate") or "", plain))
+        except BadTls as error:
+            self.add_error(error.field, str(error))
+
+    def _keep(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: str) -> None:
+        """An empty field keeps the secret that is stored."""
+        if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
+            cleaned[name] = self._kept[name]
+        if needed and not cleaned[name]:
+            self.add_error(name, missing)

@@ -1,0 +1,120 @@
+"""Clusters as the pages show them: state, jobs, and how old what we know is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.models import Q
+
+from monitoring.engine.identity import Identity
+from monitoring.engine.versions import EngineVersion
+from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
+
+LIVE = [state for state in RunState if not state.terminal]
+# A poll that is later than this, in the cluster's own intervals, is worth a word.
+LATE_INTERVALS = 5.0
+
+
+@dataclass(frozen=True)
+class ClusterCard:
+    """`lag_s`: by how much the next poll is overdue."""
+
+    cluster: Cluster
+    now: datetime
+    jobs: int = 0
+    running: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """A word, and the tone of its badge."""
+        cluster = self.cluster
+        if cluster.archived_at:
+            return "removed", "calm"
+        if not cluster.enabled:
+            return "not watched", "calm"
+        if cluster.stranger:
+            return "another cluster", "bad"
+        if self.secret_problem:
+            return "secret not readable", "bad"
+        if not cluster.reachable:
+            return "no answer", "bad"
+        if cluster.last_answer_at is None:
+            return "not asked yet", "busy"
+        return ("late", "warn") if self.late else ("answers", "good")
+
+    @property
+    def lag_s(self) -> float:
+        due = self.cluster.next_poll_at
+        return 0.0 if due is None or not self.cluster.enabled else max(0.0, (self.now - due).total_seconds())
+
+    @property
+    def late(self) -> bool:
+        return self.lag_s > max(10.0, LATE_INTERVALS * self.cluster.poll_interval_s)
+
+    @property
+    def secret_problem(self) -> str:
+        secrets = {"token": self.cluster.token, "password": self.cluster.password, "key": self.cluster.client_key}
+        return next((f"Its {name}: {said}" for name, secret in secrets.items() if (said := secret.problem())), "")
+
+    @property
+    def version(self) -> EngineVersion:
+        return EngineVersion.parse(self.cluster.version)
+
+    @property
+    def identity(self) -> Identity | None:
+        return Identity.from_row(self.cluster.identity) if self.cluster.identity else None
+
+    @property
+    def stranger(self) -> Identity | None:
+        return Identity.from_row(self.cluster.stranger) if self.cluster.stranger else None
+
+    @property
+    def through_zookeeper(self) -> bool:
+        return self.cluster.discovery == Discovery.ZOOKEEPER
+
+    @property
+    def asked_with(self) -> str:
+        cluster = self.cluster
+        said = {
+            Authentication.BEARER: "a bearer token",
+            Authentication.BASIC: f"name {cluster.username} and password",
+        }.get(Authentication(cluster.authentication), "nothing")
+        return said + (" and a client's certificate" if cluster.client_certificate else "")
+
+
+@dataclass(frozen=True)
+class Clusters:
+    shown: list[ClusterCard]
+    removed: list[ClusterCard]
+
+    @property
+    def silent(self) -> int:
+        return sum(card.state[1] == "bad" for card in self.shown)
+
+
+def read_clusters(now: datetime) -> Clusters:
+    """Two queries, however many clusters there are."""
+    found = list(Cluster.objects.all())
+    states = _job_states(Q())
+    cards = [_card(cluster, states.get(cluster.pk, Counter()), now) for cluster in found]
+    return Clusters([c for c in cards if not c.cluster.archived_at], [c for c in cards if c.cluster.archived_at])
+
+
+def read_cluster(cluster: Cluster, now: datetime) -> ClusterCard:
+    return _card(cluster, _job_states(Q(cluster=cluster)).get(cluster.pk, Counter()), now)
+
+
+def _card(cluster: Cluster, states: Counter[str], now: datetime) -> ClusterCard:
+    running = sum(count for state, count in states.items() if state in LIVE)
+    return ClusterCard(cluster, now, states.total(), running, dict(states.most_common()))
+
+
+def _job_states(which: Q) -> dict[int, Counter[str]]:
+    """Jobs of each cluster by the state of their current run."""
+    found: dict[int, Counter[str]] = {}
+    for cluster_id, state in Job.objects.filter(which).values_list("cluster_id", "current_run__state"):
+        found.setdefault(cluster_id, Counter())[state or "no run"] += 1
+    return found

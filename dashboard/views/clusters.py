@@ -1,0 +1,155 @@
+"""Clusters: the list, each one's page, and what an administrator does with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.forms.cluster import ClusterForm
+from dashboard.forms.reason import ReasonForm
+from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
+from dashboard.views.access import admin_action, admin_required
+from monitoring.engine import registration
+from monitoring.engine.examination import Problem, examine
+from monitoring.models import AuditEntry, Cluster
+
+RECENT = 12
+
+
+def clusters(request: HttpRequest) -> HttpResponse:
+    live = request.headers.get("HX-Target") == "clusters-live"
+    template = "clusters/list_live.html" if live else "clusters/list.html"
+    return render(request, template, {"fleet": read_clusters(timezone.now()), "section": "clusters"})
+
+
+def cluster(request: HttpRequest, pk: int) -> HttpResponse:
+    live = request.headers.get("HX-Target") == "cluster-live"
+    context = _context(find_cluster(pk))
+    return render(request, "clusters/cluster_live.html" if live else "clusters/cluster.html", context)
+
+
+@admin_required
+def add(request: HttpRequest) -> HttpResponse:
+    form = ClusterForm(request.POST or None, label_suffix="")
+    if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
+        registration.add(form.instance, request.user.get_username())
+        messages.success(request, _welcome(form))
+        return redirect("cluster", form.instance.pk)
+    return _form(request, form)
+
+
+@admin_required
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    form = ClusterForm(request.POST or None, instance=find_cluster(pk), label_suffix="")
+    if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
+        changed = registration.change(form.instance, request.user.get_username())
+        messages.success(request, "Saved. It is asked with these settings from now on." if changed else "No change.")
+        return redirect("cluster", pk)
+    return _form(request, form, Cluster.objects.get(pk=pk))
+
+
+@admin_action
+def try_typed(request: HttpRequest, pk: int | None = None) -> HttpResponse:
+    """What is typed in the form is tried and not stored; on the page it stays as it was typed."""
+    form = ClusterForm(request.POST, instance=None if pk is None else find_cluster(pk), label_suffix="")
+    if form.is_valid():
+        form.examine(timezone.now)
+    wrong = [Wrong(_label(form, name), " ".join(map(str, errors))) for name, errors in form.errors.items()]
+    return render(request, "clusters/tested.html", {"found": form.found, "wrong": wrong})
+
+
+@admin_action
+def try_stored(request: HttpRequest, pk: int) -> HttpResponse:
+    tested = find_cluster(pk)
+    outcome = examine(Cluster.objects.get(pk=pk), timezone.now)
+    if isinstance(outcome, Problem):
+        label = ClusterForm(instance=tested).fields[outcome.field].label
+        return render(request, "clusters/tested.html", {"wrong": [Wrong(str(label), outcome.sentence)]})
+    return render(request, "clusters/tested.html", {"found": outcome})
+
+
+@admin_action
+def watch(request: HttpRequest, pk: int) -> HttpResponse:
+    """By the value of `watched`: "yes" or "no". To stop needs a reason."""
+    found = find_cluster(pk)
+    actor = request.user.get_username()
+    if request.POST.get("watched") == "yes":
+        registration.watch(found, watched=True, actor=actor)
+        messages.success(request, f"{found.name} is watched again.")
+        return redirect("cluster", pk)
+    form = ReasonForm(request.POST, label_suffix="")
+    if not form.is_valid():
+        return render(request, "clusters/cluster.html", _context(found) | {"reason_form": form}, status=422)
+    registration.watch(found, watched=False, actor=actor, reason=form.cleaned_data["reason"])
+    messages.success(request, f"{found.name} is not watched any more. Its jobs and their history stay as they are.")
+    return redirect("cluster", pk)
+
+
+@admin_required
+def remove(request: HttpRequest, pk: int) -> HttpResponse:
+    found = find_cluster(pk)
+    form = ReasonForm(request.POST or None, label_suffix="")
+    if request.method == "POST" and form.is_valid():
+        name, actor = found.name, request.user.get_username()
+        gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
+        stays = "" if gone else " The history of its jobs stays; its secrets are erased."
+        messages.success(request, f"{name} is removed.{stays}")
+        return redirect("clusters")
+    status = 422 if form.is_bound else 200
+    return render(request, "clusters/remove.html", _context(found) | {"form": form}, status=status)
+
+
+@admin_action
+def same(request: HttpRequest, pk: int) -> HttpResponse:
+    found = find_cluster(pk)
+    registration.confirm_same(found, request.user.get_username())
+    messages.success(request, f"What answers there is {found.name} from now on. It is asked at once.")
+    return redirect("cluster", pk)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    label: str
+    sentence: str
+
+
+def find_cluster(pk: int) -> Cluster:
+    return get_object_or_404(Cluster, pk=pk)
+
+
+def _context(found: Cluster) -> dict[str, Any]:
+    now: datetime = timezone.now()
+    card: ClusterCard = read_cluster(found, now)
+    return {
+        "section": "clusters",
+        "card": card,
+        "cluster": found,
+        "now": now,
+        "reason_form": ReasonForm(label_suffix=""),
+        "entries": AuditEntry.objects.filter(target=f"cluster {found.name}")[:RECENT],
+    }
+
+
+def _form(request: HttpRequest, form: ClusterForm, stored: Cluster | None = None) -> HttpResponse:
+    """`stored`: as it is in the database; the form's own instance has what was typed."""
+    test_url = reverse("cluster-test-new") if stored is None else reverse("cluster-test-typed", args=[stored.pk])
+    context = {"section": "clusters", "form": form, "cluster": stored, "test_url": test_url}
+    return render(request, "clusters/form.html", context, status=422 if form.is_bound else 200)
+
+
+def _label(form: ClusterForm, name: str) -> str:
+    return str(form.fields[name].label) if name in form.fields else ""
+
+
+def _welcome(form: ClusterForm) -> str:
+    name = form.instance.name
+    if form.found is None:
+        return f"{name} is watched from now on. It did not answer yet."
+    return f"{name} is watched from now on: {form.found.sentence()}."

@@ -1,0 +1,121 @@
+"""Looking at a cluster before it is stored: what answers there, or which field is to blame and why.
+
+Asks the engine, and ZooKeeper where the cluster is found through it: seconds, when nothing answers. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitoring.engine import leaders
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import AddressNotAllowed, BadTls, Connection, connection_of, trust
+from monitoring.engine.errors import (
+    EngineError,
+    Malformed,
+    NotAsked,
+    NotFound,
+    NotReady,
+    Redirected,
+    Refused,
+    Trouble,
+    Unreachable,
+)
+from monitoring.engine.probe import Found, probe
+from monitoring.engine.silence import heard_in_silence
+from monitoring.engine.zookeeper import Nobody, find_leader
+from monitoring.models import Authentication, Cluster, Discovery
+
+Now = Callable[[], datetime]
+
+# A person waits for the answer.
+LIMIT_S = 8.0
+_NOT_FLINK = "A server answers there, but not with Flink's REST API"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`field`: the cluster's, that a person can mend it with. `passing`: it may be right, and only be down now."""
+
+    field: str
+    sentence: str
+    passing: bool = False
+
+
+def examine(cluster: Cluster, now: Now) -> Found | Problem:
+    """`cluster` need not be stored; through ZooKeeper its address is filled in."""
+    if cluster.discovery == Discovery.ZOOKEEPER:
+        leader = find_leader(leaders.quorum_of(cluster), LIMIT_S)
+        leaders.note(cluster, leader, now())
+        if isinstance(leader, Nobody):
+            return Problem("zookeeper_hosts", leader.why, passing=True)
+    try:
+        connection = connection_of(cluster)
+        connection.require_allowed()
+        trust(connection.tls)
+    except BadTls as error:
+        return Problem(error.field, str(error))
+    except NotAsked as error:
+        return problem_of(cluster, error)
+    try:
+        return asyncio.run(_ask(connection, now))
+    except EngineError as error:
+        return problem_of(cluster, error)
+
+
+async def _ask(connection: Connection, now: Now) -> Found:
+    limit_s = min(LIMIT_S, connection.request_limit_s)
+    try:
+        async with FlinkClient(connection, read_limit_s=limit_s) as client:
+            return await probe(client, now)
+    except Unreachable as error:
+        if error.trouble is not Trouble.BROKEN or not connection.url.startswith("https://"):
+            raise
+        raise await heard_in_silence(connection) or error from error
+
+
+def problem_of(cluster: Cluster, error: EngineError) -> Problem:
+    """Which field an engine's failure points to."""
+    at = "zookeeper_cluster_id" if cluster.discovery == Discovery.ZOOKEEPER else "rest_url"
+    match error:
+        case AddressNotAllowed():
+            return Problem(at, str(error))
+        case NotAsked():
+            return Problem("token" if cluster.authentication == Authentication.BEARER else "password", str(error))
+        case NotReady():
+            return Problem(at, f"It is there, but not ready: {error}", passing=True)
+        case Unreachable(trouble=trouble):
+            return Problem(_field_of(trouble, error, at), str(error), passing=trouble in _PASSING)
+        case Redirected():
+            return Problem(at, str(error))
+        case Refused(status=401 | 403 as status):
+            return _not_let_in(cluster, status)
+        case NotFound():
+            return Problem(at, f"{_NOT_FLINK}: it knows no /overview. Is a part of the path missing?")
+        case Malformed() | Refused():
+            return Problem(at, f"{_NOT_FLINK}. {error}")
+    return Problem(at, str(error))
+
+
+_PASSING = (Trouble.REFUSED, Trouble.TIMED_OUT, Trouble.UNRESOLVED, Trouble.BROKEN)
+
+
+def _field_of(trouble: Trouble, error: EngineError, at: str) -> str:
+    match trouble:
+        case Trouble.CERTIFICATE if "CA bundle" in str(error):
+            return "ca_bundle"
+        case Trouble.CLIENT_CERTIFICATE:
+            return "client_certificate"
+    return at
+
+
+def _not_let_in(cluster: Cluster, status: int) -> Problem:
+    match cluster.authentication:
+        case Authentication.BEARER:
+            return Problem("token", f"The server does not accept this token (HTTP {status}).")
+        case Authentication.BASIC:
+            return Problem("password", f"The server does not accept this name and password (HTTP {status}).")
+    return Problem("authentication", f"The server needs a log-in (HTTP {status}): a token, or a name and a password.")

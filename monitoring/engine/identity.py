@@ -1,0 +1,99 @@
+"""Which cluster is it that answers? So that an address which suddenly leads to another one is noticed. Pure.
+
+What an engine says of itself is its configuration (`/jobmanager/config`):
+
+* its high-availability store, or its Kubernetes, YARN or Waymark name: stays through every restart, and differs between
+  clusters. Such an identity is *lasting*;
+* otherwise the addresses it listens on: stay through a restart with the same configuration, and may be the same on two
+  clusters made from one recipe. Then a cluster that was replaced by its twin is not told from one that was restarted;
+* `web.tmpdir`, in which Flink puts a random id of the process: the same process is the same cluster, whatever else
+  changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+_PROCESS = re.compile(r"flink-web-([0-9a-f-]{36})")
+_HA_TYPE = ("high-availability.type", "high-availability")
+_ZOOKEEPER = "high-availability.zookeeper.quorum"
+_ADDRESSES = ("jobmanager.rpc.address", "jobmanager.rpc.port", "rest.address", "rest.port")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`names` must all be the same, of `servers` one; empty: no matter."""
+
+    kind: str
+    names: Mapping[str, str]
+    servers: tuple[str, ...] = ()
+    process: str = ""
+
+    @property
+    def lasting(self) -> bool:
+        return self.kind != "addresses"
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{key} {value}" for key, value in self.names.items() if value)
+        at = f" at {','.join(self.servers)}" if self.servers else ""
+        return f"{named or 'no name of its own'}{at}"
+
+    def as_row(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        return cls(row["kind"], dict(row["names"]), tuple(row["servers"]), row["process"])
+
+
+def identity_of(config: Mapping[str, str]) -> Identity | None:
+    """None: the engine says nothing that tells it from another."""
+    found = _PROCESS.search(config.get("web.tmpdir", ""))
+    process = found[1] if found else ""
+    ours = _waymark(config)
+    if ours is not None:
+        return ours
+    high_availability = next((config[key].lower() for key in _HA_TYPE if config.get(key)), "none")
+    cluster_id = config.get("high-availability.cluster-id", "")
+    if high_availability.startswith("zookeeper"):
+        root = config.get("high-availability.zookeeper.path.root", "/flink")
+        names = {"path": root, "cluster-id": cluster_id or "/default"}
+        return Identity("zookeeper", names, _servers(config.get(_ZOOKEEPER, "")), process)
+    if config.get("kubernetes.cluster-id"):
+        names = {key: config.get(f"kubernetes.{key}", "") for key in ("cluster-id", "namespace")}
+        return Identity("kubernetes", names, (), process)
+    addresses = {key: config[key] for key in _ADDRESSES if config.get(key)}
+    return Identity("addresses", addresses, (), process) if addresses or process else None
+
+
+def same(known: Identity, found: Identity) -> bool:
+    if known.process and known.process == found.process:
+        return True
+    if (known.kind, dict(known.names)) != (found.kind, dict(found.names)):
+        return False
+    return not known.servers or not found.servers or bool(set(known.servers) & set(found.servers))
+
+
+def stranger_sentence(url: str, known: Identity, found: Identity) -> str:
+    return (
+        f"Another cluster answers at {url}: it was {known}, and now is {found}. Nothing is concluded of its jobs until "
+        "somebody confirms that this is the same cluster, rebuilt."
+    )
+
+
+def _waymark(config: Mapping[str, str]) -> Identity | None:
+    """Our job manager says its settings under names of its own."""
+    if "state-directory" not in config or "cluster-id" not in config:
+        return None
+    names = {"cluster-id": config["cluster-id"]}
+    if config.get("high-availability", "").upper() == "ZOOKEEPER":
+        names["path"] = config.get("zookeeper-root", "")
+        return Identity("waymark", names, _servers(config.get("zookeeper-hosts", "")))
+    return Identity("waymark", {**names, "state-directory": config["state-directory"]})
+
+
+def _servers(quorum: str) -> tuple[str, ...]:
+    return tuple(sorted({server.strip().lower() for server in quorum.partition("/")[0].split(",") if server.strip()}))

@@ -1,0 +1,115 @@
+"""Testing a connection: what answers at a cluster's address, or why nothing of use does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from monitoring.engine.answers import JobOverview, ManagerConfig, Overview, WebConfig
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError
+from monitoring.engine.identity import Identity, identity_of
+from monitoring.engine.versions import EngineVersion
+
+T = TypeVar("T")
+Now = Callable[[], datetime]
+
+# Beyond it times of the engine and ours cannot be compared: a page says so.
+CLOCKS_APART_S = 5.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """None: the engine does not say. `clock_s`: how far its clock is before ours, in seconds. `remarks`: sentences."""
+
+    version: EngineVersion
+    commit: str
+    jobs: dict[str, int]  # by state
+    taskmanagers: int
+    slots_total: int
+    slots_available: int
+    history_length: int | None
+    checkpoint_directory: str
+    savepoint_directory: str
+    can_submit: bool | None
+    can_cancel: bool | None
+    clock_s: float | None
+    identity: Identity | None
+    remarks: tuple[str, ...] = field(default=())
+
+    @property
+    def engine(self) -> str:
+        return "PySpark, by Waymark's job manager" if self.version.waymark else "Apache Flink"
+
+    @property
+    def job_count(self) -> int:
+        return sum(self.jobs.values())
+
+    def sentence(self) -> str:
+        jobs = "no job" if not self.jobs else ", ".join(f"{count} {state}" for state, count in self.jobs.items())
+        return f"Flink REST API {self.version.text} with {jobs}"
+
+
+async def probe(client: FlinkClient, now: Now) -> Found:
+    """Raises EngineError when the first question, which every Flink answers, is not answered as Flink does."""
+    overview = await client.overview()
+    jobs, web, manager = await asyncio.gather(
+        client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
+    )
+    date = await client.server_date()
+    return _found(overview, jobs, web, manager, None if date is None else (date - now()).total_seconds())
+
+
+async def _or_none(asked: Awaitable[T]) -> T | None:
+    """What an engine need not answer."""
+    try:
+        return await asked
+    except EngineError:
+        return None
+
+
+def _found(
+    overview: Overview,
+    jobs: tuple[JobOverview, ...],
+    web: WebConfig | None,
+    manager: ManagerConfig | None,
+    clock_s: float | None,
+) -> Found:
+    version = EngineVersion.parse(overview.version)
+    return Found(
+        version=version,
+        commit=overview.commit,
+        jobs=dict(Counter(job.state for job in jobs).most_common()),
+        taskmanagers=overview.taskmanagers,
+        slots_total=overview.slots_total,
+        slots_available=overview.slots_available,
+        history_length=manager.history_length if manager else None,
+        checkpoint_directory=manager.checkpoint_directory if manager else "",
+        savepoint_directory=manager.savepoint_directory if manager else "",
+        can_submit=web.can_submit if web else None,
+        can_cancel=web.can_cancel if web else None,
+        clock_s=clock_s,
+        identity=identity_of(manager.settings) if manager else None,
+        remarks=tuple(_remarks(version, web, manager, clock_s)),
+    )
+
+
+def _remarks(
+    version: EngineVersion, web: WebConfig | None, manager: ManagerConfig | None, clock_s: float | None
+) -> list[str]:
+    said = [version.remark()]
+    if manager is None:
+        said.append("It does not show its configuration: another cluster at this address would not be noticed.")
+    elif not version.waymark and not manager.savepoint_directory:
+        said.append("It has no default directory for savepoints: taking one needs a directory each time.")
+    if web is not None and not web.can_submit:
+        said.append("It takes no programs (web.submit.enable): jobs can be watched and saved, not started.")
+    if web is not None and not web.can_cancel:
+        said.append("It does not want jobs to be cancelled from outside (web.cancel.enable).")
+    if clock_s is not None and abs(clock_s) > CLOCKS_APART_S:
+        said.append(f"Its clock is {abs(clock_s):.0f} s {'ahead of' if clock_s > 0 else 'behind'} ours.")
+    return [sentence for sentence in said if sentence]

@@ -1,0 +1,83 @@
+"""What an engine can do by its version: the differences between Flink 1.15 and 2.x that matter here, in one table.
+
+`seen`: on running clusters of 1.20 and 2.3; the rest is read from Flink's sources (1.15.4 to 2.4-SNAPSHOT) and was not
+measured. Answers are parsed by what they hold, not by version (answers.py): fields that an older engine lacks are None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+OLDEST, NEWEST_SEEN = (1, 15), (2, 3)
+_NUMBERS = re.compile(r"(\d+)\.(\d+)")
+WAYMARK = "waymark"
+
+
+@dataclass(frozen=True)
+class Capability:
+    """`since` and `until` are Flink's versions, without `until` itself; `waymark`: whether our job manager has it."""
+
+    what: str
+    since: tuple[int, int] = OLDEST
+    until: tuple[int, int] | None = None
+    waymark: bool = True
+    seen: bool = False
+
+
+CAPABILITIES: Mapping[str, Capability] = {
+    "job_status": Capability("a job's state alone (GET /jobs/:id/status)", (1, 16), seen=True),
+    "savepoint_format": Capability("savepoints in a chosen format (formatType)", seen=True),
+    "savepoint_format_told": Capability("a checkpoint's savepointFormat", (1, 17), seen=True),
+    "client_trigger_id": Capability("triggers with an id of the client's (triggerId)", seen=True),
+    "trigger_checkpoint": Capability("checkpoints by hand (POST /jobs/:id/checkpoints)", (1, 17), seen=True),
+    "run_configuration": Capability("settings with a launch (flinkConfiguration)", (1, 17), seen=True),
+    "unaligned_as_taken": Capability("UNALIGNED_CHECKPOINT says what happened, not what was set", (1, 18)),
+    "failure_labels": Capability("labels of exceptions (failureLabels)", (1, 18), seen=True),
+    "resource_requirements": Capability("another parallelism while it runs (resource-requirements)", (1, 18)),
+    "exception_endpoint": Capability("where an exception happened as endpoint, not location", (1, 19), seen=True),
+    "claim_mode": Capability("claim mode under the name claimMode (restoreMode before)", (1, 20), seen=True),
+    "program_args_text": Capability("program arguments as one text (programArgs)", until=(2, 0), waymark=True),
+    "root_exception": Capability("the newest exception apart (root-exception)", until=(2, 0), waymark=False, seen=True),
+    "run_application": Capability("POST /jars/:id/run-application", (2, 3), waymark=False),
+}
+
+
+@dataclass(frozen=True)
+class EngineVersion:
+    """`numbers` None: the text names none."""
+
+    text: str
+    numbers: tuple[int, int] | None
+
+    @classmethod
+    def parse(cls, text: str) -> EngineVersion:
+        found = _NUMBERS.search(text)
+        return cls(text, (int(found[1]), int(found[2])) if found else None)
+
+    @property
+    def waymark(self) -> bool:
+        return self.text.startswith(WAYMARK)
+
+    def can(self, capability: str) -> bool:
+        """What is not known is tried: an engine says 404 where it cannot."""
+        wanted = CAPABILITIES[capability]
+        if self.waymark:
+            return wanted.waymark
+        if self.numbers is None:
+            return True
+        return self.numbers >= wanted.since and (wanted.until is None or self.numbers < wanted.until)
+
+    def remark(self) -> str:
+        """What a person should know of the version, in a sentence; "" for the ordinary."""
+        if self.waymark:
+            return ""
+        if self.numbers is None:
+            return f"The version {self.text!r} cannot be read; it is treated as a new Flink."
+        oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST_SEEN))
+        if self.numbers < OLDEST:
+            return f"Flink {self.text} is older than {oldest}, the oldest that Waymark knows: parts may be missing."
+        if self.numbers > NEWEST_SEEN:
+            return f"Flink {self.text} is newer than {newest}, the newest that Waymark was tried with."
+        return ""

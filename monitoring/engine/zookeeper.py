@@ -1,0 +1,199 @@
+"""Who leads a cluster, as its job managers write it into ZooKeeper.
+
+Flink's leader publishes `<root>/<cluster id>/leader/rest_server/connection_info` (before 1.15, and in its old layout,
+`leader/rest_server_lock`): Java's serialization of the REST address, a UTF string, and of the term's UUID. Waymark's
+job manager publishes the same node as JSON. Nobody leading: no node, or an empty one.
+
+`LeaderWatch` keeps the newest word in a thread of its own: whoever asks gets it at once, with its age.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from monitoring import outbound
+from monitoring.outbound import Denied
+
+PLACES = ("leader/rest_server/connection_info", "leader/rest_server_lock")
+_STREAM = b"\xac\xed\x00\x05"
+# java.util.UUID: class description with its serial version and two longs, least significant bits first.
+_UUID = b"sr\x00\x0ejava.util.UUID\xbc\x99\x03\xf7\x98m\x85/\x02\x00\x02J\x00\x0cleastSigBitsJ\x00\x0bmostSigBitsxp"
+_NULL = b"p"
+_LOOK_AGAIN_S = 2.0
+_CONNECT_LIMIT_S = 10.0
+_READ_LIMIT_S = 5.0
+_SESSION_S = 10.0
+# A watch that nobody asks ends by itself.
+_UNASKED_S = 600.0
+
+
+class NotAnAddress(ValueError):
+    """What the node holds names no leader; the text says what it is."""
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """`root` and `cluster_id` as in Flink's high-availability.zookeeper.path.root and high-availability.cluster-id."""
+
+    hosts: str
+    root: str
+    cluster_id: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        base = "/".join(part.strip("/") for part in (self.root, self.cluster_id) if part.strip("/"))
+        return tuple(f"/{base}/{place}" for place in PLACES)
+
+
+@dataclass(frozen=True)
+class Leader:
+    address: str
+
+
+@dataclass(frozen=True)
+class Nobody:
+    """Nobody is known to lead: `why` in a sentence."""
+
+    why: str
+
+
+def parse_leader(data: bytes) -> str:
+    """The REST address in a leader's node. Raises NotAnAddress for anything else than the two forms, whole."""
+    address = _from_json(data) if data.startswith(b"{") else _from_java(data)
+    target = outbound.parse(address)
+    if isinstance(target, Denied):
+        raise NotAnAddress(f"The leader's node names {address[:200]!r}, which is no address: {target.sentence}")
+    return address.rstrip("/")
+
+
+def _from_json(data: bytes) -> str:
+    try:
+        address = json.loads(data)["address"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotAnAddress("The leader's node holds JSON without an address.") from error
+    if not isinstance(address, str):
+        raise NotAnAddress("The leader's node holds JSON whose address is no text.")
+    return address
+
+
+def _from_java(data: bytes) -> str:
+    """`writeUTF(address); writeObject(uuid)`: a stream, one block of data, one UUID (or null), and nothing after it."""
+    try:
+        if data[:4] != _STREAM:
+            raise NotAnAddress("The leader's node is not written by Java.")
+        if data[4:5] == b"w":
+            start, length = 6, data[5]
+        elif data[4:5] == b"z":
+            start, length = 9, struct.unpack(">I", data[5:9])[0]
+        else:
+            raise NotAnAddress("The leader's node begins with something else than an address.")
+        block, rest = data[start : start + length], data[start + length :]
+        text = block[2:]
+        if len(block) != length or struct.unpack(">H", block[:2])[0] != len(text):
+            raise NotAnAddress("The leader's node is cut short.")
+        if rest != _NULL and not (rest.startswith(_UUID) and len(rest) == len(_UUID) + 16):
+            raise NotAnAddress("The leader's node holds something else than a term after the address.")
+        return text.decode("ascii")
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise NotAnAddress("The leader's node is cut short, or no address.") from error
+
+
+def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | Nobody:
+    """Asks once, and waits for the answer. Never from an event loop."""
+    client = _client(quorum)
+    try:
+        client.start(limit_s)
+        return _read(client, quorum.paths, None)
+    except (KazooException, KazooTimeoutError, OSError):
+        return _silent(quorum)
+    finally:
+        _end(client)
+
+
+class LeaderWatch:
+    """Follows one cluster's leader. `sighting` never waits; what it says is a few seconds old at most."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        self._newest: Leader | Nobody | None = None
+        self._changed = threading.Event()
+        self._asked = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._follow, name=f"leader of {quorum.paths[0]}", daemon=True)
+        self._thread.start()
+
+    def sighting(self) -> Leader | Nobody | None:
+        """None: nothing is known yet."""
+        self._asked.set()
+        return self._newest
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and not self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._changed.set()
+        self._thread.join(_CONNECT_LIMIT_S)
+
+    def _follow(self) -> None:
+        client = _client(self._quorum)
+        client.add_listener(lambda _state: self._changed.set())
+        client.start_async()
+        unasked = connecting = 0
+        while not self._closed and unasked * _LOOK_AGAIN_S < _UNASKED_S:
+            self._changed.clear()
+            connecting = 0 if client.connected else connecting + 1
+            if client.connected:
+                self._newest = self._look(client)
+            elif connecting * _LOOK_AGAIN_S > _CONNECT_LIMIT_S:
+                self._newest = _silent(self._quorum)
+            self._changed.wait(_LOOK_AGAIN_S)
+            unasked = 0 if self._asked.is_set() else unasked + 1
+            self._asked.clear()
+        _end(client)
+
+    def _look(self, client: KazooClient) -> Leader | Nobody:
+        try:
+            return _read(client, self._quorum.paths, lambda _event: self._changed.set())
+        except (KazooException, KazooTimeoutError, OSError):
+            return _silent(self._quorum)
+
+
+def _read(client: KazooClient, paths: Sequence[str], watch: Any) -> Leader | Nobody:
+    for path in paths:
+        try:
+            data, _ = client.get_async(path, watch).get(timeout=_READ_LIMIT_S)
+        except NoNodeError:
+            if watch is not None:
+                client.exists_async(path, watch).get(timeout=_READ_LIMIT_S)
+            continue
+        if not data:
+            return Nobody(f"ZooKeeper says that nobody leads now ({path} is empty).")
+        try:
+            return Leader(parse_leader(data))
+        except NotAnAddress as error:
+            return Nobody(f"{error} ({path})")
+    return Nobody(f"ZooKeeper says that nobody leads now (there is no {paths[0]}).")
+
+
+def _client(quorum: Quorum) -> KazooClient:
+    return KazooClient(quorum.hosts, timeout=_SESSION_S, read_only=True)
+
+
+def _end(client: KazooClient) -> None:
+    client.stop()
+    client.close()
+
+
+def _silent(quorum: Quorum) -> Nobody:
+    return Nobody(f"ZooKeeper at {quorum.hosts} does not answer.")

@@ -1,0 +1,121 @@
+"""`manage.py cluster`: what answers is looked at first, and every act is audited without its secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from monitoring.engine.connection import basic, bearer
+from monitoring.models import AuditEntry, Cluster
+from tests.dashboard import builders as make
+from tests.monitoring.engine.flink_server import FlinkServer, running
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def flink() -> Iterator[FlinkServer]:
+    with running() as server:
+        yield server
+
+
+def run(*arguments: str) -> str:
+    out = StringIO()
+    call_command("cluster", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_a_cluster_that_answers_is_watched_from_now_on(flink: FlinkServer) -> None:
+    assert run("add", "production", flink.url + "/", "--labels", "team=a, env=prod") == (
+        "production: Flink REST API 2.3.0 with 1 RUNNING. It is watched from now on.\n"
+    )
+    cluster = Cluster.objects.get(name="production")
+    assert (cluster.rest_url, cluster.labels) == (flink.url, {"team": "a", "env": "prod"})
+    assert AuditEntry.objects.get().action == "cluster.add"
+    assert flink.url in run("list")
+
+
+def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    flink.needs = {"Authorization": bearer("s3cret")}
+    run("add", "guarded", flink.url, "--token-file", str(tmp_path / "secret"))
+    flink.needs = {"Authorization": basic("ada", "s3cret")}
+    run("add", "named", flink.url, "--user", "ada", "--password-file", str(tmp_path / "secret"))
+    assert Cluster.objects.get(name="guarded").token.reveal() == "s3cret"
+    assert Cluster.objects.get(name="named").password.reveal() == "s3cret"
+    assert "s3cret" not in json.dumps(list(AuditEntry.objects.values_list("details", flat=True)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ftp://127.0.0.1"], "url 'ftp://127.0.0.1': An address begins with http"),
+        (["127.0.0.1:8081"], "url '127.0.0.1:8081': An address begins with http"),
+        (["http://user:pw@127.0.0.1"], "url .*Name and password do not belong"),
+        (["http://127.0.0.1:1"], "url .*nothing listens there"),
+        ([], "url '': An address begins with http"),
+        (["http://127.0.0.1:1", "--every", "0"], "poll_interval_s '0': Write a number, from 1 to 3600"),
+        (["http://127.0.0.1:1", "--labels", "a b"], "labels 'a b': 'a b' is no label"),
+        (["--zookeeper", "zk"], "zookeeper_hosts 'zk': 'zk' is no server"),
+        (["http://127.0.0.1:1", "--token-file", "/gone"], "--token-file: .*No such file"),
+    ],
+)
+def test_what_is_wrong_names_field_value_and_what_is_allowed(arguments: list[str], said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        run("add", "x", *arguments)
+    assert not Cluster.objects.exists()
+
+
+def test_a_name_is_given_once(flink: FlinkServer) -> None:
+    run("add", "one", flink.url)
+    with pytest.raises(CommandError, match="name 'one': Cluster with this Name already exists"):
+        run("add", "one", flink.url)
+
+
+def test_one_that_is_down_can_be_added_when_that_is_meant() -> None:
+    assert "it does not answer yet" in run("add", "x", "http://127.0.0.1:1", "--unanswered")
+    with pytest.raises(CommandError, match="begins with http"):
+        run("add", "y", "gopher://127.0.0.1:1", "--unanswered")
+
+
+def test_testing_says_what_is_there_and_changes_nothing(flink: FlinkServer) -> None:
+    run("add", "one", flink.url)
+    before = Cluster.objects.values().get()
+    said = run("test", "one")
+    for line in ("Apache Flink 2.3.0", "25 checkpoints", "1, 4 of 4 slots free", "file:///savepoints", "1 RUNNING"):
+        assert line in said
+    assert Cluster.objects.values().get() == before
+    flink.instead("/overview", "<html>")
+    with pytest.raises(CommandError, match="rest_url: A server answers there, but not with Flink's REST API"):
+        run("test", "one")
+
+
+def test_a_paused_cluster_is_not_watched_and_keeps_its_history(flink: FlinkServer) -> None:
+    run("add", "one", flink.url)
+    run("pause", "one", "--reason", "moved")
+    assert (Cluster.objects.get().enabled, Cluster.objects.get().disabled_reason) == (False, "moved")
+    run("resume", "one")
+    assert (Cluster.objects.get().enabled, Cluster.objects.get().disabled_reason) == (True, "")
+
+
+def test_one_without_jobs_is_gone_and_one_with_jobs_is_kept_without_its_secrets(now) -> None:
+    make.make_cluster(now, "empty")
+    make.make_job(make.make_cluster(now, "full", token="s3cret"))
+    run("remove", "empty")
+    run("remove", "full", "--reason", "sold")
+    full = Cluster.objects.get()
+    assert (full.name, full.enabled, bool(full.token), full.disabled_reason) == ("full", False, False, "sold")
+    assert full.archived_at is not None
+    assert "removed" in run("list")
+    run("resume", "full")
+    assert Cluster.objects.get().archived_at is None
+
+
+def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+    with pytest.raises(CommandError, match="name: 'x' is not a cluster; there are: none"):
+        run("pause", "x")

@@ -1,0 +1,309 @@
+"""The pages of clusters: who may what, what is said at which field, what is stored and audited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from monitoring.engine.connection import bearer
+from monitoring.engine.identity import Identity
+from monitoring.models import AuditEntry, Authentication, Cluster
+from monitoring.secret import seal
+from tests.certificates import Authority
+from tests.dashboard import builders as make
+from tests.monitoring.engine.flink_server import FlinkServer, running
+
+TYPED = {
+    "name": "prod",
+    "discovery": "url",
+    "authentication": "none",
+    "poll_interval_s": "3",
+    "request_limit_s": "2",
+    "requests_at_once": "8",
+    "labels": "",
+}
+
+
+@pytest.fixture
+def flink() -> Iterator[FlinkServer]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def admin(db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("alma", password="pw-alma-1"))
+    return client
+
+
+def typed(url: str, **fields: str) -> dict[str, str]:
+    return TYPED | {"rest_url": url} | fields
+
+
+def errors(response: Any) -> dict[str, list[str]]:
+    return {name: [str(text) for text in texts] for name, texts in response.context["form"].errors.items()}
+
+
+@pytest.mark.parametrize("name", ["cluster-add", "cluster-edit", "cluster-remove"])
+def test_only_an_administrator_opens_the_forms(
+    stranger: Client, viewer: Client, operator: Client, admin: Client, now: datetime, name: str
+) -> None:
+    cluster = make.make_cluster(now)
+    url = reverse(name, args=[] if name == "cluster-add" else [cluster.pk])
+    assert stranger.get(url).status_code == 302
+    assert [client.get(url).status_code for client in (viewer, operator, admin)] == [403, 403, 200]
+    assert [client.post(url).status_code for client in (viewer, operator)] == [403, 403]
+
+
+@pytest.mark.parametrize("name", ["cluster-test", "cluster-watch", "cluster-same", "cluster-test-typed"])
+def test_acts_are_an_administrators_and_by_post(operator: Client, admin: Client, now: datetime, name: str) -> None:
+    url = reverse(name, args=[make.make_cluster(now).pk])
+    assert operator.post(url).status_code == 403
+    assert admin.get(url).status_code == 405
+
+
+def test_everybody_sees_a_cluster_and_nobody_its_secrets(
+    viewer: Client, operator: Client, admin: Client, now: datetime
+) -> None:
+    cluster = make.make_cluster(
+        now, token="s3cret-t", password="s3cret-p", authentication="bearer", client_key="s3cret-k"
+    )
+    for client in (viewer, operator, admin):
+        page = client.get(reverse("cluster", args=[cluster.pk])).content.decode()
+        assert "a bearer token" in page
+        assert "s3cret" not in page
+    assert "s3cret" not in admin.get(reverse("cluster-edit", args=[cluster.pk])).content.decode()
+
+
+def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: FlinkServer) -> None:
+    flink.needs = {"Authorization": bearer("s3cret")}
+    sent = typed(flink.url + "/", authentication="bearer", token="s3cret", labels="team=a")
+    response = admin.post(reverse("cluster-add"), sent, follow=True)
+    cluster = Cluster.objects.get()
+    assert response.redirect_chain[-1][0] == reverse("cluster", args=[cluster.pk])
+    assert "prod is watched from now on: Flink REST API 2.3.0 with 1 RUNNING." in response.content.decode()
+    assert (cluster.rest_url, cluster.token.reveal(), cluster.labels) == (flink.url, "s3cret", {"team": "a"})
+    entry = AuditEntry.objects.get()
+    assert (entry.actor, entry.action, entry.details["now"]["token"]) == ("alma", "cluster.add", "set")
+    assert "s3cret" not in json.dumps(entry.details)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({"rest_url": "flink:8081"}, "rest_url", "begins with http"),
+        ({"rest_url": "http://169.254.169.254"}, "rest_url", "where clouds hand out credentials"),
+        ({"rest_url": "http://no-such-host.invalid"}, "rest_url", "does not resolve"),
+        ({"rest_url": "http://127.0.0.1:1"}, "rest_url", "nothing listens there"),
+        ({"rest_url": "http://127.0.0.1:1/?x=1"}, "rest_url", "has no ? and no #"),
+        ({"name": ""}, "name", "required"),
+        ({"discovery": "zookeeper"}, "zookeeper_hosts", "At least one server is needed"),
+        ({"discovery": "zookeeper", "zookeeper_hosts": "zk:99999"}, "zookeeper_hosts", "'zk:99999' is no server"),
+        (
+            {"discovery": "zookeeper", "zookeeper_hosts": "zk:2181", "zookeeper_root": "/a b"},
+            "zookeeper_root",
+            "no path of ZooKeeper",
+        ),
+        ({"authentication": "bearer"}, "token", "The token is missing"),
+        ({"authentication": "bearer", "token": "a b"}, "token", "no spaces"),
+        ({"authentication": "basic", "password": "x"}, "username", "The name is missing"),
+        ({"authentication": "basic", "username": "a:b", "password": "x"}, "username", "colon"),
+        ({"authentication": "basic", "username": "a"}, "password", "The password is missing"),
+        ({"ca_bundle": "hello"}, "ca_bundle", "no certificates in PEM form"),
+        ({"client_key": "hello"}, "client_certificate", "one of them is missing"),
+        ({"poll_interval_s": "0.2"}, "poll_interval_s", "from 1 to 3600 seconds"),
+        ({"poll_interval_s": "nan"}, "poll_interval_s", "from 1 to 3600 seconds"),
+        ({"request_limit_s": "fast"}, "request_limit_s", "from 1 to 60 seconds"),
+        ({"requests_at_once": "65"}, "requests_at_once", "from 1 to 64"),
+        ({"labels": "team"}, "labels", "'team' is no label: write key=value"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(
+    admin: Client, fields: dict[str, str], field: str, said: str
+) -> None:
+    response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1") | fields)
+    assert response.status_code == 422
+    assert said in " ".join(errors(response).get(field, [])), errors(response)
+    page = response.content.decode()
+    assert f'id="id_{field}_error"' in page
+    assert all(f'value="{value}"' in page for name, value in fields.items() if name in ("rest_url", "labels", "name"))
+    assert not Cluster.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+def test_what_the_server_says_is_said_at_the_field(admin: Client, flink: FlinkServer) -> None:
+    flink.instead("/overview", "<html>")
+    assert "a web page" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["rest_url"][0]
+    flink.instead("/overview", "", 307, Location="https://elsewhere.example/")
+    assert (
+        "redirects to https://elsewhere" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["rest_url"][0]
+    )
+    flink.instead("/overview", "{}", 403)
+    assert "needs a log-in" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["authentication"][0]
+
+
+def test_one_that_is_down_is_saved_when_that_is_meant(admin: Client) -> None:
+    response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1"))
+    assert "Save it although it does not answer now" in response.content.decode()
+    admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1", unanswered="on"))
+    assert Cluster.objects.get().rest_url == "http://127.0.0.1:1"
+
+
+def test_what_cannot_be_right_is_not_saved_even_so(admin: Client, flink: FlinkServer) -> None:
+    flink.instead("/overview", "<html>")
+    response = admin.post(reverse("cluster-add"), typed(flink.url, unanswered="on"))
+    assert response.status_code == 422
+    assert "Save it although" not in response.content.decode()
+
+
+def test_an_edit_keeps_the_secret_and_audits_before_and_after(admin: Client, flink: FlinkServer) -> None:
+    flink.needs = {"Authorization": bearer("s3cret")}
+    cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="s3cret")
+    url = reverse("cluster-edit", args=[cluster.pk])
+    assert "It is set. Leave this empty to keep it." in admin.get(url).content.decode()
+    admin.post(url, typed(flink.url, authentication="bearer", poll_interval_s="7"))
+    cluster.refresh_from_db()
+    assert (cluster.poll_interval_s, cluster.token.reveal(), cluster.next_poll_at) == (7, "s3cret", None)
+    entry = AuditEntry.objects.get()
+    assert entry.details == {
+        "before": {"poll_interval_s": 3.0, "request_limit_s": 10.0},
+        "now": {"poll_interval_s": 7.0, "request_limit_s": 2.0},
+    }
+
+
+def test_a_new_secret_is_said_to_be_changed_and_no_more(admin: Client, flink: FlinkServer) -> None:
+    cluster = Cluster.objects.create(
+        name="prod", rest_url=flink.url, authentication="bearer", token="old", request_limit_s=2
+    )
+    admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url, authentication="bearer", token="brand-new"))
+    cluster.refresh_from_db()
+    assert cluster.token.reveal() == "brand-new"
+    assert AuditEntry.objects.get().details == {"before": {"token": "set"}, "now": {"token": "changed"}}
+
+
+def test_another_way_to_log_in_drops_the_old_secret(admin: Client, flink: FlinkServer) -> None:
+    cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="old")
+    admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url))
+    cluster.refresh_from_db()
+    assert (cluster.authentication, bool(cluster.token)) == (Authentication.NONE, False)
+
+
+def test_an_edit_that_changes_nothing_is_not_audited(admin: Client, flink: FlinkServer) -> None:
+    cluster = Cluster.objects.create(name="prod", rest_url=flink.url, request_limit_s=2)
+    response = admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url), follow=True)
+    assert "No change." in response.content.decode()
+    assert not AuditEntry.objects.exists()
+
+
+def test_the_test_button_tries_what_is_typed_and_stores_nothing(admin: Client, flink: FlinkServer) -> None:
+    page = admin.post(reverse("cluster-test-new"), typed(flink.url)).content.decode()
+    assert all(text in page for text in ("Apache Flink 2.3.0 answers", "25 checkpoints", "cluster-id /demo"))
+    flink.instead("/overview", "<html>")
+    page = admin.post(reverse("cluster-test-new"), typed(flink.url)).content.decode()
+    assert "<b>Address of its REST API:</b> A server answers there, but not with Flink&#x27;s REST API" in page
+    assert not Cluster.objects.exists()
+
+
+def test_the_pages_test_button_uses_what_is_stored(admin: Client, flink: FlinkServer) -> None:
+    flink.needs = {"Authorization": bearer("s3cret")}
+    cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="s3cret")
+    assert "answers" in admin.post(reverse("cluster-test", args=[cluster.pk])).content.decode()
+    flink.needs = {"Authorization": bearer("other")}
+    assert "does not accept this token" in admin.post(reverse("cluster-test", args=[cluster.pk])).content.decode()
+
+
+def test_a_certificate_is_trusted_from_the_form(admin: Client, tmp_path: Any) -> None:
+    authority = Authority()
+    with running(authority.sign().server_context(tmp_path, clients=authority)) as flink:
+        ours = authority.sign(("waymark",))
+        sent = typed(flink.url, ca_bundle=authority.pem, client_certificate=ours.certificate, client_key=ours.key)
+        admin.post(reverse("cluster-add"), sent)
+        cluster = Cluster.objects.get()
+        assert ours.key.strip() == cluster.client_key.reveal().replace("\r\n", "\n").strip()
+        response = admin.post(reverse("cluster-add"), typed(flink.url, name="second"))
+    assert "not trusted" in errors(response)["ca_bundle"][0]
+
+
+def test_to_stop_watching_needs_a_reason_and_is_taken_back(admin: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now, unreachable_since=now, last_error="gone")
+    url = reverse("cluster-watch", args=[cluster.pk])
+    assert admin.post(url, {"watched": "no"}).status_code == 422
+    admin.post(url, {"watched": "no", "reason": "maintenance"})
+    cluster.refresh_from_db()
+    assert (cluster.enabled, cluster.disabled_reason, cluster.reachable) == (False, "maintenance", True)
+    assert "maintenance" in admin.get(reverse("clusters")).content.decode()
+    admin.post(url, {"watched": "yes"})
+    cluster.refresh_from_db()
+    assert (cluster.enabled, cluster.disabled_reason) == (True, "")
+    assert sorted(AuditEntry.objects.values_list("action", "reason")) == [
+        ("cluster.pause", "maintenance"),
+        ("cluster.resume", ""),
+    ]
+
+
+def test_removing_one_with_jobs_keeps_their_history(admin: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    job = make.make_job(cluster)
+    url = reverse("cluster-remove", args=[cluster.pk])
+    assert "the history of its 1 job" in admin.get(url).content.decode()
+    assert admin.post(url, {"reason": ""}).status_code == 422
+    admin.post(url, {"reason": "sold"})
+    page = admin.get(reverse("clusters")).content.decode()
+    assert "1 removed cluster, kept for the history of its jobs" in page
+    assert admin.get(reverse("job", args=[job.pk])).status_code == 200
+
+
+def test_a_removed_clusters_name_is_told(admin: Client, now: datetime, flink: FlinkServer) -> None:
+    make.make_cluster(now, "prod", archived_at=now, enabled=False)
+    response = admin.post(reverse("cluster-add"), typed(flink.url))
+    assert "A removed cluster has this name" in errors(response)["name"][0]
+
+
+def test_a_stranger_at_the_address_is_shown_and_confirmed(admin: Client, viewer: Client, now: datetime) -> None:
+    was = Identity("zookeeper", {"path": "/flink", "cluster-id": "/a"}, ("zk:2181",), "p1")
+    found = Identity("zookeeper", {"path": "/flink", "cluster-id": "/b"}, ("zk:2181",), "p2")
+    cluster = make.make_cluster(now, identity=was.as_row(), stranger=found.as_row())
+    page = viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
+    assert "Another cluster answers at this address" in page
+    assert "rebuilt</button>" not in page
+    admin.post(reverse("cluster-same", args=[cluster.pk]))
+    cluster.refresh_from_db()
+    assert (cluster.identity, cluster.stranger) == (json.loads(json.dumps(found.as_row())), None)
+    assert AuditEntry.objects.get().details["now"] == "path /flink, cluster-id /b at zk:2181"
+
+
+def test_a_secret_that_cannot_be_read_is_shown_as_that(viewer: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now, authentication="bearer", token="s3cret")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE monitoring_cluster SET token = %s", [seal("x")[:-6] + "AAAAA="])
+    assert "secret not readable" in viewer.get(reverse("clusters")).content.decode()
+    assert "It cannot be asked." in viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
+
+
+def test_fifty_clusters_cost_as_many_queries_as_one(viewer: Client, now: datetime) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert viewer.get(reverse("clusters")).status_code == 200
+        return len(captured)
+
+    make.make_job(make.make_cluster(now))
+    viewer.get(reverse("clusters"))
+    one = queries()
+    for number in range(49):
+        make.make_job(make.make_cluster(now, f"cluster-{number}", token="s3cret"))
+    assert queries() == one
+
+
+def test_without_clusters_the_page_says_what_to_do(viewer: Client, admin: Client) -> None:
+    assert "An administrator can add one here." in viewer.get(reverse("clusters")).content.decode()
+    assert reverse("cluster-add") in admin.get(reverse("clusters")).content.decode()

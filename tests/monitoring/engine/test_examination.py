@@ -1,0 +1,271 @@
+"""Before a cluster is stored: what answers there, or which field is to blame. Every one with a real server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from monitoring.engine.connection import basic, bearer
+from monitoring.engine.examination import Problem, examine
+from monitoring.engine.probe import Found
+from monitoring.models import Authentication, Cluster
+from tests.certificates import Authority
+from tests.monitoring.engine.flink_server import FlinkServer, running
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def flink() -> Iterator[FlinkServer]:
+    with running() as server:
+        yield server
+
+
+def look(url: str, **fields: object) -> Found | Problem:
+    return examine(Cluster(name="c", rest_url=url, request_limit_s=2, **fields), lambda: NOW)
+
+
+def refused(url: str, **fields: object) -> Problem:
+    outcome = look(url, **fields)
+    assert isinstance(outcome, Problem), outcome
+    return outcome
+
+
+def test_it_says_what_it_found(flink: FlinkServer) -> None:
+    flink.instead("/", "<html>", Date="Sat, 21 Nov 2026 12:00:30 GMT")
+    found = look(flink.url)
+    assert isinstance(found, Found)
+    assert (found.version.text, found.commit, found.engine) == ("2.3.0", "c0f8d1a", "Apache Flink")
+    assert (found.jobs, found.taskmanagers, found.slots_total) == ({"RUNNING": 1}, 1, 4)
+    assert (found.history_length, found.checkpoint_directory) == (25, "file:///checkpoints")
+    assert (found.savepoint_directory, found.can_submit, found.can_cancel) == ("file:///savepoints", True, True)
+    assert (found.clock_s, found.remarks) == (30, ("Its clock is 30 s ahead of ours.",))
+    assert str(found.identity) == "path /flink, cluster-id /demo at zk1:2181,zk2:2181"
+    assert found.sentence() == "Flink REST API 2.3.0 with 1 RUNNING"
+
+
+def test_what_it_does_not_tell_is_not_guessed(flink: FlinkServer) -> None:
+    flink.instead("/jobmanager/config", '{"errors": ["no"]}', status=404)
+    flink.instead("/config", "{}")
+    found = look(flink.url)
+    assert isinstance(found, Found)
+    assert (found.history_length, found.can_submit, found.clock_s, found.identity) == (None, None, None, None)
+    assert "another cluster at this address would not be noticed" in found.remarks[0]
+
+
+def test_a_cluster_that_takes_no_commands_says_so(flink: FlinkServer) -> None:
+    flink.instead("/config", '{"features": {"web-submit": false, "web-cancel": false}}')
+    found = look(flink.url)
+    assert isinstance(found, Found)
+    assert [remark.partition(" (")[2] for remark in found.remarks] == [
+        "web.submit.enable): jobs can be watched and saved, not started.",
+        "web.cancel.enable).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "remark"),
+    [("1.14.6", "older than 1.15"), ("9.9", "newer than 2.3"), ("1.17.2", ""), ("SNAPSHOT", "cannot be read")],
+)
+def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version: str, remark: str) -> None:
+    overview = '{"taskmanagers":1,"slots-total":4,"slots-available":4,"jobs-running":0,"flink-version":"%s"}'
+    flink.instead("/overview", overview % version)
+    found = look(flink.url)
+    assert isinstance(found, Found)
+    assert [remark in each for each in found.remarks if "clock" not in each] == ([True] if remark else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        (
+            "/overview",
+            "<!doctype html><p>Welcome",
+            200,
+            "not with Flink's REST API. The answer to /overview is a web page",
+        ),
+        ("/overview", '{"status": "UP"}', 200, "not with Flink's REST API. /overview has no field 'flink-version'"),
+        ("/overview", "[1, 2]", 200, "is a list, not an object"),
+        ("/overview", "hello", 200, "not JSON"),
+        ("/overview", '{"errors": ["?"]}', 404, "it knows no /overview"),
+        ("/overview", '{"errors": ["boom"]}', 500, "boom"),
+        ("/jobs/overview", '{"jobs": 3}', 200, "jobs is a number"),
+    ],
+)
+def test_a_server_of_something_else(flink: FlinkServer, path: str, body: str, status: int, said: str) -> None:
+    flink.instead(path, body, status)
+    problem = refused(flink.url)
+    assert (problem.field, problem.passing) == ("rest_url", False)
+    assert said in problem.sentence
+
+
+def test_a_redirect_is_not_followed_and_says_where_it_leads(flink: FlinkServer) -> None:
+    flink.instead("/overview", "", 302, Location="https://sso.example/login?next=flink")
+    problem = refused(flink.url)
+    assert (problem.field, problem.passing) == ("rest_url", False)
+    assert "redirects to https://sso.example/login?next=flink; enter the one it leads to" in problem.sentence
+    assert flink.asked == ["/overview"]
+
+
+def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
+    flink.instead(
+        "/overview", '{"errors": ["Service temporarily unavailable due to an ongoing leader election."]}', 503
+    )
+    problem = refused(flink.url)
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert "not ready: Service temporarily unavailable" in problem.sentence
+
+
+def test_a_log_in_is_asked_for_at_the_field_that_gives_it(flink: FlinkServer) -> None:
+    flink.needs = {"Authorization": bearer("right")}
+    assert refused(flink.url).field == "authentication"
+    assert "needs a log-in (HTTP 401)" in refused(flink.url).sentence
+    wrong = refused(flink.url, authentication=Authentication.BEARER, token="wrong")
+    assert (wrong.field, wrong.sentence) == ("token", "The server does not accept this token (HTTP 401).")
+    assert isinstance(look(flink.url, authentication=Authentication.BEARER, token="right"), Found)
+
+
+def test_name_and_password(flink: FlinkServer) -> None:
+    flink.needs = {"Authorization": basic("ada", "pä:ss")}
+    fields = {"authentication": Authentication.BASIC, "username": "ada"}
+    assert refused(flink.url, **fields, password="no").field == "password"
+    assert isinstance(look(flink.url, **fields, password="pä:ss"), Found)
+
+
+def test_a_token_goes_only_to_those_who_are_meant(flink: FlinkServer) -> None:
+    """A token that is stored, but not asked for, is not sent."""
+    flink.needs = {"Authorization": bearer("right")}
+    assert refused(flink.url, token="right").field == "authentication"
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        problem = refused(f"http://127.0.0.1:{free.getsockname()[1]}")
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert "nothing listens there" in problem.sentence
+
+
+def test_no_answer_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        problem = examine(
+            Cluster(rest_url=f"http://127.0.0.1:{silent.getsockname()[1]}", request_limit_s=0.3), lambda: NOW
+        )
+    assert isinstance(problem, Problem)
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert "did not answer /overview within 0.3 s" in problem.sentence
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    problem = refused("http://no-such-host.invalid:8081")
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert "The name no-such-host.invalid does not resolve" in problem.sentence
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254", "http://[::ffff:169.254.169.254]", "http://[fe80::1]:8081"])
+def test_an_address_that_is_not_allowed_is_not_connected_to(url: str) -> None:
+    problem = refused(url)
+    assert (problem.field, problem.passing) == ("rest_url", False)
+    assert "WAYMARK_OUTBOUND_ALLOW" in problem.sentence
+
+
+def test_a_name_that_leads_to_one_is_not_connected_to_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def metadata(_host: str, _port: int) -> list[str]:
+        return ["169.254.169.254"]
+
+    monkeypatch.setattr("monitoring.outbound.resolve_async", metadata)
+    problem = refused("http://flink.example:8081")
+    assert problem.field == "rest_url"
+    assert problem.sentence.startswith("flink.example is 169.254.169.254, where clouds hand out credentials")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("127.0.0.1:8081", "begins with http"), ("http://a:b@c", "Name and password"), ("http://a b", "no spaces")],
+)
+def test_what_is_no_address(url: str, said: str) -> None:
+    problem = refused(url)
+    assert (problem.field, said in problem.sentence) == ("rest_url", True)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path) -> None:
+    with running(authority.sign().server_context(tmp_path)) as flink:
+        assert isinstance(look(flink.url, ca_bundle=authority.pem), Found)
+
+
+def test_certificates_that_are_not_to_be_trusted_are_told_apart(authority: Authority, tmp_path: Path) -> None:
+    cases = {
+        "expired": (authority.sign(lasts=timedelta(hours=-1)), authority.pem, "rest_url", "has expired"),
+        "host": (authority.sign(("other.example",)), authority.pem, "rest_url", "is for another host"),
+        "issuer": (authority.sign(), "", "ca_bundle", "an authority that is not trusted"),
+        "another": (authority.sign(), Authority("Another").pem, "ca_bundle", "an authority that is not trusted"),
+    }
+    for name, (signed, bundle, field, said) in cases.items():
+        (tmp_path / name).mkdir()
+        with running(signed.server_context(tmp_path / name)) as flink:
+            problem = refused(flink.url, ca_bundle=bundle)
+        assert (problem.field, problem.passing, said in problem.sentence) == (field, False, True), (name, problem)
+
+
+def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
+    ours, foreign = authority.sign(("waymark",)), Authority("Foreign").sign(("waymark",))
+    with running(authority.sign().server_context(tmp_path, clients=authority)) as flink:
+        trusted = {"ca_bundle": authority.pem}
+        shown = {"client_certificate": ours.certificate, "client_key": ours.key}
+        assert isinstance(look(flink.url, **trusted, **shown), Found)
+        problem = refused(flink.url, **trusted)
+        assert (problem.field, "asks for a client's certificate" in problem.sentence) == ("client_certificate", True), (
+            problem
+        )
+        problem = refused(flink.url, **trusted, client_certificate=foreign.certificate, client_key=foreign.key)
+        assert problem.field == "client_certificate"
+
+
+def test_certificates_and_keys_that_are_none(authority: Authority) -> None:
+    one, other = authority.sign(("a",)), authority.sign(("b",))
+    cases = [
+        ({"ca_bundle": "hello"}, "ca_bundle", "no certificates in PEM form"),
+        ({"client_certificate": one.certificate}, "client_key", "one of them is missing"),
+        ({"client_key": one.key}, "client_certificate", "one of them is missing"),
+        ({"client_certificate": "x", "client_key": one.key}, "client_certificate", "no certificate in PEM form"),
+        ({"client_certificate": one.certificate, "client_key": "x"}, "client_key", "no private key in PEM form"),
+        ({"client_certificate": one.certificate, "client_key": other.key}, "client_key", "do not belong together"),
+    ]
+    for fields, field, said in cases:
+        problem = refused("https://127.0.0.1:1", **fields)
+        assert (problem.field, said in problem.sentence) == (field, True), problem
+        assert one.key not in problem.sentence
+
+
+def test_http_and_https_are_told_apart(flink: FlinkServer, authority: Authority, tmp_path: Path) -> None:
+    problem = refused(flink.url.replace("http://", "https://"))
+    assert (problem.field, "does not speak TLS; is it meant to be http://?" in problem.sentence) == ("rest_url", True)
+    with running(authority.sign().server_context(tmp_path)) as guarded:
+        assert refused(guarded.url.replace("https://", "http://")).field == "rest_url"
+
+
+def test_a_server_that_speaks_something_else() -> None:
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(b"220 mail.example ESMTP\r\n")
+            connection.recv(1000)
+
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        problem = refused(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        thread.join(5)
+    assert (problem.field, "something that is not HTTP" in problem.sentence) == ("rest_url", True)

@@ -45,6 +45,7 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "maintenance.plan": "planned a maintenance window",
     "incident.resolve": "resolved the incident",
     "job.automation": lambda details: f"changed what Waymark does: {_changes(details.get('now'))}",
+    "job.launch": lambda details: f"changed how it is started (version {details.get('version')})",
     "restart.cancel": "canceled the restart",
     "restart.canceled": "canceled the restart",
     "restart.decide": "decided to restart",

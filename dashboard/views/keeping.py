@@ -92,7 +92,7 @@ def _retention_page(request: HttpRequest, job: Job, form: RetentionForm, status:
 
 
 def _find(pk: int) -> Savepoint:
-    rows = Savepoint.objects.select_related("job__cluster", "job__current_run", "run", "checkpoint")
+    rows = Savepoint.objects.select_related("job__cluster", "job__current_run", "run__launch_version", "checkpoint")
     found: Savepoint = get_object_or_404(rows, pk=pk)
     return found
 

@@ -18,6 +18,7 @@ from monitoring.models.incidents import (
     IncidentState,
 )
 from monitoring.models.jobs import Job, RestoreFrom, Run, RunState, RunStateChange
+from monitoring.models.launches import LaunchOrigin, LaunchVersion
 from monitoring.models.maintenance import MaintenanceWindow
 from monitoring.models.notifications import (
     AttemptOutcome,
@@ -84,6 +85,8 @@ __all__ = [
     "Job",
     "JobConfiguration",
     "Language",
+    "LaunchOrigin",
+    "LaunchVersion",
     "MaintenanceWindow",
     "Notification",
     "NotificationReason",

@@ -95,6 +95,8 @@ class Run(models.Model):
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="runs")
     number = models.PositiveIntegerField()
     engine_job_id = models.CharField(max_length=32)
+    # How it was started, where that is known: the version of the program that its savepoints belong to.
+    launch_version = models.ForeignKey("LaunchVersion", on_delete=models.SET_NULL, null=True, related_name="runs")
     state = models.CharField(max_length=20, choices=RunState.choices)
     observed_at = models.DateTimeField()
     moved_at = models.DateTimeField(null=True)  # the engine's `last-modification` when the run was last read

@@ -41,6 +41,10 @@ class RestartAttempt(models.Model):
     old_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
     new_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
     engine_job_id = models.CharField(max_length=32)
+    # What the job is started with, where that is not its own launch record: another program, arguments, parallelism.
+    launch = models.JSONField(null=True)
+    # The state to restore is the savepoint that the job is stopped with.
+    from_stop = models.BooleanField(default=False)
     restore_path = models.TextField(blank=True, default="")
     restore_is_savepoint = models.BooleanField(null=True)
     restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed

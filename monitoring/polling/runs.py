@@ -11,7 +11,8 @@ from django.db.models import Max, OuterRef, Subquery
 
 from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
-from monitoring.models import Checkpoint, Cluster, Job, Run, RunState, RunStateChange
+from monitoring.launches import Launched, remember
+from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
 
@@ -305,17 +306,16 @@ def _choose_current(runs: Runs) -> None:
     Job.objects.bulk_update(jobs, ["current_run"])
 
 
-def remember_launches(runs: Iterable[StoredRun]) -> None:
+def remember_launches(runs: Iterable[StoredRun], now: datetime) -> None:
     """How our job manager says it started a job is how it is started again."""
-    jobs: dict[int, Job] = {}
+    launched = []
     for each in runs:
         config = None if each.observed is None else each.observed.job_config
-        launch = None if config is None or config.launch is None else {"kind": "waymark", **config.launch}
-        if launch is not None and each.run.job.launch != launch:
-            each.run.job.launch = launch
-            jobs[each.run.job_id] = each.run.job
-    if jobs:
-        Job.objects.bulk_update(jobs.values(), ["launch"])
+        spec = None if config is None or config.launch is None else {"kind": "waymark", **config.launch}
+        if spec is not None and (each.run.job.launch != spec or each.run.launch_version_id is None):
+            launched.append(Launched(each.run, spec))
+    if launched:
+        remember(launched, LaunchOrigin.FOUND, "", now)
 
 
 def _snapshot(run: Run) -> tuple[object, ...]:

@@ -123,7 +123,7 @@ def _answered(
     _close_final_reads(found)
     runs.save(found)
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
-    runs.remember_launches(found.named())
+    runs.remember_launches(found.named(), now)
     adopted = _adopt(cluster, observation, found, now)
     back = [] if cluster.reachable else [f"{cluster} answers again"]
     if observation.runs or observation.missing:

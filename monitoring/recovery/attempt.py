@@ -48,6 +48,8 @@ def open_attempt(
     restore_state_at: datetime | None = None,
     savepoint: Savepoint | None = None,
     stop_first: bool = False,
+    from_stop: bool = False,
+    launch: dict[str, object] | None = None,
 ) -> RestartAttempt:
     """Decide a restart of the life of `job` that the caller saw. Raises AttemptOpen.
 
@@ -73,6 +75,8 @@ def open_attempt(
                 restore_state_at=restore_state_at,
                 savepoint=savepoint,
                 stop_first=stop_first,
+                from_stop=from_stop,
+                launch=launch,
                 created_at=now,
                 deadline_at=now + TIME_LIMIT,
                 next_step_at=now,

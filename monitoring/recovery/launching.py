@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from monitoring.engine.client import FlinkClient
+from monitoring.recovery import launch_command
 
 
 class BadLaunch(ValueError):
@@ -32,13 +33,18 @@ class LaunchKind(Protocol):
         """Raise BadLaunch when this record could never start a job."""
         ...
 
+    def repeatable(self, launch: Mapping[str, object]) -> bool:
+        """Whether a second launch under the same job id is refused by the engine, so that one whose fate nobody knows
+        may be sent again."""
+        ...
+
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
         """Start it under `order.job_id` and return the id the engine gave. Raises EngineError."""
         ...
 
 
-class WaymarkLaunch:
-    """A program on our own job manager, through /jars/:id/run."""
+class ProgramLaunch:
+    """A program that was uploaded to the cluster, through /jars/:id/run: our job manager's, or a jar on Flink."""
 
     def check(self, launch: Mapping[str, object]) -> None:
         jar_id = launch.get("jar_id")
@@ -52,6 +58,9 @@ class WaymarkLaunch:
             raise BadLaunch("program_args", arguments, "a list of texts is needed")
         if not isinstance(launch.get("configuration") or {}, dict):
             raise BadLaunch("configuration", launch.get("configuration"), "keys and values are needed")
+
+    def repeatable(self, launch: Mapping[str, object]) -> bool:
+        return True
 
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
         self.check(order.launch)
@@ -71,7 +80,25 @@ class WaymarkLaunch:
         )
 
 
-KINDS: dict[str, LaunchKind] = {"waymark": WaymarkLaunch()}
+class CommandLaunch:
+    """A command of an administrator's, run by the worker without a shell (launch_command.py)."""
+
+    def check(self, launch: Mapping[str, object]) -> None:
+        try:
+            launch_command.check(launch.get("command"))
+        except launch_command.BadCommand as problem:
+            raise BadLaunch("command", problem.value, problem.allowed) from problem
+
+    def repeatable(self, launch: Mapping[str, object]) -> bool:
+        return launch_command.fixes_job_id(launch.get("command"))
+
+    async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
+        self.check(order.launch)
+        return await launch_command.run(order.launch.get("command"), order.job_id, order.job_name, order.restore_path)
+
+
+_PROGRAM = ProgramLaunch()
+KINDS: dict[str, LaunchKind] = {"waymark": _PROGRAM, "flink-jar": _PROGRAM, "command": CommandLaunch()}
 
 
 def kind_of(launch: Mapping[str, object]) -> LaunchKind:

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from monitoring import audit
-from monitoring.models import AttemptState, Job, RestartAttempt, RestartTrigger, Savepoint, SavepointState
+from monitoring.models import AttemptState, Job, RestartAttempt, RestartTrigger, RunState, Savepoint, SavepointState
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -15,6 +15,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.history import plain_path
 
 LONGEST_PATH = 2000
+LONGEST_NAME = 500
 
 
 class RestartRefused(ValueError):
@@ -34,8 +35,7 @@ def restart_from(job: Job, state: Savepoint | str, by: str, now: datetime, stop_
     Raises RestartRefused, BadLaunch or AttemptOpen (it says which restart is under way).
     """
     check_launch(job.launch)
-    if not job.cluster.reachable:
-        raise RestartRefused("cluster", job.cluster.name, "a cluster that answers is needed")
+    _require_answer(job)
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
@@ -51,6 +51,70 @@ def restart_from(job: Job, state: Savepoint | str, by: str, now: datetime, stop_
         savepoint=savepoint,
         stop_first=stop_first,
     )
+
+
+def change_and_restart(
+    job: Job, launch: dict[str, object], what: str, state: Savepoint | None, by: str, now: datetime
+) -> RestartAttempt:
+    """Upgrade, rescale or go back: start the job with another launch record.
+
+    `state` None: the job lives, is stopped with a savepoint, and goes on from that. `what` ends the sentence "<by>
+    asked to …". The job's own launch record changes only once the new run is there. Raises as `restart_from`.
+    """
+    check_launch(launch)
+    _require_answer(job)
+    run = job.current_run
+    if state is None and (run is None or run.state != RunState.RUNNING):
+        said = run.state if run else "not known"
+        raise RestartRefused("state", said, "the job does not run, so choose the savepoint to go on from")
+    chosen = None if state is None else _of_savepoint(job, state)
+    return open_attempt(
+        job,
+        RestartTrigger.MANUAL,
+        f"{by} asked to {what}, from {chosen or 'the savepoint that it is stopped with'}.",
+        by,
+        now,
+        restore_path=chosen.path if chosen else "",
+        restore_is_savepoint=True if chosen else None,
+        restore_state_at=chosen.taken_at if chosen else None,
+        savepoint=state,
+        stop_first=True,
+        from_stop=chosen is None,
+        launch=launch,
+    )
+
+
+@transaction.atomic
+def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: str, now: datetime) -> RestartAttempt:
+    """A new job beside this one, started from a savepoint of this one, which goes on untouched.
+
+    Raises RestartRefused for a name that is taken, and as `restart_from`.
+    """
+    check_launch(launch)
+    _require_answer(job)
+    chosen, name = _of_savepoint(job, state), name.strip()
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise RestartRefused("name", name[:100], f"a name of at most {LONGEST_NAME} characters is needed")
+    if Job.objects.filter(cluster=job.cluster, name=name).exists():
+        raise RestartRefused("name", name, f"a name that no job of {job.cluster} has is needed")
+    copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
+    return open_attempt(
+        copy,
+        RestartTrigger.MANUAL,
+        f"{by} asked to clone {job.name}, from {chosen}.",
+        by,
+        now,
+        restore_path=chosen.path,
+        restore_is_savepoint=True,
+        restore_state_at=chosen.taken_at,
+        savepoint=state,
+        launch=launch,
+    )
+
+
+def _require_answer(job: Job) -> None:
+    if not job.cluster.reachable:
+        raise RestartRefused("cluster", job.cluster.name, "a cluster that answers is needed")
 
 
 @transaction.atomic
@@ -95,4 +159,12 @@ def _of_path(job: Job, path: str) -> State | None:
     return next(known, None)
 
 
-__all__ = ["AttemptOpen", "BadLaunch", "RestartRefused", "cancel_attempt", "restart_from"]
+__all__ = [
+    "AttemptOpen",
+    "BadLaunch",
+    "RestartRefused",
+    "cancel_attempt",
+    "change_and_restart",
+    "clone",
+    "restart_from",
+]

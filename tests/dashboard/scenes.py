@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from monitoring import audit
+from monitoring.launches import Launched, remember
 from monitoring.models import (
     AttemptState,
     ChangeKind,
@@ -16,6 +17,7 @@ from monitoring.models import (
     IncidentState,
     Job,
     JobConfiguration,
+    LaunchOrigin,
     Run,
     RunException,
     RunState,
@@ -74,6 +76,9 @@ def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") ->
         run, now - timedelta(seconds=6), Shape(count=76, first_id=211, failed=frozenset({30})), 11
     )
     make.make_operators(fresh)
+    started = ((first, make.LAUNCH | {"jar_id": "31d0_flights.py"}), (run, make.LAUNCH))
+    for each, spec in started:
+        remember([Launched(each, spec)], LaunchOrigin.FOUND, "", each.started_at)
     saved = make.make_savepoint(first, now - timedelta(minutes=21), checkpoint=old[169], path=old[169].external_path)
     by_hand = {
         "origin": SavepointOrigin.MANUAL,

@@ -52,6 +52,7 @@ class FakeJobManager:
     starts_as: str = "RUNNING"
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
+    ran: list[dict[str, Any]] = field(default_factory=list)  # bodies of the launches that it took
     disposal_fails: str = ""
     disposed: list[str] = field(default_factory=list)
     disposals: dict[str, str] = field(default_factory=dict)  # request id -> failure
@@ -139,6 +140,7 @@ class FakeJobManager:
         job_id = body.get("jobId") or uuid.uuid4().hex
         if job_id in self.jobs:
             return 409, {"errors": [f"Job {job_id} has already been submitted."]}
+        self.ran.append(body)
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
         self.jobs[job_id] = FakeJob(job_id, name, self.starts_as, body.get("savepointPath"))
         return 200, {"jobid": job_id}

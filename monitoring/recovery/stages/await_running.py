@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
-from monitoring.models import AttemptState, RestartAttempt, Run
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, lives_of, write
+from monitoring.launches import Launched, remember
+from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, lives_of, write
 
 # A run that runs is linked to the attempt once a poll has stored it; not waited for longer than this.
 LINK_WITHIN = timedelta(seconds=30)
@@ -56,8 +57,16 @@ class AwaitRunning:
 
 
 def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:
-    run = Run.objects.filter(job=attempt.job_id, engine_job_id=attempt.engine_job_id).order_by("-number").first()
+    run = (
+        Run.objects.filter(job=attempt.job_id, engine_job_id=attempt.engine_job_id)
+        .select_related("job")
+        .order_by("-number")
+        .first()
+    )
     if run is None and now - (attempt.launched_at or now) < LINK_WITHIN:
         return Wait(f"The new run is {state}; it is about to be read for the first time.")
     write(attempt, new_run_id=run.pk if run else None)
+    if run is not None and run.launch_version_id is None and (spec := launch_of(attempt)) is not None:
+        # An engine that cannot say how it started a job: what we sent is how.
+        remember([Launched(run, spec)], LaunchOrigin.RESTART, attempt.requested_by, now)
     return End(AttemptState.SUCCEEDED, f"The new run is {state}.")

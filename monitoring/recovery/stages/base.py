@@ -78,6 +78,12 @@ def paused(attempt: RestartAttempt) -> End | None:
     return None
 
 
+def launch_of(attempt: RestartAttempt) -> dict[str, object] | None:
+    """What the attempt starts the job with: its own launch record, or else the job's."""
+    launch: dict[str, object] | None = attempt.launch or attempt.job.launch
+    return launch
+
+
 @dataclass(frozen=True)
 class Lives:
     """By what a life of this job is known: its name and every engine id it ever had or was to have."""

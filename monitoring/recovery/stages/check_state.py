@@ -9,7 +9,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.recovery.launching import entry_class
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, paused, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, paused, write
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.checking import record_finding
 
@@ -20,9 +20,13 @@ class CheckState:
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := paused(attempt):
             return stopped
+        if attempt.from_stop and not attempt.restore_path:
+            return Next(
+                AttemptState.STOPPING, "The job is stopped with the savepoint to go on from.", StepState.SKIPPED
+            )
         if not attempt.restore_path and not _choose(attempt):
             return End(AttemptState.FAILED, _nothing_left(attempt))
-        path, program = attempt.restore_path, entry_class(attempt.job.launch)
+        path, program = attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
             return await client.validate_savepoint(path, program)

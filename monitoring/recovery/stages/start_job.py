@@ -17,7 +17,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, lives_of, paused, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, lives_of, paused, write
 from monitoring.recovery.stages.check_state import reject
 
 SEND_AGAIN_AFTER = timedelta(seconds=30)
@@ -53,7 +53,7 @@ class StartJob:
         if attempt.launch_sent_at is None and (stopped := paused(attempt)):
             return stopped
         try:
-            check_launch(attempt.job.launch)
+            check_launch(launch_of(attempt))
         except BadLaunch as problem:
             return End(AttemptState.FAILED, str(problem))
         send = _may_send(attempt, now)
@@ -88,12 +88,15 @@ class StartJob:
 def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
     if attempt.launch_sent_at is None:
         return True
+    launch = launch_of(attempt) or {}
+    if not kind_of(launch).repeatable(launch):
+        return False
     return now - attempt.launch_sent_at >= SEND_AGAIN_AFTER and attempt.launches < MOST_LAUNCHES
 
 
 def _act(attempt: RestartAttempt, send: bool) -> Act:
     lives = lives_of(attempt)
-    launch = attempt.job.launch or {}
+    launch = launch_of(attempt) or {}
     order = LaunchOrder(launch, attempt.engine_job_id, attempt.job.name, attempt.restore_path)
 
     async def act(client: FlinkClient) -> object:
@@ -109,7 +112,10 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
 
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
     sent_at = attempt.launch_sent_at or now
-    if attempt.launches >= MOST_LAUNCHES and now - sent_at >= SEND_AGAIN_AFTER:
-        why = f"The engine was told {attempt.launches} times to start {attempt.engine_job_id} and does not know it."
+    launch = launch_of(attempt) or {}
+    most = MOST_LAUNCHES if kind_of(launch).repeatable(launch) else 1
+    if attempt.launches >= most and now - sent_at >= SEND_AGAIN_AFTER:
+        times = "once" if attempt.launches == 1 else f"{attempt.launches} times"
+        why = f"The engine was told {times} to start {attempt.engine_job_id} and does not know it."
         return End(AttemptState.FAILED, why)
     return Wait(f"The engine does not know {attempt.engine_job_id} yet.", timedelta(seconds=2))

@@ -8,7 +8,7 @@ from datetime import datetime
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
-from monitoring.models import AttemptState, RestartAttempt, SavepointOrigin, SavepointState, StepState
+from monitoring.models import AttemptState, RestartAttempt, Savepoint, SavepointOrigin, SavepointState, StepState
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, lives_of, paused, write
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
@@ -61,10 +61,32 @@ def _known_life(attempt: RestartAttempt) -> str | None:
 
 def _ended(attempt: RestartAttempt) -> Outcome:
     saved = attempt.stop_savepoint
+    if attempt.from_stop:
+        return _go_on_from(attempt, saved)
     if saved is None and (automatic(attempt) or attempt.stop_first):
         return Next(AttemptState.LAUNCHING, "The job is not running.", StepState.SKIPPED)
     text = f"Stopped; what it had is saved at {saved.path}." if saved and saved.path else "Stopped."
     return Next(AttemptState.LAUNCHING, text)
+
+
+def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
+    """The job is gone: with the savepoint that was asked for, or before there was one."""
+    if saved is None:
+        why = "The job ended before it could be stopped with a savepoint. Nothing was started; choose a state."
+        return End(AttemptState.FAILED, why)
+    if saved.state == SavepointState.FAILED:
+        why = f"The job ended and its savepoint failed: {saved.failure} Nothing was started; choose a state."
+        return End(AttemptState.FAILED, why)
+    if saved.state != SavepointState.COMPLETED or not saved.path:
+        return Wait("The job has stopped; its savepoint is about to be known.")
+    write(
+        attempt,
+        restore_path=saved.path,
+        restore_is_savepoint=True,
+        restore_state_at=saved.requested_at,
+        savepoint_id=saved.pk,
+    )
+    return Next(AttemptState.LAUNCHING, f"Stopped; it goes on from {saved.path}.")
 
 
 def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outcome:

@@ -38,6 +38,7 @@ def test_pages_of_a_troubled_fleet(
         "savepoints": reverse("job-savepoints", args=[job.pk]),
         "savepoint": reverse("savepoint", args=[job.savepoints.get(pinned=True).pk]),
         "retention": reverse("job-retention", args=[job.pk]),
+        "launch": reverse("job-launch", args=[job.pk]),
         "alerts": reverse("job-alerts", args=[job.pk]),
         "restarts": reverse("job-restarts", args=[job.pk]),
         "exceptions": reverse("job-exceptions", args=[job.pk]),

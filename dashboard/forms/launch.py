@@ -1,0 +1,150 @@
+"""How a job is started, and what to do with that now."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+
+from monitoring.models import Job, LaunchVersion
+from monitoring.recovery.launching import BadLaunch, check_launch
+
+SAVE, REPLACE, CLONE = "save", "replace", "clone"
+_KINDS = (
+    ("waymark", "a program on Waymark's job manager"),
+    ("flink-jar", "a jar that was uploaded to the Flink cluster"),
+    ("command", "a command that Waymark's worker runs"),
+)
+_LARGEST_MB = 100
+
+
+class LaunchForm(forms.Form):
+    """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
+    arguments and settings are an administrator's to choose."""
+
+    kind = forms.ChoiceField(choices=_KINDS, label="The job is")
+    upload = forms.FileField(
+        required=False,
+        label="New version of the program",
+        help_text=f"A .py, .zip or .jar file of up to {_LARGEST_MB} MB.",
+    )
+    jar_id = forms.CharField(required=False, max_length=500, label="Program on the cluster")
+    entry_class = forms.CharField(
+        required=False, max_length=500, label="Entry", help_text="module:function, or a jar's main class."
+    )
+    program_args = forms.CharField(
+        required=False, label="Arguments", help_text="One a line.", widget=forms.Textarea(attrs={"rows": 4})
+    )
+    configuration = forms.CharField(
+        required=False,
+        label="Configuration",
+        help_text="key: value, one a line.",
+        widget=forms.Textarea(attrs={"rows": 5}),
+    )
+    parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label="Parallelism")
+    command = forms.CharField(
+        required=False,
+        label="Command",
+        help_text="One argument a line, the program's path first; there is no shell. "
+        "{savepoint}, {job_id} and {job_name} are filled in.",
+        widget=forms.Textarea(attrs={"rows": 5}),
+    )
+    now = forms.ChoiceField(
+        choices=(
+            (REPLACE, "Stop the job and start it with this"),
+            (CLONE, "Start a second job beside it"),
+            (SAVE, "Only remember it: it counts from the next start"),
+        ),
+        widget=forms.RadioSelect,
+        label="What now?",
+    )
+    state = forms.ChoiceField(required=False, label="From")
+    name = forms.CharField(required=False, max_length=500, label="Name of the second job")
+    note = forms.CharField(
+        required=False, max_length=500, label="What changes", help_text="For whoever reads the history."
+    )
+
+    FIXED: ClassVar[tuple[str, ...]] = (
+        *("kind", "upload", "jar_id", "entry_class", "program_args", "configuration", "command"),
+    )
+
+    def __init__(
+        self,
+        *args: Any,
+        job: Job,
+        states: list[tuple[str, str]],
+        version: LaunchVersion | None,
+        admin: bool,
+        **options: Any,
+    ) -> None:
+        self.job, self.admin = job, admin
+        self.base: dict[str, Any] = dict(version.spec if version else job.launch or {})
+        super().__init__(*args, **options | {"initial": _as_typed(self.base, job) | options.get("initial", {})})
+        self.fields["state"].choices = states  # type: ignore[attr-defined]
+        self.spec: dict[str, Any] = {}
+        if not admin:
+            for name in self.FIXED:
+                self.fields[name].disabled = True
+
+    def clean_upload(self) -> Any:
+        upload = self.cleaned_data["upload"]
+        if upload and not upload.name.endswith((".py", ".zip", ".jar")):
+            raise forms.ValidationError(f"{upload.name} is no .py, .zip or .jar file.")
+        if upload and upload.size > _LARGEST_MB * 1024 * 1024:
+            raise forms.ValidationError(f"The file has {upload.size:,} bytes; at most {_LARGEST_MB} MB are allowed.")
+        return upload
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if self.errors:
+            return cleaned
+        self.spec = self._spec(cleaned)
+        try:
+            check_launch(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
+        except BadLaunch as problem:
+            self.add_error(problem.field if problem.field in self.fields else None, str(problem))
+        if cleaned["now"] == CLONE and not cleaned["name"].strip():
+            self.add_error("name", "A second job needs a name of its own.")
+        return cleaned
+
+    def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        if cleaned["kind"] == "command":
+            return {"kind": "command", "command": _lines(cleaned["command"])}
+        kept = self.base if self.base.get("kind") in (None, "waymark", "flink-jar") else {}
+        return kept | {
+            "kind": cleaned["kind"],
+            "jar_id": cleaned["jar_id"].strip(),
+            "entry_class": cleaned["entry_class"].strip() or None,
+            "program_args": _lines(cleaned["program_args"]),
+            "parallelism": cleaned["parallelism"],
+            "configuration": self._configuration(cleaned["configuration"]),
+        }
+
+    def _configuration(self, text: str) -> dict[str, str]:
+        pairs: dict[str, str] = {}
+        for number, line in enumerate(text.splitlines(), start=1):
+            if not line.strip():
+                continue
+            key, colon, value = line.partition(":")
+            if not colon or not key.strip():
+                self.add_error("configuration", f"Line {number} is {line.strip()!r}: key: value is needed.")
+            pairs[key.strip()] = value.strip()
+        return pairs
+
+
+def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
+    configuration = spec.get("configuration") or {}
+    return {
+        "kind": spec.get("kind") or ("waymark" if job.cluster.engine == "spark" else "flink-jar"),
+        "jar_id": spec.get("jar_id") or "",
+        "entry_class": spec.get("entry_class") or "",
+        "program_args": "\n".join(spec.get("program_args") or []),
+        "configuration": "\n".join(f"{key}: {value}" for key, value in sorted(configuration.items())),
+        "parallelism": spec.get("parallelism"),
+        "command": "\n".join(spec.get("command") or []),
+        "now": REPLACE,
+    }
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip("\r") for line in text.split("\n") if line.strip()]

@@ -1,0 +1,58 @@
+"""Keeps every launch record that a job ever had, and which of its runs was started with which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from monitoring.models import Job, LaunchOrigin, LaunchVersion, Run
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """`run` was started by `spec`; `run` and its job are brought up to date in memory, too."""
+
+    run: Run
+    spec: Spec
+
+
+def remember(launched: Sequence[Launched], origin: LaunchOrigin, by: str, now: datetime) -> None:
+    """Make each spec its job's launch record, a new version where it differs from the newest one. The number of
+    statements does not grow with the number of runs. The caller holds the transaction."""
+    newest = _newest({each.run.job_id for each in launched})
+    created: dict[int, LaunchVersion] = {}
+    for each in launched:
+        last = created.get(each.run.job_id) or newest.get(each.run.job_id)
+        if last is None or last.spec != each.spec:
+            number = last.number + 1 if last else 1
+            created[each.run.job_id] = LaunchVersion(
+                job_id=each.run.job_id, number=number, spec=each.spec, origin=origin, created_at=now, created_by=by
+            )
+    LaunchVersion.objects.bulk_create(created.values())
+    for each in launched:
+        each.run.launch_version = created.get(each.run.job_id) or newest[each.run.job_id]
+        each.run.job.launch = dict(each.spec)
+    Run.objects.bulk_update([each.run for each in launched], ["launch_version"])
+    Job.objects.bulk_update([each.run.job for each in launched], ["launch"])
+
+
+def remember_edit(job: Job, spec: Spec, by: str, now: datetime) -> LaunchVersion:
+    """What a person says about how the job is started; counts from its next start. The caller holds the transaction."""
+    last = _newest({job.pk}).get(job.pk)
+    if last is None or last.spec != spec:
+        number = last.number + 1 if last else 1
+        last = LaunchVersion.objects.create(
+            job=job, number=number, spec=spec, origin=LaunchOrigin.EDITED, created_at=now, created_by=by
+        )
+    job.launch = dict(spec)
+    Job.objects.filter(pk=job.pk).update(launch=job.launch)
+    return last
+
+
+def _newest(jobs: set[int]) -> dict[int, LaunchVersion]:
+    found = LaunchVersion.objects.filter(job__in=jobs).order_by("job_id", "-number").distinct("job_id")
+    return {version.job_id: version for version in found}

@@ -1,0 +1,34 @@
+"""How a job was ever started, version by version."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from monitoring.models.jobs import Job
+
+
+class LaunchOrigin(models.TextChoices):
+    FOUND = "found", "as the engine said"
+    EDITED = "edited", "by hand"
+    RESTART = "restart", "with a restart"
+
+
+class LaunchVersion(models.Model):
+    """A launch record that the job had, the newest with the highest number; `Job.launch` is the one in force.
+
+    A record that comes back, after going back to an older program, is a new version: the numbers tell the story.
+    """
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="launch_versions")
+    number = models.PositiveIntegerField()
+    spec = models.JSONField()
+    origin = models.CharField(max_length=10, choices=LaunchOrigin.choices)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150, blank=True, default="")
+
+    class Meta:
+        ordering = ("-number",)
+        constraints = (models.UniqueConstraint(fields=("job", "number"), name="one_launch_version_per_number"),)
+
+    def __str__(self) -> str:
+        return f"{self.job} version {self.number}"

@@ -1,0 +1,158 @@
+"""Upgrading, rescaling, going back and cloning from the page, up to the row that the workers act on."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+from pytest_httpserver import HTTPServer
+
+from monitoring.launches import Launched, remember
+from monitoring.models import AuditEntry, Job, LaunchOrigin, RestartAttempt, RunState
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+TYPED = {
+    "kind": "waymark",
+    "jar_id": "4c2f_flights.py",
+    "entry_class": "flights.py:by_route",
+    "program_args": "--input\r\n/data/flights",
+    "configuration": "execution.checkpointing.interval: 10s\r\nspark.sql.shuffle.partitions: 4",
+    "parallelism": "4",
+    "now": "replace",
+    "state": "stop",
+}
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    make.make_savepoint(run, now - timedelta(hours=1))
+    remember([Launched(run, make.LAUNCH)], LaunchOrigin.FOUND, "", now)
+    return job
+
+
+@pytest.fixture
+def admin(db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada", password="pw-ada-1"))
+    return client
+
+
+def send(client: Client, job: Job, **typed: object) -> object:
+    return client.post(reverse("job-launch", args=[job.pk]), TYPED | typed)
+
+
+def test_the_page_shows_the_record_and_its_versions(viewer: Client, job: Job) -> None:
+    page = viewer.get(reverse("job-launch", args=[job.pk])).content.decode()
+    assert "4c2f_flights.py" in page
+    assert "in force" in page
+    assert "Do it" not in page
+
+
+def test_an_upgrade_goes_on_from_the_savepoint_on_stop(admin: Client, job: Job) -> None:
+    response = send(admin, job, jar_id="77aa_flights.py")
+    attempt = RestartAttempt.objects.get()
+    assert response.status_code == 302
+    assert (attempt.from_stop, attempt.restore_path, attempt.launch["jar_id"]) == (True, "", "77aa_flights.py")
+    assert attempt.reason == ("ada asked to start it with another program, from the savepoint that it is stopped with.")
+    job.refresh_from_db()
+    assert job.launch["jar_id"] == "4c2f_flights.py"
+
+
+def test_an_operator_rescales_and_changes_no_program(operator: Client, job: Job) -> None:
+    send(operator, job, parallelism="8", jar_id="evil.py", program_args="--rm", kind="command", command="/bin/sh")
+    attempt = RestartAttempt.objects.get()
+    assert attempt.launch == make.LAUNCH | {"parallelism": 8}
+    assert attempt.reason.startswith("olga asked to rescale it from 4 to 8, from the savepoint")
+
+
+def test_an_operator_goes_back_to_a_version(operator: Client, job: Job, now: datetime) -> None:
+    newer = make.LAUNCH | {"jar_id": "new.py"}
+    assert job.current_run is not None
+    remember([Launched(job.current_run, newer)], LaunchOrigin.FOUND, "", now)
+    send(operator, job, version="1")
+    assert RestartAttempt.objects.get().launch == make.LAUNCH
+
+
+def test_a_second_job_starts_beside_it_from_a_chosen_savepoint(admin: Client, job: Job) -> None:
+    savepoint = job.savepoints.get()
+    send(admin, job, now="clone", name="flights-copy", state=f"savepoint-{savepoint.pk}")
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.job.name, attempt.restore_path, attempt.stop_first) == ("flights-copy", savepoint.path, False)
+
+
+def test_a_new_program_is_uploaded_to_the_cluster(admin: Client, job: Job, engine: HTTPServer) -> None:
+    engine.expect_request("/jars/upload", method="POST").respond_with_json(
+        {"filename": "/up/9e_flights.py", "status": "success"}
+    )
+    send(admin, job, upload=SimpleUploadedFile("flights.py", b"print()"))
+    assert RestartAttempt.objects.get().launch["jar_id"] == "9e_flights.py"
+
+
+def test_what_the_cluster_does_not_take_stops_nothing(admin: Client, job: Job, engine: HTTPServer) -> None:
+    engine.expect_request("/jars/upload").respond_with_json({"errors": ["Only a .py, please."]}, status=400)
+    response = send(admin, job, upload=SimpleUploadedFile("flights.jar", b"PK"))
+    assert response.status_code == 422
+    assert "Only a .py, please." in str(response.context["form"].errors["upload"])
+    assert not RestartAttempt.objects.exists()
+
+
+def test_remembering_counts_from_the_next_start(admin: Client, job: Job) -> None:
+    send(admin, job, now="save", parallelism="2", note="cheaper")
+    job.refresh_from_db()
+    assert (job.launch["parallelism"], job.launch_versions.count()) == (2, 2)
+    assert AuditEntry.objects.get(action="job.launch").reason == "cheaper"
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, job: Job) -> None:
+    Job.objects.filter(pk=job.pk).update(launch=None)
+    command = "/opt/flink/bin/flink\nrun\n-s\n{savepoint}\n-D$internal.pipeline.job-id={job_id}\njob.jar"
+    send(admin, job, kind="command", command=command, now="save")
+    job.refresh_from_db()
+    assert job.launch == {"kind": "command", "command": command.split("\n")}
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "told"),
+    [
+        ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
+        ({"jar_id": ""}, "jar_id", "the id of an uploaded program is needed"),
+        ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon': key: value is needed."),
+        ({"kind": "command", "command": "/bin/x\n{savepoint}\n; rm"}, "command", "means something to a shell"),
+        ({"kind": "command", "command": "/bin/x\n{nothing}"}, "command", "there is no {nothing}"),
+        ({"now": "clone", "name": "", "state": "stop"}, "name", "needs a name of its own"),
+        ({"now": "clone", "name": "copy", "state": "stop"}, "state", "starts from a savepoint"),
+        ({"state": "savepoint-999"}, "state", "Select a valid choice"),
+    ],
+)
+def test_what_makes_no_sense_is_told_at_its_field_and_stops_nothing(
+    admin: Client, job: Job, typed: dict[str, str], field: str, told: str
+) -> None:
+    response = send(admin, job, **typed)
+    assert response.status_code == 422
+    assert told in " ".join(response.context["form"].errors[field])
+    assert not RestartAttempt.objects.exists()
+    assert Job.objects.count() == 1
+
+
+def test_a_job_that_does_not_run_offers_no_savepoint_on_stop(admin: Client, job: Job) -> None:
+    assert job.current_run is not None
+    job.current_run.state = RunState.FAILED
+    job.current_run.save()
+    page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
+    assert "the savepoint that it is stopped with" not in page
+
+
+@pytest.fixture
+def engine(job: Job, httpserver: HTTPServer) -> HTTPServer:
+    job.cluster.rest_url = httpserver.url_for("/").rstrip("/")
+    job.cluster.save()
+    return httpserver

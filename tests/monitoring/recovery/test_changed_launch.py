@@ -1,0 +1,150 @@
+"""Upgrade, rescale, back to an older version, clone: a start with another launch record, as exact as any restart."""
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring.launches import Launched, remember
+from monitoring.models import Job, LaunchOrigin, LaunchVersion, RestartAttempt, RunState, Savepoint
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.launching import BadLaunch
+from monitoring.recovery.manual import RestartRefused, change_and_restart, clone
+from monitoring.savepoints import cycle as savepoints
+from tests.monitoring.recovery.conftest import LAUNCH
+
+UPGRADED = {**LAUNCH, "jar_id": "program-2.py", "parallelism": 4}
+
+
+@pytest.fixture
+def live(job, job_manager):
+    job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
+    job.current_run.state, job.current_run.ended_at = RunState.RUNNING, None
+    job.current_run.save()
+    return job
+
+
+@pytest.fixture
+def savepoint(rows, job):
+    return Savepoint.objects.create(
+        job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
+    )
+
+
+@pytest.fixture
+def settle(poll):
+    def run_cycles(attempt, now):
+        for second in range(0, 60, 2):
+            moment = now + timedelta(seconds=second)
+            poll(attempt.job, moment)
+            savepoints.advance(moment)
+            advance(moment)
+            attempt.refresh_from_db()
+            if attempt.ended_at:
+                return attempt
+        raise AssertionError(list(attempt.steps.all()))
+
+    return run_cycles
+
+
+def test_an_upgrade_goes_on_from_the_savepoint_that_the_job_is_stopped_with(live, savepoint, job_manager, settle, now):
+    old = live.current_run.engine_job_id
+    attempt = settle(change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now), now)
+
+    assert attempt.state == "succeeded"
+    assert job_manager.jobs[old].state == "FINISHED"
+    new = job_manager.jobs[attempt.engine_job_id]
+    assert new.savepoint_path == attempt.stop_savepoint.path
+    assert attempt.savepoint == attempt.stop_savepoint
+    assert job_manager.ran[-1]["parallelism"] == 4
+    assert job_manager.most_alive == 1
+    live.refresh_from_db()
+    assert live.launch == UPGRADED
+    assert attempt.new_run.launch_version.spec == UPGRADED
+
+
+def test_the_old_record_stays_in_force_until_the_new_run_is_there(live, job_manager, settle, now):
+    job_manager.answers["run"] = (400, "The state of operator 7 does not fit the program.")
+    attempt = settle(change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now), now)
+    assert attempt.state == "failed"
+    assert "does not fit" in attempt.error
+    live.refresh_from_db()
+    assert live.launch == LAUNCH
+    assert attempt.stop_savepoint.path  # what to start the old version from
+
+
+def test_when_the_savepoint_on_stop_fails_the_job_goes_on_as_it_was(live, job_manager, settle, now, monkeypatch):
+    job_manager.answers["stop"] = (500, "Disk is full")
+    attempt = change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now)
+    for second in range(0, 20, 2):
+        moment = now + timedelta(seconds=second)
+        savepoints.advance(moment)
+        advance(moment)
+    Savepoint.objects.filter(stops_job=True).update(state="failed", failure="Disk is full")
+    attempt = settle(attempt, now + timedelta(seconds=30))
+    assert attempt.state == "failed"
+    assert attempt.error == "The savepoint on stop failed, so the job goes on: Disk is full"
+    assert [job.state for job in job_manager.jobs.values()] == ["RUNNING"]
+
+
+def test_a_job_that_dies_before_it_could_be_stopped_is_not_started_from_anything_older(live, job_manager, settle, now):
+    attempt = change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now)
+    job_manager.jobs[live.current_run.engine_job_id].state = "FAILED"
+    attempt = settle(attempt, now)
+    assert attempt.state == "failed"
+    assert "before it could be stopped with a savepoint. Nothing was started" in attempt.error
+    assert len(job_manager.jobs) == 1
+
+
+def test_a_dead_job_is_started_with_the_other_record_from_a_chosen_savepoint(job, savepoint, job_manager, settle, now):
+    attempt = settle(change_and_restart(job, UPGRADED, "upgrade it", savepoint, "ada", now), now)
+    assert attempt.state == "succeeded"
+    assert job_manager.jobs[attempt.engine_job_id].savepoint_path == "file:/sp/1"
+
+
+def test_a_dead_job_has_nothing_to_be_stopped_with(job, now):
+    with pytest.raises(RestartRefused, match="the job does not run, so choose the savepoint"):
+        change_and_restart(job, UPGRADED, "upgrade it", None, "ada", now)
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_record_that_could_never_start_is_refused_before_anything_stops(live, now):
+    with pytest.raises(BadLaunch, match=r"launch\.parallelism is 0"):
+        change_and_restart(live, {**LAUNCH, "parallelism": 0}, "rescale it", None, "ada", now)
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_clone_starts_beside_the_job_from_its_savepoint(live, savepoint, job_manager, poll, settle, now):
+    attempt = clone(live, "flights-copy", LAUNCH, savepoint, "ada", now)
+    attempt = settle(attempt, now)
+    assert attempt.state == "succeeded"
+    copy = Job.objects.get(name="flights-copy")
+    assert copy.current_run.engine_job_id == attempt.engine_job_id
+    assert job_manager.jobs[attempt.engine_job_id].name == "flights-copy"
+    assert sorted(job.state for job in job_manager.jobs.values()) == ["RUNNING", "RUNNING"]
+    assert not copy.auto_restart
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 501, "flights", "a\nb"])
+def test_a_clone_needs_a_name_of_its_own(live, savepoint, now, name):
+    with pytest.raises(RestartRefused, match=r"^name is"):
+        clone(live, name, LAUNCH, savepoint, "ada", now)
+    assert Job.objects.count() == 1
+
+
+class TestVersions:
+    def test_each_record_that_differs_is_a_version(self, rows, job, now):
+        for spec in (LAUNCH, LAUNCH, UPGRADED, LAUNCH):
+            run = rows.run(job)
+            remember([Launched(run, spec)], LaunchOrigin.FOUND, "", now)
+        assert [version.spec["jar_id"] for version in job.launch_versions.all()] == [
+            "program.py",
+            "program-2.py",
+            "program.py",
+        ]
+        assert [run.launch_version.number for run in job.runs.order_by("number")[1:]] == [1, 1, 2, 3]
+
+    def test_many_runs_cost_as_much_as_one(self, rows, now, django_assert_num_queries):
+        runs = [rows.run(rows.job()) for _ in range(30)]
+        with django_assert_num_queries(4):
+            remember([Launched(run, LAUNCH) for run in runs], LaunchOrigin.FOUND, "", now)
+        assert LaunchVersion.objects.count() == 30

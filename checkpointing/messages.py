@@ -168,11 +168,29 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class VertexRows:
+    """What Spark counted of a vertex since the attempt began; None: it does not count that.
+
+    `state` is how many rows the operator's state has, `late` those that it dropped because the watermark had passed.
+    """
+
+    read: int | None = None
+    written: int | None = None
+    state: int | None = None
+    updated: int | None = None
+    removed: int | None = None
+    late: int | None = None
+
+
+@dataclass(frozen=True)
 class QueryProgress:
+    """Of the newest batch; `rows` by vertex, of all batches."""
+
     batch_id: int
     input_rows: int
     batch_duration_ms: int
     watermark: str | None = None
+    rows: dict[str, VertexRows] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)

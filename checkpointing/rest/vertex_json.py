@@ -7,7 +7,7 @@ from typing import Any
 
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import Executor, Vertex
+from checkpointing.messages import Executor, Vertex, VertexRows
 
 EXECUTION_STATES = (
     "CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "FINISHED", "CANCELING", "CANCELED", "FAILED",
@@ -30,15 +30,34 @@ TASK_STATE = {
 }
 
 
-_COUNTERS = ("read-bytes", "write-bytes", "read-records", "write-records")
-# Flink's counters, of which Spark has no like per operator: marked as not complete.
-_NO_METRICS: dict[str, Any] = {
-    **dict.fromkeys(_COUNTERS, 0),
-    **{f"{name}-complete": False for name in _COUNTERS},
+_UNKNOWN = VertexRows()
+_NO_TIMES: dict[str, Any] = {
     "accumulated-backpressured-time": 0,
     "accumulated-idle-time": 0,
     "accumulated-busy-time": "NaN",
 }
+
+
+def _metrics(rows: VertexRows) -> dict[str, Any]:
+    """Flink's counters; of one that Spark does not count, 0 that is marked as not complete. What is ours: `state-…`."""
+    counted = {"read-bytes": None, "write-bytes": None, "read-records": rows.read, "write-records": rows.written}
+    ours = {
+        "state-rows": rows.state,
+        "state-rows-updated": rows.updated,
+        "state-rows-removed": rows.removed,
+        "state-rows-late": rows.late,
+    }
+    return {
+        **{name: count or 0 for name, count in counted.items()},
+        **{f"{name}-complete": count is not None for name, count in counted.items()},
+        **_NO_TIMES,
+        **{name: count for name, count in ours.items() if count is not None},
+    }
+
+
+def _rows(job: JobRecord, vertex: Vertex) -> VertexRows:
+    progress = job.attempt.queries.get(vertex.query) if job.attempt else None
+    return progress.rows.get(vertex.id, _UNKNOWN) if progress else _UNKNOWN
 
 
 def counts(states: Counter[str]) -> dict[str, int]:
@@ -56,18 +75,22 @@ def vertex_json(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any]:
         "status": state,
         **_times(job, now_ms),
         "tasks": counts(Counter({state: vertex.parallelism})),
-        "metrics": _NO_METRICS,
+        "metrics": _metrics(_rows(job, vertex)),
         "query": vertex.query,
         "kind": vertex.kind.value,
     }
 
 
 def vertex_details(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any]:
-    """Spark places each batch's tasks anew: a subtask has an `endpoint` only where there is no other choice."""
+    """Spark places each batch's tasks anew: a subtask has an `endpoint` only where there is no other choice.
+
+    It counts rows by operator: those of a subtask are known only where there is but one.
+    """
     times = _times(job, now_ms)
     executors: tuple[Executor, ...] = job.attempt.executors if job.attempt else ()
     endpoint = executors[0].address if len(executors) == 1 else None
     state = TASK_STATE[job.status]
+    metrics = _metrics(_rows(job, vertex) if vertex.parallelism == 1 else _UNKNOWN)
     subtasks = [
         {
             "subtask": index,
@@ -75,7 +98,7 @@ def vertex_details(job: JobRecord, vertex: Vertex, now_ms: int) -> dict[str, Any
             "attempt": job.attempt.number if job.attempt else 0,
             "endpoint": endpoint,
             **times,
-            "metrics": _NO_METRICS,
+            "metrics": metrics,
             "taskmanager-id": None,
             "status-duration": {},
         }

@@ -9,6 +9,7 @@ lease or the attempt lost).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -47,11 +48,12 @@ from checkpointing.messages import (
 )
 from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
+from checkpointing.spark.begun import BegunBatches
 from checkpointing.spark.executors import Executors
 from checkpointing.spark.failed_task import failed_task
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.log_limit import LogLimit
-from checkpointing.spark.program import ProgramError, guard_batch_functions
+from checkpointing.spark.program import Program, ProgramError, guard_batch_functions
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import RunningQuery
@@ -110,6 +112,7 @@ class Driver:
         self._held: HeldAttempt | None = None
         self._spark: SparkSession | None = None
         self._job: job.SparkJob | None = None
+        self._begun = BegunBatches(())
         self._agent: CheckpointAgent | None = None
         self._log_limit = LogLimit(Path(spec.work_directory) / LOG_NAME, clock)
         self._events = EventLog(self._work.event_log)
@@ -214,10 +217,11 @@ class Driver:
         self._await_registration()
         program, arguments = job.load(self._spec, self._work)
         self._spark = self._open_session(self._spec, self._work)
-        guard_batch_functions()
+        guard_batch_functions(lambda frame, batch: self._begun.note(frame, batch))
         self._handle_waiting()
-        prepared = job.prepare(self._spec, self._work, self._spark, program, arguments)
+        prepared = self._prepare(self._spark, program, arguments)
         self._handle_waiting()
+        self._begun = BegunBatches([query.planned.location for query in prepared.queries])
         for query in prepared.queries:
             query.start()
         self._job = prepared
@@ -229,6 +233,14 @@ class Driver:
         executors = Executors(self._spark, self._clock)
         while True:
             self._turn(prepared, self._agent, executors)
+
+    def _prepare(self, spark: SparkSession, program: Program, arguments: dict[str, str]) -> job.SparkJob:
+        try:
+            return job.prepare(self._spec, self._work, spark, program, arguments)
+        except Exception as error:
+            with contextlib.suppress(Py4JError, OSError):  # of a JVM that is gone
+                self._check_context(str(error))
+            raise
 
     def _await_registration(self) -> None:
         """The lease bounds this wait."""
@@ -266,7 +278,8 @@ class Driver:
         latest = self._events.latest(query.spark_id)
         if latest is None:
             return None
-        return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark)
+        rows = self._events.rows(query.spark_id).by_vertex(query.planned.plan)
+        return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark, rows)
 
     def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
         """A query that died fails the job; when all have ended, on request or by themselves, the job is finished."""

@@ -66,8 +66,10 @@ def start_anew(output: Path, job_id: str, *, keep_output: bool) -> None:
 
 
 def put_unfinished_aside(output: Path, since_ms: int) -> None:
-    """Data files that the log does not name and that are not older than `since_ms` (epoch): of batches that never
-    ended. Only when the driver and every task that wrote them are gone. OSError, ValueError."""
+    """Data files of batches that never ended: not named in the log, and not older than `since_ms` (epoch).
+
+    Only for when the driver and every task that wrote them are gone. OSError, ValueError.
+    """
     named = _named(output, output / LOG_NAME)
     unnamed = {path for path in _data_files(output) if path not in named}
     _put_aside(output, {path for path in unnamed if (output / path).stat().st_mtime_ns >= since_ms * 1_000_000})

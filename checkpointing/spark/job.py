@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,11 +37,14 @@ from checkpointing.spark.rescale import asks_for_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.starting_state import StartingState, build_queries, plan_on, starting_state
+from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.spark.uploads import ExecutorUploads, Uploads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,17 +94,20 @@ def prepare(
     spark.sparkContext.addPyFile(str(program.path))
     _let_executors_import_this_package(spec, work, spark)
     _let_drivers_workers_import(spark, program)
+    log.info("calls %s", program.entry_class)  # which may take as long as it likes
     writers = as_writers(call_program(program, spark, arguments), program.entry_class)
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
-    built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec))
+    built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec, state))
     lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
     return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after)
 
 
-def _check_restored(spec: DriverSpec, query: PlannedQuery, batch: int) -> None:
+def _check_restored(spec: DriverSpec, state: StartingState, query: PlannedQuery, batch: int) -> None:
     """RestoreRefused when the query could not go on from the state at its location, or would miss input."""
+    if not state.is_own:
+        check_state_fits(query, batch)
     if spec.restore is None or not spec.restore.allow_non_restored_state:
         check_input_is_there(query.name, query.location, batch)
 

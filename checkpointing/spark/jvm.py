@@ -6,6 +6,7 @@ Not started here when the driver runs inside a cluster: there spark-submit's JVM
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
@@ -80,6 +81,11 @@ def _complaint(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "WARNING"))]
     telling = [line for line in lines if _TELLING.match(line)]
     return " ".join(line.removeprefix('Exception in thread "main" ') for line in (telling or lines[-1:]))
+
+
+def jvm_class(jvm: Any, name: str) -> Any:
+    """One of Spark's own, by its full name; `jvm` is py4j's view of the JVM."""
+    return functools.reduce(getattr, name.split("."), jvm)
 
 
 def is_stopped(spark: SparkSession) -> bool:

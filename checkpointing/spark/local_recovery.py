@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpointing.messages import MalformedMessage, from_plain, to_plain
+from checkpointing.spark.begun import begun_batch
 from checkpointing.spark.checksums import check_file, is_rewritten, sums_path
 from checkpointing.spark.layout import SINK_PREFIX, IncompleteBatch, committed_batches, select_batch
 from checkpointing.spark.schema_paths import relocate_schemas
@@ -173,11 +174,20 @@ def _local_query(live: LiveQuery, location: Path) -> LocalQuery:
     batch = max(commits, default=None)
     following = 0 if batch is None else batch + 1
     newest = max(offsets, default=-1)
+    _check_nothing_else_began(live, location, newest)
     if newest > following:
         raise LocalStateUnusable(f"query {live.name!r}: there are offsets of batch {newest}, commits end with {batch}")
     if live.started_after is not None and (batch is None or batch < live.started_after):
         raise LocalStateUnusable(f"query {live.name!r}: the commit of batch {live.started_after} is missing")
     return LocalQuery(live, location, batch, following in offsets)
+
+
+def _check_nothing_else_began(live: LiveQuery, location: Path, newest: int) -> None:
+    """A function of a batch beyond the newest offsets may have written what the next batch of its number would not."""
+    with _unusable_when_damaged(live.name):
+        begun = begun_batch(location)
+    if begun > newest:
+        raise LocalStateUnusable(f"query {live.name!r}: batch {begun} had begun, the offsets end with batch {newest}")
 
 
 def _numbers(live: LiveQuery, directory: Path) -> list[int]:

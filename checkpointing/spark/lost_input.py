@@ -15,9 +15,14 @@ from urllib.parse import unquote, urlsplit
 
 from checkpointing.spark.layout import source_positions
 from checkpointing.spark.restore import RestoreRefused
+from checkpointing.state.source import SourceInputLost
 
 _LOG_FILE = re.compile(r"\d+(?:\.compact)?")
 _NAMED = 3
+
+
+# Kafka's source and those that are made like it; and those that say so by our exception.
+_SAID_BY_THE_SOURCE = re.compile(r"\[\w*DATA_LOSS\w*(?:\.\w+)?\]|\bfailOnDataLoss\b")
 
 
 class InputLost(RestoreRefused):
@@ -39,6 +44,17 @@ def check_input_is_there(query: str, location: Path, batch: int) -> None:
             f"{', '.join(lost[:_NAMED])}{more} cannot be found. Bring the files back; or allow non-restored state, and "
             "the query goes on without their rows."
         )
+
+
+def loss_in_words(query: str, name: str, message: str) -> str | None:
+    """What the failure of a query comes to when its source says that input is lost; None when it is something else."""
+    if name != SourceInputLost.__name__ and _SAID_BY_THE_SOURCE.search(message) is None:
+        return None
+    return (
+        f"A source of query {query!r} has lost input that it should read: {message} "
+        "A restart meets the same. Bring the input back; or have the source go on without it, which Kafka's does with "
+        "the option failOnDataLoss=false."
+    )
 
 
 def _log_offset(position: str) -> int | None:

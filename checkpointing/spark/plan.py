@@ -60,12 +60,14 @@ class QueryPlan:
     """The vertices of one query, by what they own.
 
     `keyed`: the stateful operators whose state is spread by the hash of a key. That of others (a count over everything,
-    a limit) lies in one partition, however many there could be.
+    a limit) lies in one partition, however many there could be. `stateful_from_the_top`: the stateful operators in the
+    order in which Spark reports of them.
     """
 
     query: str
     by_owner: Mapping[tuple[VertexKind, int], Vertex]
     keyed: frozenset[int] = frozenset()
+    stateful_from_the_top: tuple[int, ...] = ()
 
     @property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -92,7 +94,8 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
     vertices.append(_vertex(query, VertexKind.SINK, 0, f"Sink: {_sink_name(sink)}", 1))
     indices = [*range(len(sources)), *sorted(operators), 0]
     by_owner = {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)}
-    return QueryPlan(query, by_owner, frozenset(i for i in operators if spread.get(i) == "hashpartitioning"))
+    keyed = frozenset(i for i in operators if spread.get(i) == "hashpartitioning")
+    return QueryPlan(query, by_owner, keyed, tuple(operators))
 
 
 def vertex_id(query: str, kind: VertexKind, index: int) -> str:
@@ -178,7 +181,7 @@ def _scala_map(scala_map: Any) -> dict[str, str]:
 
 def sources_of(writer: Any) -> tuple[Source, ...]:
     """The sources with their options, in the order of `_source_names`: that of the logical plan's leaves."""
-    leaves = _frame(writer)._jdf.queryExecution().analyzed().collectLeaves().iterator()  # noqa: SLF001
+    leaves = logical_plan(writer).collectLeaves().iterator()
     found = []
     while leaves.hasNext():
         leaf = leaves.next()
@@ -190,6 +193,20 @@ def sources_of(writer: Any) -> tuple[Source, ...]:
                 options = leaf.extraOptions().asCaseSensitiveMap()
                 found.append(Source(str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}))
     return tuple(found)
+
+
+def output_mode(writer: Any) -> Any:
+    """Spark's own object."""
+    return _private_field(writer, "outputMode")
+
+
+def session_of(writer: Any) -> Any:
+    return _frame(writer).sparkSession
+
+
+def logical_plan(writer: Any) -> Any:
+    """Spark's own object: analyzed, not optimized."""
+    return _frame(writer)._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
 def has_continuous_trigger(writer: Any) -> bool:

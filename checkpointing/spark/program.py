@@ -133,27 +133,32 @@ def call_program(program: Program, spark: Any, arguments: dict[str, str]) -> Any
         raise ProgramError(f"{program.entry_class} ends the process ({error!r}) instead of returning") from error
 
 
-def guard_batch_functions() -> None:
+def guard_batch_functions(before_batch: Callable[[Any, int], None] = lambda frame, batch: None) -> None:
     """Make an attempt to end the process within a foreachBatch function an exception of its batch.
 
-    py4j hands on exceptions and nothing else: the batch would wait for ever for a thread that is gone.
+    py4j hands on exceptions and nothing else: the batch would wait for ever for a thread that is gone. `before_batch`
+    is called with what the function is called with, on its thread, before it.
     """
     from pyspark.sql.utils import ForeachBatchFunction
 
     plain = ForeachBatchFunction.__init__
-    if getattr(plain, "guards", False):
+    if hasattr(plain, "before_batch"):
+        plain.before_batch = before_batch
         return
 
     def guarded(self: Any, session: Any, function: Callable[[Any, int], None]) -> None:
-        plain(self, session, _without_exit(function))
+        plain(self, session, _without_exit(function, guarded.before_batch))  # type: ignore[attr-defined]
 
-    guarded.guards = True  # type: ignore[attr-defined]
+    guarded.before_batch = before_batch  # type: ignore[attr-defined]
     ForeachBatchFunction.__init__ = guarded
 
 
-def _without_exit(function: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+def _without_exit(
+    function: Callable[[Any, int], None], before_batch: Callable[[Any, int], None]
+) -> Callable[[Any, int], None]:
     @functools.wraps(function)
     def call(frame: Any, batch: int) -> None:
+        before_batch(frame, batch)
         try:
             function(frame, batch)
         except (KeyboardInterrupt, SystemExit) as error:

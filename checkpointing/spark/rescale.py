@@ -8,7 +8,6 @@ newest version in vain.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import re
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from checkpointing.messages import VertexKind
+from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.staging import QueryFiles
@@ -138,10 +138,6 @@ def log_batch_without_output(spark: SparkSession, output: Path, batch: int) -> N
     """
     jvm: Any = spark._jvm  # noqa: SLF001 - the sink's log has no Python side
     path, no_retention = str(output / "_spark_metadata"), jvm.scala.Option.empty()
-    sink_log = _named(jvm, _SINK_LOG)(_SINK_LOG_VERSION, spark._jsparkSession, path, no_retention)  # noqa: SLF001
-    no_files = spark.sparkContext._gateway.new_array(_named(jvm, _SINK_STATUS), 0)  # noqa: SLF001
+    sink_log = jvm_class(jvm, _SINK_LOG)(_SINK_LOG_VERSION, spark._jsparkSession, path, no_retention)  # noqa: SLF001
+    no_files = spark.sparkContext._gateway.new_array(jvm_class(jvm, _SINK_STATUS), 0)  # noqa: SLF001
     sink_log.add(batch, no_files)
-
-
-def _named(jvm: Any, name: str) -> Any:
-    return functools.reduce(getattr, name.split("."), jvm)

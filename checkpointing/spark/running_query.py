@@ -8,6 +8,7 @@ from typing import Any
 
 from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
+from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
@@ -85,8 +86,10 @@ class RunningQuery:
         if not found.isDefined():
             return None
         info = failure.of_query(self.name, found.get(), timestamp)
-        mismatch = mismatch_in_words(info.message, self.planned.plan, self.planned.location)
-        return replace(info, message=mismatch, recoverable=False) if mismatch is not None else info
+        words = mismatch_in_words(info.message, self.planned.plan, self.planned.location) or loss_in_words(
+            self.name, info.name, info.message
+        )
+        return replace(info, message=words, recoverable=False) if words is not None else info
 
     def doing(self) -> str:
         """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""

@@ -37,6 +37,11 @@ QUERIES = "queries"
 
 
 class StartingState(Protocol):
+    @property
+    def is_own(self) -> bool:
+        """Whether the job's own program left it, which it fits then."""
+        ...
+
     def partitions(self, query: str) -> dict[int, int]:
         """Partitions by stateful operator; {} for a query that it does not know."""
         ...
@@ -64,6 +69,7 @@ class NoState:
 
     job_id: str
     keep_output: bool = False
+    is_own = True
 
     def partitions(self, query: str) -> dict[int, int]:
         return {}
@@ -94,6 +100,7 @@ class SnapshotState:
     allow_non_restored_state: bool
     keep_output: bool
     writers_are_gone: bool
+    is_own: bool
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.snapshot.partitions(query)
@@ -121,6 +128,7 @@ class FormerAttempt:
     work: Path
     keep_output: bool
     writers_are_gone: bool
+    is_own = True
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.state.partitions(query) if query in self.state.queries else {}
@@ -164,6 +172,7 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
         spec.restore.allow_non_restored_state,
         keep_output,
         writers_are_gone=is_own and not has_executors,
+        is_own=is_own,
     )
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from checkpointing.messages import SubtaskMetrics, VertexKind
+from checkpointing.spark.row_counts import RowCounts
 
 _COMMIT_TIME = "time to commit changes"
 _OPERATOR = re.compile(r"\bopId = (\d+),")
@@ -159,6 +160,7 @@ class EventLog:
         self._raw: OrderedDict[_Key, _RawBatch] = OrderedDict()
         self._raw_size = 0
         self._batches: OrderedDict[_Key, BatchFigures] = OrderedDict()
+        self._rows: dict[str, RowCounts] = defaultdict(RowCounts)
 
     def poll(self) -> None:
         """Take in what was written since the last call, and delete rolled files that are done with."""
@@ -178,6 +180,10 @@ class EventLog:
     def latest(self, query_id: str) -> BatchFigures | None:
         """Of the newest batch, without its tasks."""
         return next((figures for (query, _), figures in reversed(self._batches.items()) if query == query_id), None)
+
+    def rows(self, query_id: str) -> RowCounts:
+        """Of all batches so far."""
+        return self._rows[query_id]
 
     # --- the files ---
 
@@ -264,6 +270,8 @@ class EventLog:
         key = (progress["id"], progress["batchId"])
         if "addBatch" not in durations and key in self._batches:
             return  # an idle trigger reports the batch before it again, without figures
+        if "addBatch" in durations:
+            self._rows[progress["id"]].add(progress)
         self._batches[key] = BatchFigures(
             batch_id=progress["batchId"],
             started_at=_epoch_ms(progress["timestamp"]),

@@ -50,8 +50,9 @@ class UploadFailed(Exception):
 
 @dataclass(frozen=True)
 class Upload:
-    """A staged file of `size` bytes. `location` is its place, or the directory in which its SHA-256 is its name
-    (`by_content`), where `there` are those of this size that need not be brought again."""
+    """A staged file of `size` bytes. `location` is its place; or, `by_content`, the directory in which it is named by
+    its SHA-256, and in which those in `there` have this size already.
+    """
 
     path: str
     link: str

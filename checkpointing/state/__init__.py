@@ -25,7 +25,7 @@ from checkpointing.state.keyed_states import (
     ValueState,
 )
 from checkpointing.state.operator_state import OperatorStateContext, OperatorStateStore, OperatorStateUnusable
-from checkpointing.state.source import OperatorStateReader, SourceOffset
+from checkpointing.state.source import OperatorStateReader, SourceInputLost, SourceOffset
 from checkpointing.state.values import NotJson
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "ProcessContext",
     "ReducingState",
     "RuntimeContext",
+    "SourceInputLost",
     "SourceOffset",
     "StateTtlConfig",
     "TimeMode",

@@ -47,6 +47,10 @@ class SourceOffset:
         return SourceOffset(offset[_POSITION], OperatorStateContext(from_plain(offset[_STATE], "the source's offset")))
 
 
+class SourceInputLost(Exception):
+    """For a Python source to raise when it cannot read again what its offsets name: the job fails for good, at once."""
+
+
 class OperatorStateReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is not typed here
     """Return one from `DataSource.streamReader`. `parallelism` is the number of subtasks whose state it keeps.
 

@@ -1,4 +1,4 @@
-"""What may happen to a job. Each fault is one function; it returns what must not be restored from afterwards."""
+"""What may happen to a job, alone or several at once. Each fault is a function that says what must not be used then."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.cluster import Job, JobManagers
+from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
 from tests.waiting import eventually
 
 
 @dataclass(frozen=True)
 class Target:
+    """`cluster`: where the job's tasks run; None: in its driver."""
+
     managers: JobManagers
     job: Job
     poison: Path
     chance: random.Random
+    cluster: StandaloneCluster | None = None
 
 
 @dataclass(frozen=True)
 class Damage:
-    """`restarts`: the fault ends the attempt. `path` is a checkpoint's directory, or an attempt's, that was damaged."""
+    """`restarts`: the fault ends the attempt. `paths` are checkpoints' directories, or attempts', that were damaged."""
 
     restarts: bool = True
-    path: Path | None = None
+    paths: tuple[Path, ...] = ()
     how: str = ""
 
 
@@ -46,9 +50,10 @@ def driver_is_killed(target: Target) -> Damage:
 
 
 def task_raises(target: Target) -> Damage:
+    """On a cluster Spark runs a task up to four times, and the job does not even notice."""
     target.poison.touch()
     eventually("a poisoned row", lambda: not target.poison.exists())
-    return Damage()
+    return Damage(restarts=target.cluster is None)
 
 
 def leader_is_killed(target: Target) -> Damage:
@@ -57,38 +62,102 @@ def leader_is_killed(target: Target) -> Damage:
 
 
 def newest_checkpoint_is_damaged(target: Target) -> Damage:
-    """The driver is halted first, so that no newer one comes while this one is damaged."""
-    target.job.signal_driver(signal.SIGSTOP)
-    completed = eventually("a completed checkpoint", target.job.completed)
-    directory = Path(completed["external_path"].removeprefix("file:"))
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    how = damage(target.chance.choice(files), target.chance)
-    target.job.signal_driver(signal.SIGKILL)
-    return Damage(path=directory, how=how)
+    return _damaged(target, _newest_checkpoint)
 
 
 def live_location_is_damaged(target: Target) -> Damage:
-    """A file that a restart from it needs: of the newest batch's logs or of its state."""
-    target.job.signal_driver(signal.SIGSTOP)
-    location = target.chance.choice(target.job.live_locations)
-    newest = max((int(path.name) for path in (location / "commits").iterdir() if path.name.isdigit()), default=0)
-    files = [location / "metadata", location / "commits" / str(newest)]
-    files += [location / "offsets" / str(batch) for batch in (newest, newest + 1)]
-    files += [path for path in location.glob("state/*/[0-9]*/**/*.changelog") if path.name.startswith(f"{newest + 1}_")]
-    how = damage(target.chance.choice([file for file in files if file.exists()]), target.chance)
-    work = Path(target.job.record()["work_directory"])
+    return _damaged(target, _live_location)
+
+
+def executor_is_killed(target: Target) -> Damage:
+    """Its tasks run again elsewhere; a new one comes. The driver goes on."""
+    assert target.cluster is not None
+    os.kill(target.chance.choice(eventually("an executor", target.cluster.executors)), signal.SIGKILL)
+    return Damage(restarts=False)
+
+
+# --- several at once ---
+
+
+def checkpoint_and_live_location_are_damaged(target: Target) -> Damage:
+    """Only an older checkpoint is left."""
+    return _damaged(target, _newest_checkpoint, _live_location)
+
+
+def driver_and_leader_are_killed(target: Target) -> Damage:
+    """The next leader finds a job whose driver is gone."""
     target.job.signal_driver(signal.SIGKILL)
-    return Damage(path=work, how=how)
+    target.managers.kill_leader()
+    return Damage()
 
 
-# Still to come, with drivers on a standalone cluster (spark.master=spark://…): an executor is killed.
+def checkpoint_is_damaged_and_leader_killed(target: Target) -> Damage:
+    found = newest_checkpoint_is_damaged(target)
+    target.managers.kill_leader()
+    return found
+
+
+def task_raises_while_nobody_leads(target: Target) -> Damage:
+    target.poison.touch()
+    target.managers.kill_leader()
+    eventually("a poisoned row", lambda: not target.poison.exists())
+    return Damage(restarts=target.cluster is None)
+
+
+def executor_and_leader_are_killed(target: Target) -> Damage:
+    found = executor_is_killed(target)
+    target.managers.kill_leader()
+    return found
+
+
+def executor_and_driver_are_killed(target: Target) -> Damage:
+    executor_is_killed(target)
+    return driver_is_killed(target)
+
+
 FAULTS: tuple[Fault, ...] = (
     driver_is_killed,
     task_raises,
     leader_is_killed,
     newest_checkpoint_is_damaged,
     live_location_is_damaged,
+    checkpoint_and_live_location_are_damaged,
+    driver_and_leader_are_killed,
+    checkpoint_is_damaged_and_leader_killed,
+    task_raises_while_nobody_leads,
 )
+ON_A_CLUSTER: tuple[Fault, ...] = (executor_is_killed, executor_and_leader_are_killed, executor_and_driver_are_killed)
+
+
+# --- damage ---
+
+
+def _damaged(target: Target, *victims: Callable[[Target], tuple[Path, list[Path]]]) -> Damage:
+    """The driver is halted first, so that nothing newer comes while a file of each victim is damaged."""
+    target.job.signal_driver(signal.SIGSTOP)
+    paths, hows = [], []
+    for victim in victims:
+        path, files = victim(target)
+        paths.append(path)
+        hows.append(damage(target.chance.choice(files), target.chance))
+    target.job.signal_driver(signal.SIGKILL)
+    return Damage(paths=tuple(paths), how=", ".join(hows))
+
+
+def _newest_checkpoint(target: Target) -> tuple[Path, list[Path]]:
+    completed = eventually("a completed checkpoint", target.job.completed)
+    directory = Path(completed["external_path"].removeprefix("file:"))
+    return directory, sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def _live_location(target: Target) -> tuple[Path, list[Path]]:
+    """The attempt's directory, and what a restart needs of it: the newest batch's logs and its state."""
+    location = target.chance.choice(target.job.live_locations)
+    newest = max((int(path.name) for path in (location / "commits").iterdir() if path.name.isdigit()), default=0)
+    files = [location / "metadata", location / "commits" / str(newest)]
+    files += [location / "offsets" / str(batch) for batch in (newest, newest + 1)]
+    files += [path for path in location.glob("state/*/[0-9]*/**/*.changelog") if path.name.startswith(f"{newest + 1}_")]
+    return Path(target.job.record()["work_directory"]), [file for file in files if file.exists()]
 
 
 def damage(file: Path, chance: random.Random) -> str:

@@ -41,7 +41,7 @@ def unique_rows(spark, args):
             raise ValueError("a poisoned row")
         return True
 
-    rows = spark.readStream.schema("id long, word string").option("maxFilesPerTrigger", 50).json(args["input"])
+    rows = spark.readStream.schema("id long, word string").option("maxFilesPerTrigger", 200).json(args["input"])
     unique = rows.where(is_sound("id")).dropDuplicates(["id"])
     return unique.writeStream.queryName("unique").trigger(processingTime="200 milliseconds")
 

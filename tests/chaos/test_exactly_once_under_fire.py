@@ -1,6 +1,7 @@
 """Exactly-once under fire: real Spark, real job managers, a real PostgreSQL, and whatever can go wrong.
 
-CHAOS_ROUNDS rounds (3) of faults drawn by CHAOS_SEED, which is printed. `make chaos` runs twenty for each sink.
+CHAOS_ROUNDS rounds (3) of faults drawn by CHAOS_SEED, which is printed. `make chaos` runs twenty for each sink, in a
+driver that runs its own tasks and, as `SINK@cluster`, with a Spark cluster's executors, which may be killed, too.
 """
 
 from __future__ import annotations
@@ -8,34 +9,55 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from dashboard.stack.ports import any_free
 from tests.chaos.cluster import Job, JobManagers
-from tests.chaos.faults import FAULTS, Fault, Target
+from tests.chaos.faults import FAULTS, ON_A_CLUSTER, Fault, Target
 from tests.chaos.under_fire import Feeder, ReadIds, run_rounds
+from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(7200)]
 
 PROGRAM = Path(__file__).parent / "programs.py"
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "3"))
-SINKS = os.environ.get("CHAOS_SINKS", "both").split(",")
+SINKS = os.environ.get("CHAOS_SINKS", "both@cluster").split(",")
 TABLE = "under_fire"
 
 
-def drawn(chance: random.Random, rounds: int) -> list[Fault]:
+def drawn(chance: random.Random, rounds: int, kinds: Sequence[Fault]) -> list[Fault]:
     """Each fault as often as the others, give or take one."""
-    bags = [chance.sample(FAULTS, len(FAULTS)) for _ in range(rounds // len(FAULTS) + 1)]
+    bags = [chance.sample(kinds, len(kinds)) for _ in range(rounds // len(kinds) + 1)]
     return [fault for bag in bags for fault in bag][:rounds]
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.fixture
+def cluster(place: str, tmp_path: Path, java_home: Path) -> Iterator[StandaloneCluster | None]:
+    if place != "cluster":
+        yield None
+        return
+    (tmp_path / "cluster").mkdir()
+    started = StandaloneCluster(tmp_path / "cluster", any_free())
+    try:
+        started.start(workers=2)
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.mark.parametrize(("sink", "place"), [tuple(f"{each}@local".split("@")[:2]) for each in SINKS])
 def test_every_row_is_in_the_result_exactly_once(
-    sink: str, job_managers: JobManagers, postgres_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sink: str,
+    cluster: StandaloneCluster | None,
+    job_managers: JobManagers,
+    postgres_dsn: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
     chance = random.Random(seed)
@@ -44,7 +66,13 @@ def test_every_row_is_in_the_result_exactly_once(
         with capsys.disabled():
             print(f"  {sink}: {line}", flush=True)
 
-    faults = drawn(chance, ROUNDS)
+    conf = {"spark.sql.files.openCostInBytes": "0"}  # few tasks for many small files
+    if cluster is None:
+        faults = drawn(chance, ROUNDS, FAULTS)
+    else:  # one of the cluster's own comes first, however few rounds there are
+        first = chance.choice(ON_A_CLUSTER)
+        faults = [first, *drawn(chance, ROUNDS - 1, (*FAULTS, *ON_A_CLUSTER))]
+        conf |= {"spark.master": cluster.master, "spark.executor.memory": "500m"}
     say(f"CHAOS_SEED={seed}: {', '.join(fault.__name__ for fault in faults)}")
     (tmp_path / "in").mkdir()
     (tmp_path / "connections.json").write_text(json.dumps({"database": postgres_dsn}))
@@ -52,8 +80,8 @@ def test_every_row_is_in_the_result_exactly_once(
         connection.execute(f"DROP TABLE IF EXISTS {TABLE}")
     paths = {"input": "in", "poison": "poison", "connections": "connections.json", "output": "out"}
     arguments = {name: str(tmp_path / path) for name, path in paths.items()}
-    job = Job(job_managers, PROGRAM, f"to_{sink}", {**arguments, "table": TABLE})
-    target = Target(job_managers, job, tmp_path / "poison", chance)
+    job = Job(job_managers, PROGRAM, f"to_{sink}", {**arguments, "table": TABLE}, **conf)
+    target = Target(job_managers, job, tmp_path / "poison", chance, cluster)
     try:
         for read in readers(sink, postgres_dsn, tmp_path / "out")[:1]:
             run_rounds(faults, target, Feeder(tmp_path / "in", chance), read, say)

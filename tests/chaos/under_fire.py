@@ -114,4 +114,4 @@ def _source(record: dict[str, object]) -> str:
 
 def _check_source(source: str, found: Damage) -> None:
     assert source != "nothing" or not found.restarts, "the job started empty, and it had state"
-    assert found.path is None or Path(source.removeprefix("file:")) != found.path, f"restored from {source}: damaged"
+    assert Path(source.removeprefix("file:")) not in found.paths, f"restored from {source}: damaged"

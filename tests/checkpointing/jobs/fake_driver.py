@@ -37,6 +37,7 @@ from checkpointing.messages import (
     TriggerCheckpoint,
     Vertex,
     VertexKind,
+    VertexRows,
     decode,
     encode,
 )
@@ -243,7 +244,8 @@ class FakeDriver:
         await self.send(update)
 
     async def _beat(self, connection: ClientConnection) -> None:
-        progress = {"wordcount": QueryProgress(batch_id=5, input_rows=12, batch_duration_ms=34)}
+        rows = {SOURCE.id: VertexRows(written=60), COUNT.id: VertexRows(state=7, updated=40, removed=0, late=3)}
+        progress = {"wordcount": QueryProgress(batch_id=5, input_rows=12, batch_duration_ms=34, rows=rows)}
         with contextlib.suppress(websockets.ConnectionClosed):
             while True:
                 await asyncio.sleep(0.05)

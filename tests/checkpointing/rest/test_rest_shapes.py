@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from checkpointing.messages import Vertex
 from checkpointing.rest.client import RequestRefused
-from tests.checkpointing.jobs.fake_driver import COUNT
+from tests.checkpointing.jobs.fake_driver import COUNT, SINK, SOURCE
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
 # The keys of Flink 2.3's answers (a single-job cluster's recorded ones).
@@ -72,7 +73,7 @@ async def test_a_running_jobs_details(manager: RunningJobManager) -> None:
     assert [vertex["name"] for vertex in job["vertices"]] == ["Source: lines", "count", "Sink: console"]
     for vertex in job["vertices"]:
         assert set(vertex) >= VERTEX
-        assert set(vertex["metrics"]) == METRICS
+        assert set(vertex["metrics"]) >= METRICS
         assert set(vertex["tasks"]) == EXECUTION_STATES
         assert vertex["tasks"]["RUNNING"] == vertex["parallelism"]
     assert set(job["status-counts"]) == EXECUTION_STATES
@@ -81,6 +82,30 @@ async def test_a_running_jobs_details(manager: RunningJobManager) -> None:
     assert job["queries"] == [
         {"name": "wordcount", "last-batch-id": 5, "last-batch-rows": 12, "last-batch-duration": 34, "watermark": None}
     ]
+
+
+async def test_a_vertex_counts_the_rows_that_spark_counts_and_marks_the_rest(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+
+    async def metrics() -> dict[str, dict[str, Any]] | None:
+        found = {each["id"]: each["metrics"] for each in (await manager.get(f"/jobs/{job_id}"))["vertices"]}
+        return found if found[SOURCE.id]["write-records"] else None
+
+    found = await eventually(metrics)
+
+    def counted(vertex: Vertex) -> dict[str, Any]:
+        return {name: count for name, count in found[vertex.id].items() if found[vertex.id].get(f"{name}-complete")}
+
+    assert counted(SOURCE) == {"write-records": 60}
+    assert counted(COUNT) == {}, "Spark counts what is in the state and not what goes in"
+    assert counted(SINK) == {}, "the sink does not count"
+    assert found[SINK.id]["read-records"] == 0
+    ours = {name: count for name, count in found[COUNT.id].items() if name.startswith("state-")}
+    assert ours == {"state-rows": 7, "state-rows-updated": 40, "state-rows-removed": 0, "state-rows-late": 3}
+    source = await manager.get(f"/jobs/{job_id}/vertices/{SOURCE.id}")
+    assert [each["metrics"]["write-records"] for each in source["subtasks"]] == [60]
+    count = await manager.get(f"/jobs/{job_id}/vertices/{COUNT.id}")
+    assert [set(each["metrics"]) for each in count["subtasks"]] == [METRICS, METRICS], "Spark does not count by subtask"
 
 
 async def test_config_tells_how_to_start_the_job_again(manager: RunningJobManager) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import CheckpointKind, DelayCheckpoint, DriverState, Heartbeat, Register, Stop, VertexKind
+from checkpointing.messages import (
+    CheckpointKind,
+    DelayCheckpoint,
+    DriverState,
+    Heartbeat,
+    Register,
+    Stop,
+    VertexKind,
+    VertexRows,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -39,6 +48,7 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
     eventually("three batches", lambda: words.counts() == expected)
     checkpoint = job_manager.complete(1)
     assert checkpoint.batches == {"words": 2}
+    every_batch_is_counted(job_manager, [some_words(number) for number in (1, 2, 3)], eventually)
 
     # The future of checkpoint 1 that is abandoned: cut into batches in another way than it will be again.
     feed(4)
@@ -67,6 +77,18 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
 
     drivers.start(job_manager, "wordcount:wordcount", words.arguments, attempt=3, restore=stopped)
     eventually("the late word", lambda: words.counts() == expected)
+
+
+def every_batch_is_counted(job_manager: Any, batches: list[list[str]], eventually: Any) -> None:
+    """By the vertices that Spark counts rows of; a foreachBatch function is none."""
+    ids = {vertex.kind: vertex.id for vertex in job_manager.vertices}
+    updated = sum(len(set(batch)) for batch in batches)
+    distinct = len({word for batch in batches for word in batch})
+    expected = {
+        ids[VertexKind.SOURCE]: VertexRows(written=sum(map(len, batches))),
+        ids[VertexKind.STATEFUL]: VertexRows(state=distinct, updated=updated, removed=0, late=0),
+    }
+    eventually("the rows", lambda: job_manager.heard(Heartbeat)[-1].queries["words"].rows == expected)
 
 
 def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, eventually: Any) -> None:

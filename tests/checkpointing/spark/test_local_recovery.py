@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from checkpointing.messages import VertexKind
+from checkpointing.spark.begun import BegunBatches, begun_batch
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.spark.program import guard_batch_functions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.storage import verify
@@ -285,3 +287,43 @@ def test_an_attempt_without_its_record_is_not_gone_on_with(tmp_path: Path) -> No
     (tmp_path / "queries.json").write_text(json.dumps({"boot_id": 3}))
     with pytest.raises(LocalStateUnusable, match=r"queries\.json cannot be read"):
         LocalState.read(tmp_path)
+
+
+def test_a_batch_without_state_whose_offsets_were_removed_is_missed(bench: Lives) -> None:
+    """Its function may have written its rows: cut anew, the batch would have others under the same number."""
+    sink, location = FencedCounts(), bench.work(1) / "queries" / "0-words"
+    begun = BegunBatches([location])
+    guard_batch_functions(begun.note)
+    try:
+        rows = bench.lines_by(1).selectExpr("value", "1 AS count")
+        query = bench.attempt(1, rows.writeStream.foreachBatch(sink))
+        bench.feed()
+        bench.run_all(query)
+        sink.crash = "after"
+        bench.feed()
+        with pytest.raises(Exception, match="Crash"):
+            bench.run_all(query)
+    finally:
+        guard_batch_functions()
+    assert bench.left_by(1).in_flight
+    for name in ("1", ".1.crc"):
+        (location / "offsets" / name).unlink()
+    with pytest.raises(LocalStateUnusable, match="batch 1 had begun, the offsets end with batch 0"):
+        LocalState.read(bench.work(1))
+
+
+def test_of_several_queries_each_batch_is_written_down_at_its_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metadata").write_text(json.dumps({"id": f"id-{name}"}))
+
+    class Frame:
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+        def getLocalProperty(self, name: str) -> str:
+            assert name == "sql.streaming.queryId"
+            return "id-b"
+
+    BegunBatches([tmp_path / "a", tmp_path / "b", tmp_path / "not yet"]).note(Frame(), 4)
+    assert (begun_batch(tmp_path / "a"), begun_batch(tmp_path / "b")) == (-1, 4)

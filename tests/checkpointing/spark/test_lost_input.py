@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.lost_input import InputLost, check_input_is_there
+from checkpointing.spark.lost_input import InputLost, check_input_is_there, loss_in_words
 
 
 class Restored:
@@ -72,3 +72,26 @@ def test_a_source_of_another_kind_is_left_alone(restored: Restored) -> None:
     restored.check()
     restored.offsets("-")
     restored.check()
+
+
+KAFKA = (
+    "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data may have been lost because they are not available in "
+    "Kafka any more; either the data was aged out by Kafka or the topic may have been deleted."
+)
+BEFORE_SPARK_4 = (
+    "Partition topic-0's offset was changed from 17 to 3. If you don't want your streaming query to fail on such "
+    'cases, set the source option "failOnDataLoss" to "false".'
+)
+
+
+@pytest.mark.parametrize("message", [KAFKA, BEFORE_SPARK_4])
+def test_what_a_source_says_that_it_lost_is_told_with_what_to_do(message: str) -> None:
+    words = loss_in_words("words", "SparkException", message)
+    assert words is not None
+    assert words.startswith(f"A source of query 'words' has lost input that it should read: {message} A restart meets")
+    assert words.endswith("failOnDataLoss=false.")
+
+
+def test_a_source_in_python_says_it_by_its_exception() -> None:
+    assert loss_in_words("words", "SourceInputLost", "rows 4 to 7 are gone.") is not None
+    assert loss_in_words("words", "ValueError", "rows 4 to 7 are gone.") is None

@@ -161,3 +161,13 @@ def test_a_batch_function_that_ends_the_process_fails_its_batch_instead_of_leavi
 
     with pytest.raises(ProgramError, match=r"ends the process \(SystemExit\(7\)\) instead of returning"):
         ForeachBatchFunction(None, leave).func(None, 7)
+
+
+def test_what_comes_before_a_batch_function_sees_the_same_batch() -> None:
+    before: list[tuple[object, int]] = []
+    guard_batch_functions(lambda frame, batch: before.append((frame, batch)))
+    try:
+        ForeachBatchFunction(None, lambda frame, batch: before.append(("called", batch))).func("frame", 7)
+    finally:
+        guard_batch_functions()
+    assert before == [("frame", 7), ("called", 7)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
@@ -17,9 +21,13 @@ from checkpointing.spark.program import Program
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
+from checkpointing.spark.state_schema import StateDoesNotFit
+from checkpointing.state import SourceInputLost
 from checkpointing.storage import verify
 from tests.checkpointing.spark import taking
 from tests.spark_session import spark_session
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -136,6 +144,52 @@ def test_a_state_of_another_schema_is_refused_with_operator_and_difference(
     assert verify(checkpoint.location, deep=True).files == checkpoint.files
 
 
+def test_a_state_of_another_schema_is_refused_before_the_file_sinks_log_goes_back(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    words, output = Words(spark, tmp_path), tmp_path / "out"
+
+    def distinct(*columns: str) -> Any:
+        frame = words.lines().selectExpr("value", "length(value) AS n").dropDuplicates(list(columns))
+        return frame.writeStream.queryName("words").format("json").option("path", str(output))
+
+    first = query(distinct("value"), tmp_path / "first")
+    words.feed("a", "b")
+    first.start()
+    first._query.processAllAvailable()
+    checkpoint = checkpoint_of(first, tmp_path, eventually)
+    words.feed("c")
+    first._query.processAllAvailable()
+    first.stop()
+
+    def seen() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in output.rglob("*") if path.is_file()}
+
+    before = seen()
+    with pytest.raises(
+        StateDoesNotFit, match=r"its key is \(value: string\), the program's is \(value: string, n: integer\)"
+    ):
+        prepared(spark, checkpoint, tmp_path / "changed", lambda: distinct("value", "n"))
+    assert seen() == before, "readers see what they saw"
+    assert prepared(spark, checkpoint, tmp_path / "same", lambda: distinct("value")).restored == {"words": 0}
+    assert seen() != before
+
+
+def prepared(
+    spark: Any, checkpoint: CompletedCheckpoint, root: Path, writer: Callable[[], Any], *, allowed: bool = False
+) -> SparkJob:
+    """As the driver of another job does it before it starts the queries."""
+    work = WorkDirectory(root)
+    work.root.mkdir()
+    (work.root / "program.py").touch()
+    program = Program(lambda spark, arguments: writer(), work.root / "program.py", "program:main")
+    spec = DriverSpec(
+        "cd" * 16, "words", 1, str(program.path), program.entry_class, (), None, {}, str(work.root), "t-2",
+        "", 60.0, RestoreSpec(checkpoint.location, 1, is_savepoint=False, allow_non_restored_state=allowed),
+    )  # fmt: skip
+    return prepare(spec, work, spark, program, {})
+
+
 def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
@@ -162,23 +216,66 @@ def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
     first._query.processAllAvailable()
     first.stop()
 
-    def prepared(directory: str, *, allowed: bool = False) -> SparkJob:
-        work = WorkDirectory(tmp_path / directory)
-        work.root.mkdir()
-        (work.root / "program.py").touch()
-        program = Program(lambda spark, arguments: words.counting(), work.root / "program.py", "program:main")
-        spec = DriverSpec(
-            checkpoint.job_id, "words", 2, str(program.path), program.entry_class, (), None, {}, str(work.root), "t-2",
-            "", 60.0, RestoreSpec(checkpoint.location, 1, is_savepoint=False, allow_non_restored_state=allowed),
-        )  # fmt: skip
-        return prepare(spec, work, spark, program, {})
+    def on(directory: str, *, allowed: bool = False) -> SparkJob:
+        return prepared(spark, checkpoint, tmp_path / directory, words.counting, allowed=allowed)
 
-    assert prepared("whole").restored == {"words": batch}
+    assert on("whole").restored == {"words": batch}
     lost.unlink()
     with pytest.raises(InputLost, match=rf"'words' .* after batch {batch}, .*/in/2.txt cannot be found"):
-        prepared("lost")
-    assert prepared("allowed", allowed=True).restored == {"words": batch}
+        on("lost")
+    assert on("allowed", allowed=True).restored == {"words": batch}
     assert verify(checkpoint.location, deep=True).files == checkpoint.files
+
+
+class Forgetful(DataSource):
+    """Has rows 0 to 9, and forgets the first ones once its file `forgotten` is there."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "forgetful"
+
+    def schema(self) -> str:
+        return "row int"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return ForgetfulReader(Path(self.options["forgotten"]))
+
+
+class ForgetfulReader(DataSourceStreamReader):
+    def __init__(self, forgotten: Path) -> None:
+        self._forgotten = forgotten
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"row": 0}
+
+    def latestOffset(self) -> dict[str, int]:
+        return {"row": 20 if self._forgotten.exists() else 10}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition((start["row"], end["row"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        if self._forgotten.exists():
+            raise SourceInputLost(f"rows {partition.value[0]} to {partition.value[1] - 1} were removed after 7 days.")
+        yield from ((row,) for row in range(*partition.value))
+
+
+def test_a_source_that_says_it_lost_input_fails_the_job_for_good_in_its_words(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    spark.dataSource.register(Forgetful)
+    rows = spark.readStream.format("forgetful").option("forgotten", str(tmp_path / "forgotten")).load()
+    running = query(rows.writeStream.queryName("rows").format("noop"), tmp_path / "first")
+    running.start()
+    eventually("a batch", lambda: running.files.has_committed(0))
+    (tmp_path / "forgotten").touch()
+    eventually("its end", lambda: not running.is_active)
+    info = running.failure(7)
+    assert info is not None
+    assert not info.recoverable
+    assert info.message.startswith(
+        "A source of query 'rows' has lost input that it should read: rows 10 to 19 were removed after 7 days."
+    )
 
 
 class _At:

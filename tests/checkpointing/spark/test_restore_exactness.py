@@ -356,6 +356,10 @@ def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> 
     for words in ("aab", "abc", "cc"):
         times.feed(words)
         bench.run_all(first)  # one by one: files of one millisecond have no order
+    plan = first.planned.plan
+    from_the_top = [plan.by_owner[VertexKind.STATEFUL, index].name for index in plan.stateful_from_the_top]
+    assert from_the_top == ["aggregate (stateStoreSave)", "deduplicate (streamingDeduplicate)"]
+    assert [each.operatorName for each in first._query.lastProgress.stateOperators] == ["stateStoreSave", "dedupe"]
     checkpoint = bench.snapshot(first)
     at_checkpoint = windows.copy()
     for words in ("xxyz", "y"):

@@ -87,7 +87,8 @@ class Queries:
             query.stop()
 
     def last_commit(self, location: str) -> int:
-        return max(int(path.name) for path in (self.root / location / "commits").glob("[0-9]*"))
+        """-1: there is none yet."""
+        return max((int(path.name) for path in (self.root / location / "commits").glob("[0-9]*")), default=-1)
 
     # --- snapshots ---
 

@@ -33,7 +33,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 MEAN = StructType([StructField("sum", DoubleType()), StructField("count", LongType())])
 KEYS = [f"k{number}" for number in range(12)]
-BRIEF = StateTtlConfig(timedelta(seconds=6))
+BRIEF = StateTtlConfig(timedelta(seconds=10))
 LASTING = StateTtlConfig(timedelta(hours=1))
 FAR = 4_000_000_000_000  # a moment that no test lives to see
 
@@ -142,7 +142,8 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
         queries.feed([f"{key} {number}" for key in KEYS])
         eventually(f"the batch of {number}", lambda: set(seen) == set(KEYS) or not query.isActive)
         assert query.isActive, query.exception()
-        found = dict(seen)
+        found, committed = dict(seen), queries.last_commit(location)
+        eventually("its commit", lambda: queries.last_commit(location) > committed)
         if number > 10:  # for which an index must have moved along
             eventually("what expired is removed", lambda: not any(stored(location, name) for name in EXPIRING))
         query.stop()
@@ -151,15 +152,14 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
     on(3)
     assert all(states[:-1] == expected([1]) for states in run_on("first", 1).values())
     checkpoint = queries.snapshot(writer(), "first")
-    for partitions in (5, 2):
+    for partitions in (2, 5):
         on(partitions)
-        location = f"on-{partitions}"
-        moved(queries, checkpoint, writer(), location, partitions)
+        moved(queries, checkpoint, writer(), f"on-{partitions}", partitions)
         for name in (*PLAIN, *EXPIRING, "timers"):
             assert stored("first", name), name
-            assert stored(location, name) == stored("first", name), name
-        for key, states in run_on(location, 20).items():
-            assert states[:-1] == expected([1, 20]), key
+            assert stored(f"on-{partitions}", name) == stored("first", name), name
+    for key, states in run_on("on-5", 20).items():
+        assert states[:-1] == expected([1, 20]), key
 
 
 class Reminder(KeyedProcessFunction):
@@ -171,7 +171,7 @@ class Reminder(KeyedProcessFunction):
     def process(self, key: str, rows: Iterator[Row], context: ProcessContext) -> None:
         for row in rows:
             self.seen.update((self.seen.value() or 0) + 1)
-            context.timer_service().register_event_time_timer(int(row.at.timestamp() * 1000) + 5000)
+            context.timer_service().register_event_time_timer(int(row.at.timestamp() * 1000) + 50_000)
 
     def on_timer(self, key: str, timestamp: int, context: ProcessContext) -> Iterator[Any]:
         yield f"{key} {timestamp}", self.seen.value()
@@ -199,6 +199,6 @@ def test_each_event_time_timer_fires_once_on_the_partition_that_its_key_moved_to
         on(partitions)
         fired.clear()
         moved(queries, checkpoint, writer(), f"on-{partitions}", partitions)
-        queries.feed(["late 90", "z 200"])
+        queries.feed(["late 90", "z 300"])
         queries.run(writer(), f"on-{partitions}")
-        assert fired == Counter((f"{key} {105_000 + number * 1000}", 1) for number, key in enumerate(KEYS))
+        assert fired == Counter((f"{key} {150_000 + number * 1000}", 1) for number, key in enumerate(KEYS))

@@ -1,0 +1,86 @@
+"""Whether a restored state fits the program, asked of Spark before anybody outside of the attempt can see anything.
+
+Spark compares the schemas when it plans the first batch. So that batch is planned here, over copies of what describes
+the state, and never run.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from checkpointing.spark.jvm import jvm_class
+from checkpointing.spark.plan import logical_plan, output_mode, session_of
+from checkpointing.spark.restore import RestoreRefused
+from checkpointing.spark.running_query import PlannedQuery
+from checkpointing.spark.schema_paths import relocate_schemas
+from checkpointing.spark.state_mismatch import mismatch_in_words
+
+log = logging.getLogger(__name__)
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_EXECUTION = f"{_STREAMING}.runtime.IncrementalExecution"
+_METADATA = f"{_STREAMING}.checkpointing.OffsetSeqMetadata"
+_PROPAGATOR = f"{_STREAMING}.runtime.WatermarkPropagator"
+# What describes the state, and none of its data.
+_DESCRIPTIONS = ("state/*/_metadata", "state/*/_stateSchema", "state/*/0/_metadata", "state/*/0/*/_metadata")
+
+
+class StateDoesNotFit(RestoreRefused):
+    """The text names the operator and what differs."""
+
+
+def check_state_fits(query: PlannedQuery, batch: int) -> None:
+    """StateDoesNotFit when the query, restored after `batch` at its location, could not go on from its state there.
+
+    What else is wrong with the query shows when it runs: this knows nothing of it.
+    """
+    from pyspark.errors import PySparkException
+
+    if not (query.location / "state").is_dir():
+        return
+    with tempfile.TemporaryDirectory(dir=query.location.parent, prefix=".planned-") as directory:
+        copy = Path(directory)
+        _copy_descriptions(query.location, copy)
+        try:
+            _plan_next_batch(query, batch, copy)
+        except (PySparkException, Py4JError) as error:
+            words = mismatch_in_words(str(error), query.plan, query.location)
+            if words is not None:
+                raise StateDoesNotFit(words) from error
+            log.info("whether the state of query %s fits shows when it runs: %s", query.name, str(error)[:500])
+
+
+def _copy_descriptions(location: Path, copy: Path) -> None:
+    for pattern in _DESCRIPTIONS:
+        for directory in location.glob(pattern):
+            shutil.copytree(directory, copy / directory.relative_to(location), dirs_exist_ok=True)
+    relocate_schemas(copy)
+
+
+def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
+    spark = session_of(query.writer)
+    jvm: Any = spark._jvm  # noqa: SLF001 - Spark plans a batch for itself only
+    execution, random_id = jvm_class(jvm, _EXECUTION), jvm.java.util.UUID.randomUUID
+    recorded = (query.location / "offsets" / str(batch)).read_text().splitlines()[1]
+    settings = jvm_class(jvm, _METADATA).apply(recorded)
+    defaults = [getattr(execution, f"$lessinit$greater$default${number}")() for number in range(12, 17)]
+    execution(
+        spark._jsparkSession,  # noqa: SLF001
+        logical_plan(query.writer),
+        output_mode(query.writer),
+        (location / "state").as_uri(),
+        random_id(),
+        random_id(),
+        batch + 1,
+        jvm.scala.Option.apply(settings),
+        settings,
+        jvm_class(jvm, _PROPAGATOR).noop(),
+        True,  # the first batch since the start: the one whose schemas are compared
+        *defaults,
+    ).executedPlan()

@@ -1,0 +1,79 @@
+"""Programs that misbehave, as jobs of a real job manager: each ends, or goes on, as it should, and says why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.spark.log_limit import LIMIT_BYTES
+from dashboard.stack.ports import any_free
+from tests.chaos.cluster import Job, JobManagers
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
+
+PROGRAM = Path(__file__).parent / "programs" / "misbehaving.py"
+NO_RESTART = {"restart-strategy.type": "none", "spark.sql.shuffle.partitions": "1"}
+
+
+@pytest.fixture(scope="module")
+def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[JobManagers]:
+    directory = tmp_path_factory.mktemp("manager")
+    managers = JobManagers(directory, zookeeper_hosts="", WAYMARK_CANCEL_TIMEOUT="2")
+    try:
+        managers.start()
+        yield managers
+    finally:
+        managers.stop()
+
+
+@pytest.fixture(scope="module")
+def jobs(job_managers: JobManagers) -> dict[str, Job]:
+    """All at once: their JVMs start side by side."""
+    names = ("stops_first", "stops_in_a_batch", "blocks", "chatters")
+    return {name: Job(job_managers, PROGRAM, name, {}, **NO_RESTART) for name in names}
+
+
+def failure(job: Job) -> dict[str, Any]:
+    eventually("its end", lambda: job.get().get("state") == "FAILED")
+    entry: dict[str, Any] = job.get("/exceptions")["exceptionHistory"]["entries"][0]
+    return entry
+
+
+@pytest.mark.parametrize("name", ["stops_first", "stops_in_a_batch"])
+def test_a_program_that_stops_spark_is_told_that_it_must_not(jobs: dict[str, Job], name: str) -> None:
+    found = failure(jobs[name])
+    assert found["exceptionName"] == "ContextStopped"
+    assert "A program must not call stop(), the job manager does" in found["message"]
+
+
+def test_a_program_that_prints_without_end_runs_and_does_not_fill_the_disk(jobs: dict[str, Job]) -> None:
+    job = jobs["chatters"]
+    eventually("it runs", job.is_running)
+    log = Path(eventually("its directory", lambda: job.record().get("work_directory"))) / "driver.log"
+    eventually("the log was cut", lambda: log.with_name("driver.log.1").exists())
+    assert log.with_name("driver.log.1").stat().st_size == 1 << 20
+    assert log.stat().st_size < LIMIT_BYTES
+    assert eventually("a checkpoint", job.completed)
+    job.cancel()
+
+
+def test_a_program_that_never_returns_its_query_can_be_cancelled(jobs: dict[str, Job]) -> None:
+    job = jobs["blocks"]
+    log = Path(eventually("its directory", lambda: job.record().get("work_directory"))) / "driver.log"
+    eventually("the program is called", lambda: "calls misbehaving:blocks" in log.read_text())
+    assert job.get()["state"] != "RUNNING", "there is no query"
+    pid = job.driver()
+    job.cancel()
+    eventually("its process is gone", lambda: not Path(f"/proc/{pid}").exists())
+
+
+@pytest.mark.skipif("CHAOS_ROUNDS" not in os.environ, reason="Spark looks for its master for a minute: make chaos")
+def test_a_master_that_cannot_be_reached_is_named(job_managers: JobManagers) -> None:
+    master = f"spark://127.0.0.1:{any_free()}"
+    found = failure(Job(job_managers, PROGRAM, "fine", {}, **{**NO_RESTART, "spark.master": master}))
+    assert master in found["message"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,11 +10,11 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from dashboard.forms.spans import SpanField
+from monitoring.alerts.selector import BadSelector, parse
 from monitoring.models import Cluster, Job, MaintenanceWindow
 
 LONGEST_S = 30 * 86_400
-_LABEL = re.compile(r"([A-Za-z0-9_.\-/]{1,100})\s*=\s*([^,=\s][^,=]{0,199})")
-SCOPES = (("job", "One job"), ("cluster", "A cluster and its jobs"), ("labels", "Jobs by label"))
+SCOPES = (("job", "One job"), ("cluster", "A cluster and its jobs"), ("selector", "Jobs by label"))
 
 
 class MaintenanceForm(forms.Form):
@@ -28,11 +27,11 @@ class MaintenanceForm(forms.Form):
         help_text="Its name; with “cluster/” before it where several clusters have one.",
     )
     cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label="Cluster", empty_label="choose")
-    labels = forms.CharField(
+    selector = forms.CharField(
         required=False,
-        max_length=1000,
+        max_length=500,
         label="Labels",
-        help_text="Such as team=payments, tier=1: jobs that have all of them.",
+        help_text="Such as team=payments,env!=dev: jobs that match all of it.",
     )
     starts_at = forms.DateTimeField(
         required=False,
@@ -55,23 +54,19 @@ class MaintenanceForm(forms.Form):
         error_messages={"required": "Say why, for whoever wonders why nobody was told."},
     )
 
-    def clean_labels(self) -> dict[str, str]:
-        text = str(self.cleaned_data["labels"]).strip()
-        labels: dict[str, str] = {}
-        for part in filter(None, (each.strip() for each in text.split(","))):
-            written = _LABEL.fullmatch(part)
-            if not written:
-                raise ValidationError(f"{part!r} is no label; write key=value, several separated by commas.")
-            if labels.get(written[1], written[2].strip()) != written[2].strip():
-                raise ValidationError(f"{written[1]!r} stands there twice: no job has two values of one label.")
-            labels[written[1]] = written[2].strip()
-        return labels
+    def clean_selector(self) -> str:
+        text = str(self.cleaned_data["selector"]).strip()
+        try:
+            parse(text)
+        except BadSelector as problem:
+            raise ValidationError(str(problem)) from problem
+        return text
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         scope = cleaned.get("scope")
-        if scope in ("job", "cluster", "labels") and not cleaned.get(scope) and scope not in self.errors:
-            what = {"job": "the job", "cluster": "the cluster", "labels": "at least one label"}[scope]
+        if scope in ("job", "cluster", "selector") and not cleaned.get(scope) and scope not in self.errors:
+            what = {"job": "the job", "cluster": "the cluster", "selector": "at least one label"}[scope]
             self.add_error(scope, f"Say {what} that is meant.")
         elif scope == "job":
             self._find_job(str(cleaned["job"]).strip())
@@ -94,7 +89,7 @@ class MaintenanceForm(forms.Form):
             reason=cleaned["reason"],
             job=cleaned["found_job"] if scope == "job" else None,
             cluster=cleaned["cluster"] if scope == "cluster" else None,
-            labels=cleaned["labels"] if scope == "labels" else {},
+            selector=cleaned["selector"] if scope == "selector" else "",
             starts_at=starts_at,
             ends_at=starts_at + timedelta(seconds=cleaned["lasts"]),
             created_by=by,

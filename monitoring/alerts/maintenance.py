@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 
 from django.db import transaction
 
 from monitoring import audit
+from monitoring.alerts.scope import labels_of
+from monitoring.alerts.selector import parse
 from monitoring.models import Incident, MaintenanceWindow, Notification, NotificationState
 
 
@@ -29,8 +32,13 @@ def covers(window: MaintenanceWindow, incident: Incident) -> bool:
         return incident.job_id == window.job_id
     if window.cluster_id is not None:
         return incident.cluster_id == window.cluster_id
-    job = incident.job
-    return job is not None and all(job.labels.get(key) == value for key, value in window.labels.items())
+    job, cluster = incident.job, incident.cluster
+    if job is None or cluster is None:
+        return False
+    return _selector(window.selector).matches(labels_of(job.name, job.labels, cluster.name, cluster.engine))
+
+
+_selector = lru_cache(maxsize=256)(parse)
 
 
 @transaction.atomic

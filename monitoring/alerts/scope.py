@@ -26,13 +26,15 @@ def watched_jobs(ids: Iterable[int] | None = None) -> list[WatchedJob]:
     """All jobs, or those; with the labels that every job has."""
     jobs = Job.objects.order_by().values_list("pk", "name", "labels", "cluster_id", "cluster__name", "cluster__engine")
     return [
-        WatchedJob(pk, name, cluster_id, _labels(labels) | {"job": name, "cluster": cluster, "engine": engine})
+        WatchedJob(pk, name, cluster_id, labels_of(name, labels, cluster, engine))
         for pk, name, labels, cluster_id, cluster, engine in (jobs if ids is None else jobs.filter(pk__in=list(ids)))
     ]
 
 
-def _labels(labels: object) -> dict[str, str]:
-    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+def labels_of(job: str, labels: object, cluster: str, engine: str) -> dict[str, str]:
+    """A job's own labels and those that every job has."""
+    own = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+    return own | {"job": job, "cluster": cluster, "engine": engine}
 
 
 def rules_of_kinds(kinds: Iterable[str]) -> list[AlertRule]:

@@ -11,13 +11,13 @@ from monitoring.models.jobs import Job
 
 
 class MaintenanceWindow(models.Model):
-    """Nobody is told of incidents about `job`, about `cluster` and its jobs, or about jobs with the labels
-    (`labels`: all of them), from `starts_at` until `ends_at`. Exactly one of the three is given."""
+    """Nobody is told of incidents about `job`, about `cluster` and its jobs, or about jobs that `selector`
+    chooses (monitoring.alerts.selector), from `starts_at` until `ends_at`. Exactly one of the three is given."""
 
     reason = models.TextField()
     job = models.ForeignKey(Job, on_delete=models.CASCADE, null=True, blank=True, related_name="maintenance")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="maintenance")
-    labels = models.JSONField(default=dict, blank=True)
+    selector = models.CharField(max_length=500, blank=True, default="")
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField(db_index=True)
     created_by = models.CharField(max_length=150)
@@ -35,7 +35,7 @@ class MaintenanceWindow(models.Model):
             return f"job {self.job.name}"
         if self.cluster is not None:
             return f"cluster {self.cluster.name}"
-        return "jobs with " + ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        return f"jobs with {self.selector}"
 
     def is_active(self, now: datetime) -> bool:
         return self.starts_at <= now < self.ends_at

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -91,19 +92,30 @@ def _together(channel: Channel, now: datetime) -> list[Notification]:
 def _may_go(channel: Channel, waiting: Sequence[Notification], now: datetime) -> list[Ready]:
     facts = _Facts(channel, waiting, now)
     ready = []
+    others: dict[Wait | Drop, list[int]] = {}
     for each in waiting:
-        match judge(facts.of(each)):
-            case Go():
-                ready.append(Ready(each))
-            case Wait(until, why, window):
-                each.why, each.silenced_by = why, window or each.silenced_by
-                each.due_at = until or each.due_at
-                each.state = NotificationState.WAITING if until else NotificationState.HELD
-            case Drop(why):
-                each.why, each.state = why, NotificationState.DROPPED
-    left = [each for each in waiting if each not in {one.notification for one in ready}]
-    Notification.objects.bulk_update(left, ["why", "silenced_by", "due_at", "state"], batch_size=BATCH)
+        verdict = judge(facts.of(each))
+        if isinstance(verdict, Go):
+            ready.append(Ready(each))
+        else:
+            others.setdefault(verdict, []).append(each.pk)
+    for verdict, pks in others.items():
+        Notification.objects.filter(pk__in=pks).update(**_changes(verdict))
     return ready
+
+
+def _changes(verdict: Wait | Drop) -> dict[str, object]:
+    match verdict:
+        case Drop(why):
+            return {"why": why, "state": NotificationState.DROPPED}
+        case Wait(None, why):
+            return {"why": why, "state": NotificationState.HELD}
+        case Wait(until, why, None):
+            return {"why": why, "due_at": until}
+        case Wait(until, why, window):
+            return {"why": why, "due_at": until, "silenced_by": window}
+        case _:
+            assert_never(verdict)
 
 
 class _Facts:
@@ -167,9 +179,10 @@ def _write(channel: Channel, planned: Planned[Ready], now: datetime) -> Delivery
     members = [each.notification for each in planned.members]
     hidden = _hidden_counts([each.event.incident for each in members])
     for each in members:
-        each.state, each.delivery, each.why = NotificationState.GATHERED, delivery, ""
         each.text = sentence_of(each, hidden.get(each.event.incident_id, (0, 0)))
-    Notification.objects.bulk_update(members, ["state", "delivery", "why", "text"], batch_size=BATCH)
+    Notification.objects.bulk_update(members, ["text"], batch_size=BATCH)
+    gathered = {"state": NotificationState.GATHERED, "delivery": delivery, "why": ""}
+    Notification.objects.filter(pk__in=[each.pk for each in members]).update(**gathered)
     delivery.subject = message_of(delivery).subject
     delivery.save(update_fields=["subject"])
     _follow_up(channel, members, now)

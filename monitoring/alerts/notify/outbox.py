@@ -53,7 +53,9 @@ def write(events: Sequence[IncidentEvent], now: datetime) -> int:
 
 def release(incidents: Collection[Incident], now: datetime) -> int:
     """What was held because of another incident waits its turn again; returns how many notifications."""
-    held = Notification.objects.filter(event__incident__in=incidents, state=NotificationState.HELD)
+    held = Notification.objects.filter(
+        event__incident__in=[each.pk for each in incidents], state=NotificationState.HELD
+    )
     return held.update(state=NotificationState.WAITING, due_at=now + SETTLING, why="")
 
 

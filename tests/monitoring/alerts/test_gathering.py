@@ -226,7 +226,7 @@ def test_a_window_that_ends_early_lets_everything_go_at_once(channel, cluster, w
 
 
 def test_a_window_over_labels_covers_jobs_that_have_them_all(channel, window, fail, now):
-    window(labels={"team": "pay", "tier": "1"})
+    window(selector="team=pay,tier=1,cluster=production")
     fail(labels={"team": "pay", "tier": "1", "x": "y"})
     (other,) = fail(labels={"team": "pay"})
     tick(now + MINUTE)

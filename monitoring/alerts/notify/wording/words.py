@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monitoring.alerts.kinds import kinds
 from monitoring.models import Language
 
 _EVENTS = {
@@ -27,25 +28,24 @@ _SEVERITIES = {
     Language.CHINESE: {"warning": "警告", "critical": "严重"},
 }
 _KINDS = {
-    "failed_in_window": "时间窗口内检查点失败过多",
-    "failed_total": "检查点失败总数过多",
-    "consecutive_failures": "检查点连续失败",
-    "no_completed_checkpoint": "长时间没有完成的检查点",
-    "duration": "检查点端到端耗时过长",
     "alignment": "检查点对齐时间过长",
+    "consecutive_failures": "检查点连续失败",
+    "end_to_end_duration": "检查点端到端耗时过长",
+    "failed_in_total": "检查点失败总数过多",
+    "failed_in_window": "时间窗口内检查点失败过多",
+    "no_completed_checkpoint": "长时间没有完成的检查点",
     "start_delay": "检查点启动延迟过长",
-    "state_size": "状态过大",
+    "data_loss_risk": "存在数据丢失风险",
     "state_growth": "状态增长过快",
-    "savepoint_missing": "缺少保存点",
+    "state_size": "状态过大",
+    "state_size_relative": "状态大小异常",
     "savepoint_failed": "保存点失败",
-    "savepoint_too_old": "保存点过旧",
+    "savepoint_too_old": "保存点缺失或过旧",
     "job_failed": "作业失败",
     "restart_loop": "作业反复重启",
-    "data_loss_risk": "存在数据丢失风险",
-    "cluster_unreachable": "集群无法访问",
     "not_restarted": "作业已停止且未能自动重启",
-    "flapping": "告警反复触发",
-    "blind": "Waymark 无法监控",
+    "cluster_unreachable": "集群无法访问",
+    "waymark_blind": "Waymark 无法监控",
     "test": "测试",
 }
 
@@ -59,5 +59,6 @@ def severity_word(severity: str, language: Language) -> str:
 
 
 def kind_word(kind: str, language: Language) -> str:
-    english = kind.replace("_", " ")
-    return _KINDS.get(kind, english) if language == Language.CHINESE else english
+    if language == Language.CHINESE and kind in _KINDS:
+        return _KINDS[kind]
+    return kinds()[kind].title if kind in kinds() else kind.replace("_", " ")

@@ -1,0 +1,22 @@
+"""Maintenance windows choose jobs as rules do."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('monitoring', '0010_notifications_and_messages'),
+    ]
+
+    operations = [
+        migrations.RemoveField(
+            model_name='maintenancewindow',
+            name='labels',
+        ),
+        migrations.AddField(
+            model_name='maintenancewindow',
+            name='selector',
+            field=models.CharField(blank=True, default='', max_length=500),
+        ),
+    ]

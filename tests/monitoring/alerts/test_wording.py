@@ -1,0 +1,155 @@
+"""What a message says: in both languages, for one and for many, and in a channel's own words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.notify.message import Item, Message
+from monitoring.alerts.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
+from monitoring.alerts.notify.wording.texts import text_of
+from monitoring.alerts.notify.wording.words import event_word, kind_word
+from monitoring.models import Channel, IncidentKind, Language, NotificationReason
+
+ITEM = Item(
+    event="opened",
+    severity="critical",
+    kind="job_failed",
+    job="flights",
+    cluster="production",
+    sentence="flights failed: the disk is full.",
+    at=datetime(2026, 11, 21, 12, 0, tzinfo=UTC),
+    incident_id=7,
+    incident_url="http://waymark.test/incidents/7/",
+    job_url="http://waymark.test/jobs/3/",
+)
+ONE = Message("k", (ITEM,))
+MANY = Message("k", (ITEM, replace(ITEM, job="orders", sentence="orders failed.")), total=40)
+DIGEST = replace(MANY, is_digest=True)
+
+
+def text(message=ONE, **channel):
+    return text_of(Channel(name="c", kind="mail", **channel), message)
+
+
+def test_one_incident_in_english():
+    said = text()
+    assert said.subject == "[opened] flights failed: the disk is full."
+    for part in (ITEM.sentence, "Job:      flights on cluster production", "critical", ITEM.incident_url, ITEM.job_url):
+        assert part in said.body
+
+
+def test_one_incident_in_chinese():
+    said = text(language=Language.CHINESE)
+    assert said.subject == "【告警触发】flights：作业失败（严重）"
+    for part in (ITEM.sentence, "作业：flights", "集群：production", ITEM.incident_url):
+        assert part in said.body
+    assert 'lang="zh-Hans"' in said.html
+
+
+@pytest.mark.parametrize(
+    ("message", "language", "subject", "rest"),
+    [
+        (MANY, "en", "[opened] 40 incidents on cluster production: flights failed", "… and 38 more"),
+        (MANY, "zh-hans", "【告警触发】集群 production：共 40 个告警，首个：flights：作业失败", "另有 38 个"),
+        (DIGEST, "en", "[digest] 40 notifications, beginning with: flights failed", "… and 38 more"),
+        (DIGEST, "zh-hans", "【告警汇总】共 40 条通知，首条：flights：作业失败", "另有 38 个"),
+    ],
+)
+def test_many_incidents(message, language, subject, rest):
+    said = text(message, language=language)
+    assert said.subject.startswith(subject)
+    for body in (said.body, said.html):
+        assert rest in body
+        assert "orders failed." in body
+
+
+def test_plain_text_is_not_escaped_and_html_is():
+    said = text(replace(ONE, items=(replace(ITEM, job="<b>&"),)))
+    assert "<b>&" in said.body
+    assert "<b>&" not in said.html
+    assert "&lt;b&gt;&amp;" in said.html
+
+
+def test_a_subject_is_one_line():
+    said = text(replace(ONE, items=(replace(ITEM, sentence="one\r\nBcc: eve@example.org"),)))
+    assert "\n" not in said.subject
+    assert "\r" not in said.subject
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_every_event_and_every_kind_of_rule_has_a_word(language):
+    for event in (*NotificationReason.values, "test"):
+        assert event_word(event, language)
+    for kind in (*kinds(), *IncidentKind.values):
+        word = kind_word(kind, language)
+        assert "_" not in word
+        if language == Language.CHINESE:
+            assert not word.isascii()
+
+
+def test_a_channels_own_words_replace_ours_and_are_plain():
+    said = text(
+        MANY,
+        subject_template="{{ severity|upper }} {{ job }} ({{ count }})",
+        body_template="{% for each in incidents %}{{ each.job }}: {{ each.sentence }}\n{% endfor %}+{{ unlisted }}",
+    )
+    assert said.subject == "CRITICAL flights (40)"
+    assert said.body == "flights: flights failed: the disk is full.\norders: orders failed.\n+38"
+    assert said.html == ""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if severity == 'critical' %}!{% endif %}",
+        "{% if count > 1 and not is_digest %}{{ count }}{% else %}{{ job }}{% endif %}",
+        "{{ cluster|default:'nowhere'|truncatechars:9 }}",
+        "plain",
+        "",
+    ],
+)
+def test_what_makes_sense_is_taken(source):
+    compile_template(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{{ password }}", "'password' is no name"),
+        ("{{ job.name }}", "job has no parts"),
+        ("{{ sentence.format.__globals__ }}", "__globals__"),
+        ("{% if secret %}x{% endif %}", "'secret' is no name"),
+        ("{% if job %}{{ settings }}{% endif %}", "'settings' is no name"),
+        ("{% for each in incidents %}{{ other.job }}{% endfor %}", "'other.job' is no name"),
+        ("{% for a in incidents %}{% for b in incidents %}{% endfor %}{% endfor %}", "inside a for"),
+        (
+            "{% for a in incidents %}{% if a %}{% for b in incidents %}{% endfor %}{% endif %}{% endfor %}",
+            "inside a for",
+        ),
+        ("{{ sentence|default:secret }}", "'secret' is no name"),
+        ("{% include '/etc/passwd' %}", "include"),
+        ("{% load static %}", "load"),
+        ("{% debug %}", "debug"),
+        ("{{ sentence|center:999999999 }}", "center"),
+        ("{{ sentence", None),
+        ("{% if job %}", "Unclosed"),
+        ("x" * (LONGEST + 1), f"at most {LONGEST}"),
+        ("\0", "NUL"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
+    if said is None:
+        compile_template(source)  # Django takes an unclosed brace as text
+        return
+    with pytest.raises(BadTemplate) as raised:
+        compile_template(source)
+    assert said in str(raised.value)
+    assert "llowed" in str(raised.value) or "NUL" in str(raised.value)
+
+
+def test_a_template_that_stopped_making_sense_keeps_no_message_back():
+    assert text(body_template="{% include 'x' %}").body == text().body

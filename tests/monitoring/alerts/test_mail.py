@@ -75,3 +75,18 @@ def test_every_recipient_refused_for_now_is_not(mail_sink):
 def test_recipients_must_be_mail_addresses(to):
     with pytest.raises(BadChannel, match=r"^to is"):
         MailTransport().check(Channel(name="m", kind=ChannelKind.MAIL, settings={"to": to}))
+
+
+def test_a_channels_own_server_is_used_instead_of_the_settings(mail_sink, settings, closed_port):
+    settings.EMAIL_PORT = closed_port
+    url = f"smtp://127.0.0.1:{mail_sink.port}"
+    channel = Channel(name="m", kind=ChannelKind.MAIL, settings=CHANNEL.settings, secret=url, allow_private=True)
+    MailTransport().send(channel, MESSAGE, AT)
+    assert len(mail_sink.mails) == 1
+
+
+@pytest.mark.parametrize("url", ["mail.example.org", "http://mail.example.org", "smtp://", "smtp://host:99999999"])
+def test_a_server_that_is_none_is_refused_without_its_password(url):
+    channel = Channel(name="m", kind=ChannelKind.MAIL, settings=CHANNEL.settings, secret=url)
+    with pytest.raises(BadChannel, match=r"^smtp is .*smtp\+tls://user:password@mail\.example\.org"):
+        MailTransport().check(channel)

@@ -1,7 +1,13 @@
 import json
+import re
+import socket
+import threading
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from django.conf import settings
 from werkzeug import Response
 
 from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
@@ -95,3 +101,56 @@ def test_only_the_start_of_a_long_answer_is_read(httpserver, send):
 def test_the_address_must_be_one(url):
     with pytest.raises(BadChannel, match=r"^url is"):
         WebhookTransport().check(Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": url}))
+
+
+def test_the_receivers_code_in_the_documentation_verifies_what_we_sign():
+    text = (Path(settings.BASE_DIR) / "docs/alerts.md").read_text()
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert code
+    documented: dict = {}
+    exec(code[1], documented)
+    is_from_waymark = documented["is_from_waymark"]
+    header = sign("key", 1_800_000_000, b"{}")
+    assert is_from_waymark("key", header, b"{}", 1_800_000_100)
+    assert not is_from_waymark("key", header, b"{ }", 1_800_000_100)
+    assert not is_from_waymark("other", header, b"{}", 1_800_000_100)
+    assert not is_from_waymark("key", header, b"{}", 1_800_000_301)
+    assert not is_from_waymark("key", "nonsense", b"{}", 1_800_000_100)
+
+
+def test_many_incidents_are_a_list_with_the_gravest_at_the_top(httpserver, send):
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    other = replace(MESSAGE.lead, job="orders", incident_id=8)
+    channel = Channel(
+        name="w", kind=ChannelKind.WEBHOOK, settings={"url": httpserver.url_for("/hook")}, allow_private=True
+    )
+    WebhookTransport().send(channel, replace(MESSAGE, items=(MESSAGE.lead, other), total=30), AT)
+    said = json.loads(httpserver.log[0][0].data)
+    assert (said["job"], said["count"], said["digest"]) == ("flights", 30, False)
+    assert [each["job"] for each in said["incidents"]] == ["flights", "orders"]
+
+
+def test_a_receiver_that_closes_before_it_answers_is_worth_a_retry():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def close_early():
+            connection, _ = listener.accept()
+            connection.recv(100)
+            connection.close()
+
+        thread = threading.Thread(target=close_early)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        channel = Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": url}, allow_private=True)
+        answer = WebhookTransport().send(channel, MESSAGE, AT)
+        thread.join(10)
+    assert isinstance(answer, Failed)
+    assert not answer.permanent
+
+
+def test_a_redirect_to_a_private_address_reaches_nobody(httpserver, send):
+    metadata = "http://169.254.169.254/latest/meta-data/"
+    httpserver.expect_request("/hook").respond_with_data("", 307, headers={"Location": metadata})
+    answer = send()
+    assert answer.permanent
+    assert "redirects are not followed" in answer.answer

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0010_notifications_and_messages'),
+        ('monitoring', '0012_launch_versions'),
     ]
 
     operations = [

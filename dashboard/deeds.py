@@ -52,6 +52,8 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "restart.failed": "could not restart it",
     "restart.needs-person": "asks for a person",
     "restart.succeeded": "restarted it",
+    "rule.import": lambda details: f"imported rules and channels: {details.get('changes', 'nothing')}",
+    "rule.remove": "removed the rule",
     "rule.change": lambda details: f"changed the rule: {_changes(details)}",
     "savepoint.dispose": "let a savepoint go",
     "savepoint.keep": lambda details: f"kept note of a savepoint: {_changes(details.get('now'))}",

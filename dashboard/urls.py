@@ -2,6 +2,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, path
 
 from dashboard.views import (
+    backtests,
     channels,
     charts,
     checkpoints,
@@ -46,7 +47,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/savepoints/retention/change/", keeping.change_retention, name="job-change-retention"),
     path("jobs/<int:pk>/stop/", savepoints.confirm_stop, name="job-stop"),
     path("jobs/<int:pk>/alerts/", rules.alerts, name="job-alerts"),
-    path("jobs/<int:pk>/rule/", rules.change_rule, name="job-rule"),
     path("jobs/<int:pk>/launch/", launching.launch, name="job-launch"),
     path("jobs/<int:pk>/restarts/", restarts.restarts, name="job-restarts"),
     path("jobs/<int:pk>/restart/", restarts.restart, name="job-restart"),
@@ -55,6 +55,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("restarts/<int:pk>/cancel/", restarts.cancel_restart, name="restart-cancel"),
     path("checkpoints/<int:pk>/", checkpoints.checkpoint, name="checkpoint"),
     path("operators/<int:pk>/", checkpoints.operator, name="operator"),
+    path("rules/", rules.rules, name="rules"),
+    path("rules/new/", rules.choose_kind, name="rule-kinds"),
+    path("rules/new/<slug:kind>/", rules.new_rule, name="rule-new"),
+    path("rules/sentence/<slug:kind>/", backtests.sentence, name="rule-sentence"),
+    path("rules/backtest/<slug:kind>/", backtests.backtest, name="rule-backtest"),
+    path("rules/backtest/<slug:kind>.json", backtests.chart, name="rule-backtest-chart"),
+    path("rules/<int:pk>/", rules.rule, name="rule"),
+    path("rules/<int:pk>/remove/", rules.remove_rule, name="rule-remove"),
     path("incidents/", incidents.incidents, name="incidents"),
     path("incidents/acknowledge/", incidents.acknowledge_several, name="incidents-acknowledge"),
     path("incidents/<int:pk>/", incidents.incident, name="incident"),

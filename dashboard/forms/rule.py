@@ -1,42 +1,155 @@
-"""The alert rule of a job."""
+"""A rule of one kind: what the kind lets people set, and what all rules have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 
+from dashboard.forms.measures import field_of
 from dashboard.forms.spans import SpanField
-from monitoring.models import AlertRule
+from monitoring.alerts import selector
+from monitoring.alerts.kinds.base import Kind, Subject, Terms
+from monitoring.alerts.terms import terms_of
+from monitoring.models import AlertRule, Channel, RuleScope, Severity
 
-if TYPE_CHECKING:
-    RuleModelForm = forms.ModelForm[AlertRule]
-else:
-    RuleModelForm = forms.ModelForm
+_DAY = 86_400
+_SCOPES = ((RuleScope.EVERYTHING.value, "All jobs"), (RuleScope.SELECTOR.value, "Jobs by label"))
 
 
-class RuleForm(RuleModelForm):
-    threshold = forms.IntegerField(
-        min_value=1,
-        max_value=100_000,
-        label="Threshold",
-        help_text="Failed checkpoints that open an incident.",
+class RuleForm(forms.Form):
+    """Bound to `rule`, which `save` changes and the caller stores; `rule.kind` is settled."""
+
+    name = forms.CharField(max_length=100, label="Name", help_text="What lists call it.")
+    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label="For")
+    selector = forms.CharField(
+        max_length=500, required=False, label="Labels", help_text="Such as team=payments,env!=dev or job=orders-*"
+    )
+    open_hold_s = SpanField(
+        least=0, most=_DAY, label="Open after", help_text="The trouble must last so long; 0 s: at once."
+    )
+    close_hold_s = SpanField(
+        least=0, most=_DAY, label="Close after", help_text="It must be gone so long; 0 s: at once."
+    )
+    flap_opens = forms.IntegerField(
+        min_value=0,
+        max_value=100,
+        label="Flapping from",
+        help_text="Openings within the time beside it that become one incident; 0: never.",
         error_messages={
-            "invalid": "Write a whole number, from 1 to 100000.",
-            "min_value": "At least 1: no incident can open on fewer.",
-            "max_value": "At most 100000.",
+            "min_value": "At least 0: never.",
+            "max_value": "At most 100.",
+            "invalid": "Write a whole number, from 0 to 100.",
         },
     )
-    window_s = SpanField(
-        least=60, most=30 * 86_400, label="Window", help_text="How far back failures count, such as 15 min."
+    flap_window_s = SpanField(
+        least=600, most=7 * _DAY, label="within", help_text="A flapping incident closes after as long without trouble."
     )
     check_every_s = SpanField(
-        least=5, most=86_400, label="Check every", help_text="How often the rule is looked at, such as 5 min."
+        least=5,
+        most=_DAY,
+        label="Check every",
+        help_text="Such as 5 min; what happens between two checks is not missed.",
+    )
+    severity = forms.ChoiceField(
+        choices=Severity.choices,
+        widget=forms.RadioSelect,
+        label="Severity",
+        help_text="Critical makes the job count as failing in the fleet.",
+    )
+    channels = forms.ModelMultipleChoiceField(
+        Channel.objects.all(),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label="Notify",
+        help_text="None chosen: all of them.",
+    )
+    enabled = forms.BooleanField(
+        required=False,
+        label="Enabled",
+        help_text="Switched off, wider rules do not watch its jobs for this either.",
     )
 
-    class Meta:
-        model = AlertRule
-        fields = ("threshold", "window_s", "check_every_s", "severity", "channels", "enabled")
-        widgets: ClassVar[dict[str, Any]] = {"channels": forms.CheckboxSelectMultiple, "severity": forms.RadioSelect}
-        labels: ClassVar[dict[str, str]] = {"channels": "Notify", "enabled": "Enabled"}
-        help_texts: ClassVar[dict[str, str]] = {"severity": "Critical makes the job count as failing in the fleet."}
+    def __init__(self, kind: Kind, rule: AlertRule, data: Mapping[str, Any] | None = None) -> None:
+        self.kind, self.rule = kind, rule
+        super().__init__(data, initial=_initial(rule, terms_of(rule)), label_suffix="")
+        for name in self._superfluous():
+            del self.fields[name]
+        measures = {"threshold": kind.threshold, "window_s": kind.window, **kind.parameters}
+        own = {name: field_of(measure) for name, measure in measures.items() if measure is not None}
+        self.fields = {**own, **self.fields}
+        self.own_names = list(own)
+
+    def _superfluous(self) -> list[str]:
+        if self.rule.job_id is not None:
+            return ["name", "scope", "selector"]
+        return [] if self.kind.subject is Subject.JOB else ["scope", "selector"]
+
+    @property
+    def own_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.own_names]
+
+    def clean_selector(self) -> str:
+        text: str = self.cleaned_data["selector"].strip()
+        if self.data.get("scope") != RuleScope.SELECTOR:
+            return ""
+        if not text:
+            raise ValidationError(f"Say which: {selector.ALLOWED}.")
+        try:
+            selector.parse(text)
+        except selector.BadSelector as bad:
+            raise ValidationError(str(bad)) from None
+        return text
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"].strip()
+        if AlertRule.objects.filter(job=None, name=name).exclude(pk=self.rule.pk).exists():
+            raise ValidationError("Another rule has this name.")
+        return name
+
+    def clean_severity(self) -> str:
+        severity: str = self.cleaned_data["severity"]
+        if self.rule.job_id is not None:
+            same = AlertRule.objects.filter(job=self.rule.job_id, kind=self.kind.name, severity=severity)
+            if same.exclude(pk=self.rule.pk).exists():
+                raise ValidationError("The job has a rule of this kind and severity already.")
+        return severity
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        lead, keeps = cleaned.get("lead_s"), cleaned.get("threshold")
+        if lead is not None and keeps is not None and lead >= keeps:
+            self.add_error("lead_s", "Less than what the source keeps, or it would always be too late.")
+        return cleaned
+
+    @property
+    def terms(self) -> Terms:
+        """Of a valid form."""
+        cleaned = self.cleaned_data
+        return self.kind.fill(cleaned.get("threshold"), cleaned.get("window_s"), self._parameters())
+
+    def apply(self) -> AlertRule:
+        """Put what was typed on the rule, unsaved; channels aside."""
+        cleaned, rule = self.cleaned_data, self.rule
+        rule.threshold, rule.window_s = cleaned.get("threshold"), cleaned.get("window_s")
+        rule.parameters = self._parameters()
+        names = ["name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s"]
+        for name in [*names, "check_every_s", "severity", "enabled"]:
+            if name in cleaned:
+                setattr(rule, name, cleaned[name])
+        return rule
+
+    def _parameters(self) -> dict[str, Any]:
+        values = {name: self.cleaned_data.get(name) for name in self.kind.parameters}
+        return {name: value.isoformat() if isinstance(value, date) else value for name, value in values.items()}
+
+
+def _initial(rule: AlertRule, terms: Terms) -> dict[str, Any]:
+    names = ("name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "check_every_s")
+    own = {name: getattr(rule, name) for name in (*names, "severity", "enabled")}
+    channels = list(rule.channels.all()) if rule.pk else []
+    measured = {"threshold": terms.threshold, "window_s": terms.window_s, **terms.parameters}
+    return own | measured | {"scope": rule.scope.value, "channels": channels}

@@ -1,61 +1,149 @@
-"""A job's alert rule and what it found."""
+"""Alert rules: all of them, those that decide about one job, and the form of each kind."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
+from django.core.paginator import Paginator
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
 from dashboard.forms.rule import RuleForm
-from dashboard.queries.overview import read_rule_standing
-from dashboard.views.access import action
+from dashboard.queries.rules import kinds_by_group, listed_rules, rows_of
+from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring import audit
+from monitoring.alerts.defaults import is_default
+from monitoring.alerts.kinds import UnknownKind, kind_of
+from monitoring.alerts.kinds.base import Kind, Subject
+from monitoring.alerts.scope import rules_for
+from monitoring.alerts.standing import standings
+from monitoring.alerts.terms import terms_of
 from monitoring.models import AlertRule, Job
 
 RECENT = 20
+PAGE_SIZE = 50
+
+
+def rules(request: HttpRequest) -> HttpResponse:
+    text = request.GET.get("q", "").replace("\0", "").strip()[:200]
+    page = Paginator(listed_rules(text), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"page": page, "rows": rows_of(list(page.object_list)), "text": text, "section": "rules"}
+    return render(request, "rules/page.html", context)
 
 
 def alerts(request: HttpRequest, pk: int) -> HttpResponse:
+    """The rules that decide about a job, from where, and what they found."""
     job = find_job(pk)
-    return render(request, "job/alerts.html", _context(job, RuleForm(instance=_rule(job), label_suffix="")))
+    context = job_context(job, "alerts")
+    context |= {
+        "standings": standings(job, context["now"]),
+        "incidents": job.incidents.order_by("-opened_at")[:RECENT],
+    }
+    return render(request, "job/alerts.html", context)
+
+
+@operator_required
+def choose_kind(request: HttpRequest) -> HttpResponse:
+    job = _asked_job(request)
+    groups = kinds_by_group(of_jobs=job is not None)
+    return render(request, "rules/kinds.html", {"groups": groups, "job": job, "section": "rules"})
+
+
+@operator_required
+def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
+    job, found = _asked_job(request), known_kind(kind)
+    if job is not None and found.subject is not Subject.JOB:
+        raise Http404
+    return _edit(request, found, template_of(found, job))
+
+
+def rule(request: HttpRequest, pk: int) -> HttpResponse:
+    """Everybody who is logged in may look; operators change."""
+    found = get_object_or_404(AlertRule.objects.select_related("job__cluster"), pk=pk)
+    return _edit(request, known_kind(found.kind), found)
 
 
 @action
-def change_rule(request: HttpRequest, pk: int) -> HttpResponse:
-    job = find_job(pk)
-    form = RuleForm(request.POST, instance=_rule(job), label_suffix="")
-    if not form.is_valid():
-        return render(request, "job/alerts.html", _context(job, form), status=422)
+def remove_rule(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(AlertRule.objects.select_related("job"), pk=pk)
+    if is_default(found):
+        messages.error(request, "The last such rule for everything stays; switch it off instead. Nothing was changed.")
+        return redirect("rule", pk)
     with transaction.atomic():
-        rule = form.save(commit=False)
-        rule.next_check_at = timezone.now()  # the change shows at the next tick, not after the old interval
-        if rule.pk:
-            rule.save(update_fields=[*_own_fields(form), "next_check_at"])
-        else:
-            rule.save()
-        form.save_m2m()
-        changed = {name: str(form.cleaned_data[name]) for name in form.changed_data}
-        audit.record(request.user.get_username(), "rule.change", f"job {job.name}", **changed)
+        audit.record(request.user.get_username(), "rule.remove", target_of(found))
+        found.delete()
+    messages.success(request, "Rule removed. Its open incidents are resolved at the next check.")
+    return redirect("job-alerts", found.job_id) if found.job_id else redirect("rules")
+
+
+def known_kind(name: str) -> Kind:
+    try:
+        return kind_of(name)
+    except UnknownKind:
+        raise Http404 from None
+
+
+def template_of(kind: Kind, job: Job | None) -> AlertRule:
+    """What a new rule begins as: for a job, what decides about it now; else the kind's own defaults."""
+    fresh = AlertRule(kind=kind.name, job=job, name="" if job else kind.title, check_every_s=kind.check_every_s)
+    wider = next((each for each in rules_for(job) if each.kind == kind.name), None) if job else None
+    if wider is not None:
+        names = ("threshold", "window_s", "parameters", "check_every_s", "open_hold_s", "close_hold_s")
+        for name in (*names, "flap_opens", "flap_window_s", "severity"):
+            setattr(fresh, name, getattr(wider, name))
+    return fresh
+
+
+def target_of(rule: AlertRule) -> str:
+    return f"job {rule.job.name}" if rule.job else f"rule {rule.name}"
+
+
+def _asked_job(request: HttpRequest) -> Job | None:
+    asked = request.GET.get("job", "")
+    if not asked:
+        return None
+    if not asked.isdecimal():
+        raise Http404
+    return find_job(int(asked[:18]))
+
+
+def _edit(request: HttpRequest, kind: Kind, rule: AlertRule) -> HttpResponse:
+    if request.method != "POST":
+        return _page(request, RuleForm(kind, rule))
+    return _save(request, RuleForm(kind, rule, request.POST))
+
+
+@action
+def _save(request: HttpRequest, form: RuleForm) -> HttpResponse:
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    rule = form.apply()
+    with transaction.atomic():
+        # What changed judges the present anew, at the next tick and not after the old interval.
+        rule.evaluated_until, rule.next_check_at = {}, timezone.now()
+        rule.save()
+        rule.channels.set(form.cleaned_data["channels"])
+        changed = {name: str(form.cleaned_data[name]) for name in form.changed_data if name != "channels"}
+        audit.record(request.user.get_username(), "rule.change", target_of(rule), **changed)
     messages.success(request, "Rule saved. It is checked at once and then on its interval.")
-    return redirect("job-alerts", pk)
+    return redirect("job-alerts", rule.job_id) if rule.job_id else redirect("rules")
 
 
-def _own_fields(form: RuleForm) -> list[str]:
-    return [name for name in form.Meta.fields if name != "channels"]
-
-
-def _rule(job: Job) -> AlertRule:
-    own = job.rules.filter(kind="failed_in_window").order_by("pk").first()
-    return own or AlertRule(job=job, threshold=3, window_s=900)
-
-
-def _context(job: Job, form: RuleForm) -> dict[str, object]:
-    context = job_context(job, "alerts")
-    return context | {
+def _page(request: HttpRequest, form: RuleForm, status: int = 200) -> HttpResponse:
+    rule, kind = form.rule, form.kind
+    terms = form.terms if form.is_bound and form.is_valid() else terms_of(rule)
+    context: dict[str, Any] = {
         "form": form,
-        "standing": read_rule_standing(job, context["now"]),
-        "incidents": job.incidents.order_by("-opened_at")[:RECENT],
+        "kind": kind,
+        "rule": rule,
+        "job": rule.job,
+        "sentence": kind.explain(terms),
+        "can_backtest": kind.subject is Subject.JOB,
+        "has_incidents": rule.pk is not None and rule.incidents.exists(),
+        "section": "rules",
     }
+    return render(request, "rules/rule.html", context, status=status)

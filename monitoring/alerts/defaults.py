@@ -20,3 +20,11 @@ def ensure_default_rules() -> None:
     missing = [AlertRule(kind=kind, **values) for kind, values in DEFAULTS.items() if kind not in there]
     if missing:
         AlertRule.objects.bulk_create(missing, ignore_conflicts=True)
+
+
+def is_default(rule: AlertRule) -> bool:
+    """The last one of its kind for everything: removed, it would come back."""
+    if rule.job_id is not None or rule.selector or rule.kind not in DEFAULTS:
+        return False
+    same = AlertRule.objects.filter(job=None, selector="", kind=rule.kind)
+    return not same.exclude(pk=rule.pk).exists()

@@ -18,11 +18,10 @@ WEEK = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Suggestion:
-    """`bouts`: how many incidents it would have opened in the history's `days`."""
+    """`bouts`: how many incidents it would have opened in the history it was found in."""
 
     threshold: int
     bouts: int
-    days: float
 
 
 def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: int) -> Suggestion | None:
@@ -36,7 +35,7 @@ def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: 
     facts = facts_over(watch, job, since - watch.kind.reach, until)
     if not _says_something(watch, facts, since, until):
         return None
-    allowed = per_week * ((until - since) / WEEK)
+    allowed = max(1.0, per_week * ((until - since) / WEEK))  # a shorter history than a week is taken for one
     low, high = 0, len(ladder := _ladder(watch.kind.threshold)) - 1
     while low < high:
         middle = (low + high) // 2
@@ -45,7 +44,7 @@ def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: 
         else:
             low = middle + 1
     bouts = _bouts(watch, facts, ladder[low], since, until)
-    return Suggestion(ladder[low], bouts, (until - since) / timedelta(days=1)) if bouts < allowed else None
+    return Suggestion(ladder[low], bouts) if bouts < allowed else None
 
 
 def _bouts(watch: Watch, facts: Facts, threshold: int, since: datetime, until: datetime) -> int:

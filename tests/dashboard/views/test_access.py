@@ -20,6 +20,7 @@ LISTS = [
     "fleet",
     "nav",
     "incidents",
+    "rules",
     "channels",
     "deliveries",
     "maintenance",
@@ -29,7 +30,7 @@ LISTS = [
     "audit",
     "system-health",
 ]
-ACTIONS = ["job-savepoint", "job-automation", "job-rule"]
+ACTIONS = ["job-savepoint", "job-automation"]
 
 
 @pytest.fixture

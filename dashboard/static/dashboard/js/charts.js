@@ -2,7 +2,7 @@
 const RENEW_MS = 10000;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
 
-const charts = [...document.querySelectorAll("[data-chart]")];
+let charts = [...document.querySelectorAll("[data-chart]")];
 
 async function load(chart) {
   const answer = await fetch(chart.dataset.chart, { headers: { Accept: "application/json" } });
@@ -71,7 +71,10 @@ function dress(layout) {
   layout.hoverlabel = { bgcolor: colour("--surface"), bordercolor: colour("--line-strong"), font: { color: colour("--text"), size: 12 }, align: "left" };
   layout.xaxis = { ...layout.xaxis, linecolor: colour("--line-strong"), tickcolor: colour("--line-strong") };
   for (const axis of ["yaxis", "yaxis2"]) if (layout[axis]) layout[axis] = { ...layout[axis], gridcolor: colour("--line") };
-  for (const shape of layout.shapes ?? []) shape.line.color = soft;
+  for (const shape of layout.shapes ?? []) {
+    if (shape.name === "bout") shape.fillcolor = colour("--bad-soft");
+    else shape.line.color = soft;
+  }
   for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
 }
 
@@ -97,6 +100,13 @@ function colour(name) {
 
 charts.forEach(renew);
 setInterval(() => {
-  if (!document.hidden) charts.forEach(renew);
+  if (!document.hidden) charts.filter((chart) => !("once" in chart.dataset)).forEach(renew);
 }, RENEW_MS);
+// A part of the page that was swapped in may bring charts of its own, and take others away.
+document.body.addEventListener("htmx:afterSettle", () => {
+  const there = [...document.querySelectorAll("[data-chart]")];
+  const fresh = there.filter((chart) => !charts.includes(chart));
+  charts = there;
+  fresh.forEach(renew);
+});
 document.addEventListener("theme-change", () => charts.filter((chart) => chart.drawn).forEach(draw));

@@ -1,0 +1,82 @@
+"""When would this rule have opened and closed?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.charts.figure import as_dict, byte_ticks, duration_ticks, layout, moment, time_axis
+from dashboard.queries.series import Span
+from monitoring.alerts.backtest import Bout, Point, Replay
+from monitoring.alerts.kinds.base import Unit
+
+_TO_MS = {Unit.SECONDS: 1000, Unit.MILLISECONDS: 1}
+
+
+def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
+    """The value as steps, the limit as a dotted line, and a band from each opening to its closing."""
+    scale = _TO_MS.get(unit, 1)
+    points = replay.points
+    traces = [
+        go.Scatter(
+            meta={"role": "state"},
+            x=[moment(point.at) for point in points],
+            y=[None if point.value is None else point.value * scale for point in points],
+            mode="lines",
+            line={"width": 2, "shape": "hv" if unit in (Unit.COUNT, Unit.BYTES, Unit.PERCENT) else "linear"},
+            hovertext=[_story(point, unit) for point in points],
+            hoverinfo="text",
+        ),
+        go.Scatter(
+            meta={"role": "limit"},
+            x=[moment(point.at) for point in points],
+            y=[None if point.limit is None else point.limit * scale for point in points],
+            mode="lines",
+            line={"width": 1.5, "dash": "dash", "shape": "hv"},
+            hoverinfo="skip",
+        ),
+    ]
+    shape = layout(shapes=[_band(bout, replay) for bout in replay.bouts])
+    shape["xaxis"] |= time_axis(Span(replay.since, replay.until))
+    shape["yaxis"] |= _ticks(_highest(points) * scale, unit)
+    return as_dict(traces, shape)
+
+
+def _band(bout: Bout, replay: Replay) -> dict[str, Any]:
+    """`name` tells the page its colour. Never narrower than can be seen."""
+    least = (replay.until - replay.since) / 400
+    end = min(max(bout.closed_at or replay.until, bout.opened_at + least), replay.until)
+    return {
+        "name": "bout",
+        "type": "rect",
+        "layer": "below",
+        "xref": "x",
+        "yref": "paper",
+        "x0": moment(bout.opened_at),
+        "x1": moment(end),
+        "y0": 0,
+        "y1": 1,
+        "line": {"width": 0},
+    }
+
+
+def _highest(points: list[Point]) -> float:
+    return max((max(point.value or 0, point.limit or 0) for point in points), default=0) * 1.05
+
+
+def _ticks(highest: float, unit: Unit) -> dict[str, Any]:
+    match unit:
+        case Unit.SECONDS | Unit.MILLISECONDS:
+            return duration_ticks(max(highest, 10))
+        case Unit.BYTES:
+            return byte_ticks(max(highest, 1024), 3)
+        case Unit.COUNT | Unit.PERCENT:
+            whole = {"tickformat": "d", "nticks": 5} if highest > 5 else {"dtick": 1, "tickformat": "d"}
+            return whole | {"range": [0, max(highest, 1)]}
+
+
+def _story(point: Point, unit: Unit) -> str:
+    value = "nothing known" if point.value is None else unit.text(point.value)
+    limit = f"opens at {unit.text(point.limit)}" if point.limit is not None else "no limit"
+    return f"<b>{point.at:%d %b %H:%M:%S}</b><br>{value}<br>{limit}"

@@ -1,0 +1,99 @@
+"""Numbers with units as people write them, each within a range that every error names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from dashboard.forms.spans import SpanField
+from monitoring.alerts.kinds.base import Day, Number, Unit
+
+_MILLISECONDS = re.compile(r"(\d{1,12})\s*ms", re.IGNORECASE)
+_SIZE = re.compile(r"([+-]?\d{1,15}(?:[.,]\d{1,15})?)\s*([KMGTP]?i?B)", re.IGNORECASE)
+_POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+def field_of(measure: Number | Day) -> forms.Field:
+    """The form's field for what a kind lets people set."""
+    if isinstance(measure, Day):
+        widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+        return forms.DateField(required=False, label=measure.label, help_text=measure.hint, widget=widget)
+    hint = f"{measure.hint} {measure.empty}".strip()
+    common: dict[str, Any] = {"label": measure.label, "help_text": hint, "required": measure.default is not None}
+    match measure.unit:
+        case Unit.SECONDS:
+            return SpanField(least=measure.least, most=measure.most, **common)
+        case Unit.MILLISECONDS:
+            return MeasureField(measure, **common)
+        case Unit.BYTES:
+            return MeasureField(measure, **common)
+        case Unit.COUNT | Unit.PERCENT:
+            allowed = f"from {measure.least} to {measure.most}"
+            errors = {
+                "invalid": f"Write a whole number, {allowed}.",
+                "min_value": f"At least {measure.least}, {allowed}.",
+                "max_value": f"At most {measure.most}, {allowed}.",
+            }
+            return forms.IntegerField(min_value=measure.least, max_value=measure.most, error_messages=errors, **common)
+
+
+class MeasureField(forms.CharField):
+    """`500 ms`, `2 s` → milliseconds; `500 MB`, `1.5 GB` → bytes, of 1024 each."""
+
+    def __init__(self, measure: Number, **options: Any) -> None:
+        super().__init__(**options)
+        self._measure = measure
+        self.widget.attrs |= {"inputmode": "text", "autocomplete": "off", "spellcheck": "false"}
+
+    def prepare_value(self, value: Any) -> Any:
+        return written(self._measure.unit, value) if isinstance(value, int) else value
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return None
+        size = _size(text) if self._measure.unit is Unit.BYTES else _milliseconds(text)
+        if size is None:
+            such = "B, KB, MB, GB or TB" if self._measure.unit is Unit.BYTES else "ms, s, min or h"
+            raise ValidationError(f"Write a number and a unit ({such}), {self._measure.allowed}.", code="measure")
+        return size
+
+    def validate(self, value: Any) -> None:
+        super().validate(value)
+        if value is not None and not self._measure.least <= value <= self._measure.most:
+            told = self._measure.unit.text(value)
+            raise ValidationError(f"{told} is not allowed: {self._measure.allowed}.", code="range")
+
+
+def written(unit: Unit, value: int) -> str:
+    """Exactly, as the field reads it back."""
+    units = _BYTES if unit is Unit.BYTES else _TIMES
+    name, size = next((name, size) for name, size in units if (value and value % size == 0) or size == 1)
+    return f"{value // size} {name}"
+
+
+_BYTES = [(name, 1024**power) for name, power in (("TB", 4), ("GB", 3), ("MB", 2), ("KB", 1), ("B", 0))]
+_TIMES = [("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)]
+
+
+def _size(text: str) -> int | None:
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        return None
+    power = _POWERS[found[2][0].upper()]
+    size: float = float(found[1].replace(",", ".")) * 1024**power
+    return round(size)
+
+
+def _milliseconds(text: str) -> int | None:
+    found = _MILLISECONDS.fullmatch(text.strip())
+    if found:
+        return int(found[1])
+    try:
+        seconds = SpanField(least=0, most=10**9).to_python(text)
+    except ValidationError:
+        return None
+    return int(seconds) * 1000 if isinstance(seconds, int) else None

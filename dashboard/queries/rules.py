@@ -1,0 +1,64 @@
+"""Rules as their pages list them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, F, Q, QuerySet
+
+from monitoring.alerts.kinds import GROUPS, kinds
+from monitoring.alerts.kinds.base import Kind, Subject
+from monitoring.alerts.terms import terms_of
+from monitoring.models import AlertRule, RuleScope
+
+_UNRESOLVED = Count("incidents", filter=~Q(incidents__state="resolved"))
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    rule: AlertRule
+    kind: Kind | None  # None: of a newer Waymark
+    unresolved: int
+
+    @property
+    def title(self) -> str:
+        return self.kind.title if self.kind else self.rule.kind
+
+    @property
+    def sentence(self) -> str:
+        return self.kind.explain(terms_of(self.rule)) if self.kind else "This Waymark does not know the kind."
+
+    @property
+    def watches(self) -> str:
+        """For whom, in words."""
+        if self.kind and self.kind.subject is not Subject.JOB:
+            return "every cluster" if self.kind.subject is Subject.CLUSTER else "Waymark"
+        match self.rule.scope:
+            case RuleScope.JOB:
+                return str(self.rule.job)
+            case RuleScope.SELECTOR:
+                return self.rule.selector
+            case RuleScope.EVERYTHING:
+                return "all jobs"
+
+
+def listed_rules(text: str = "") -> QuerySet[AlertRule]:
+    """Wide ones first, then those of single jobs by name."""
+    rules = AlertRule.objects.select_related("job__cluster").prefetch_related("channels")
+    rules = rules.annotate(unresolved=_UNRESOLVED)
+    if text:
+        rules = rules.filter(Q(name__icontains=text) | Q(job__name__icontains=text) | Q(selector__icontains=text))
+    return rules.order_by(F("job__name").asc(nulls_first=True), "kind", "name", "severity", "pk")
+
+
+def rows_of(rules: Sequence[AlertRule]) -> list[RuleRow]:
+    return [RuleRow(rule, kinds().get(rule.kind), getattr(rule, "unresolved", 0)) for rule in rules]
+
+
+def kinds_by_group(of_jobs: bool) -> list[tuple[str, list[tuple[Kind, str]]]]:
+    """Each kind with the sentence of its defaults; `of_jobs`: only those that a single job can have."""
+    found = [kind for kind in kinds().values() if not of_jobs or kind.subject is Subject.JOB]
+    explained = [(kind, kind.explain(kind.fill(None, None, {}))) for kind in found]
+    groups = [(group, [each for each in explained if each[0].group == group]) for group in GROUPS]
+    return [(group, members) for group, members in groups if members]

@@ -1,0 +1,19 @@
+// On a rule's page: a suggested value goes into its field, and the labels are asked for only where they count.
+const form = document.getElementById("rule-form");
+
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-fill]");
+  const field = button && form.elements[button.dataset.fill];
+  if (!field) return;
+  field.value = button.dataset.value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  field.focus();
+});
+
+function showLabels() {
+  const field = form.elements.selector?.closest(".field");
+  const chosen = form.querySelector("input[name=scope]:checked");
+  if (field) field.hidden = chosen?.value !== "selector";
+}
+form?.addEventListener("change", showLabels);
+showLabels();

@@ -1,0 +1,212 @@
+"""Rules on their pages: the list, a job's rules and where they come from, the form of each kind, the backtest."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.alerts.defaults import ensure_default_rules
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import Subject
+from monitoring.models import AlertRule, AuditEntry, Job
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+COMMON = {
+    "open_hold_s": "0 s",
+    "close_hold_s": "0 s",
+    "flap_opens": "4",
+    "flap_window_s": "1 h",
+    "check_every_s": "90 s",
+    "severity": "critical",
+    "enabled": "on",
+}
+GOOD = COMMON | {"threshold": "5", "window_s": "30 min"}
+WIDE = GOOD | {"name": "Payments", "scope": "selector", "selector": "team=payments"}
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now - timedelta(minutes=2), make.Shape(count=60, failed=frozenset({3, 4, 5})), 5)
+    return job
+
+
+def test_a_rule_of_its_own_is_saved_audited_and_checked_at_once(operator: Client, job: Job, now: datetime) -> None:
+    channel = make.make_channel()
+    address = reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}"
+    response = operator.post(address, GOOD | {"channels": [channel.pk]})
+    assert response.status_code == 302
+    rule = AlertRule.objects.get(job=job)
+    assert (rule.threshold, rule.window_s, rule.check_every_s, rule.severity) == (5, 1800, 90, "critical")
+    assert list(rule.channels.all()) == [channel]
+    assert rule.next_check_at is not None
+    assert rule.next_check_at >= now
+    assert AuditEntry.objects.get(action="rule.change").actor == "olga"
+
+
+def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client, job: Job) -> None:
+    operator.post(reverse("rule-new", args=["failed_in_window"]), WIDE)
+    rule = AlertRule.objects.get(name="Payments")
+    AlertRule.objects.filter(pk=rule.pk).update(evaluated_until={"1": "2026-11-21T12:00:00+00:00"})
+    operator.post(reverse("rule", args=[rule.pk]), WIDE | {"threshold": "7", "scope": "everything"})
+    rule.refresh_from_db()
+    assert (rule.threshold, rule.selector, rule.evaluated_until) == (7, "", {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "typed", "told"),
+    [
+        ("failed_in_window", "threshold", "0", "At least 1, from 1 to 100000"),
+        ("failed_in_window", "threshold", "many", "Write a whole number, from 1 to 100000"),
+        ("failed_in_window", "threshold", "", "required"),
+        ("failed_in_window", "threshold", "100001", "At most 100000"),
+        ("failed_in_window", "window_s", "-5 min", "is not allowed: from 1 min to 30 d"),
+        ("failed_in_window", "window_s", "9" * 400 + " d", "Write a number and a unit"),
+        ("failed_in_window", "window_s", "15", "Write a number and a unit"),
+        ("failed_in_window", "check_every_s", "1 s", "from 5 s to 1 d"),
+        ("failed_in_window", "severity", "mild", "mild"),
+        ("failed_in_window", "selector", "team==payments", "“team==payments” is not a term"),
+        ("failed_in_window", "selector", "", "Say which"),
+        ("failed_in_window", "flap_opens", "-1", "At least 0"),
+        ("failed_in_window", "open_hold_s", "2 d", "from 0 s to 1 d"),
+        ("failed_in_total", "since", "yesterday", "valid date"),
+        ("end_to_end_duration", "threshold", "5", "Write a number and a unit (ms, s, min or h), from 1 ms to"),
+        ("end_to_end_duration", "threshold", "0 ms", "0 ms is not allowed"),
+        ("state_size", "threshold", "12 parsecs", "Write a number and a unit (B, KB, MB, GB or TB), from 1 B to"),
+        ("state_size", "threshold", "-1 GB", "is not allowed"),
+        ("state_size_relative", "threshold", "100", "At least 101"),
+        ("state_size_relative", "days", "0", "At least 1"),
+        ("data_loss_risk", "lead_s", "7 d", "Less than what the source keeps"),
+        ("no_completed_checkpoint", "threshold", "1 s", "from 10 s to 90 d"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_field_and_nothing_is_lost(
+    operator: Client, kind: str, field: str, typed: str, told: str
+) -> None:
+    good = WIDE | {"days": "7", "lead_s": "1 d", "since": ""}
+    thresholds = {
+        "end_to_end_duration": "1 min",
+        "state_size": "1 GB",
+        "data_loss_risk": "7 d",
+        "state_size_relative": "200",
+    }
+    good |= {"threshold": thresholds.get(kind, "30")} | ({"threshold": ""} if kind == "no_completed_checkpoint" else {})
+    response = operator.post(reverse("rule-new", args=[kind]), good | {field: typed})
+    assert response.status_code == 422
+    form = response.context["form"]
+    assert told in str(form.errors[field].as_text())
+    assert list(form.errors) == [field]
+    assert form[field].value() == typed
+    assert not AlertRule.objects.exists()
+
+
+def test_two_rules_of_one_kind_and_severity_are_refused_for_a_job(operator: Client, job: Job) -> None:
+    make.make_rule(job, severity="critical")
+    address = reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}"
+    response = operator.post(address, GOOD)
+    assert "of this kind and severity already" in str(response.context["form"].errors["severity"])
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_every_kind_has_a_form_that_saves_what_it_shows(operator: Client, job: Job, kind: str) -> None:
+    address = reverse("rule-new", args=[kind])
+    form = operator.get(address).context["form"]
+    shown = {name: form[name].value() for name in form.fields}
+    typed = {name: value for name, value in shown.items() if value not in (None, [], False)}
+    response = operator.post(address, typed)
+    assert response.status_code == 302, response.context["form"].errors
+    rule = AlertRule.objects.get(kind=kind)
+    again = operator.get(reverse("rule", args=[rule.pk])).context["form"]
+    assert {name: again[name].value() for name in again.fields} == shown
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in kinds().items() if kind.subject is Subject.JOB])
+def test_every_kind_is_replayed_before_it_is_saved(operator: Client, job: Job, kind: str) -> None:
+    form = operator.get(reverse("rule-new", args=[kind])).context["form"]
+    typed = {name: form[name].value() for name in form.fields if form[name].value() not in (None, [], False)}
+    page = operator.get(reverse("rule-backtest", args=[kind]), typed)
+    assert page.status_code == 200
+    assert not page.context["form"].errors
+    figure = operator.get(reverse("rule-backtest-chart", args=[kind]), typed)
+    assert figure.status_code == 200
+    assert not AlertRule.objects.exists()
+
+
+def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(operator: Client, job: Job) -> None:
+    typed = GOOD | {"threshold": "2", "window_s": "15 min", "of_job": str(job.pk)}
+    page = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed)
+    assert len(page.context["replay"].bouts) == 1
+    assert "It would have opened 1 incident</b>" in page.content.decode()
+    assert (page.context["suggestion"].threshold, page.context["suggestion"].bouts) == (5, 0)
+    told = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
+    assert max(value for value in told["figure"]["data"][0]["y"]) == 3
+    assert len(told["figure"]["layout"]["shapes"]) == 1
+
+
+def test_the_sentence_follows_what_is_typed_and_says_what_is_not_right_yet(operator: Client, job: Job) -> None:
+    address = reverse("rule-sentence", args=["failed_in_window"])
+    said = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
+    assert "when 7 checkpoints failed within 10 min" in said
+    wrong = operator.get(address, GOOD | {"threshold": "none", "of_job": job.pk}).content.decode()
+    assert "Threshold: Write a whole number" in wrong
+
+
+def test_a_job_shows_its_rules_and_where_they_come_from(operator: Client, job: Job) -> None:
+    ensure_default_rules()
+    make.make_rule(job, threshold=9)
+    page = operator.get(reverse("job-alerts", args=[job.pk])).content.decode()
+    assert "this job's own" in page
+    assert "No completed checkpoint</a>, for all jobs" in page
+    assert ">Failed checkpoints</a>, for all jobs" not in page
+
+
+def test_to_override_begins_with_what_decides_now(operator: Client, job: Job) -> None:
+    ensure_default_rules()
+    AlertRule.objects.filter(kind="failed_in_window").update(threshold=17)
+    page = operator.get(reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}")
+    assert page.context["form"]["threshold"].value() == 17
+
+
+def test_the_last_default_rule_stays_and_others_go(operator: Client, job: Job) -> None:
+    ensure_default_rules()
+    default, own = AlertRule.objects.get(kind="failed_in_window"), make.make_rule(job)
+    assert (
+        "switch it off instead"
+        in operator.post(reverse("rule-remove", args=[default.pk]), follow=True).content.decode()
+    )
+    operator.post(reverse("rule-remove", args=[own.pk]))
+    assert not AlertRule.objects.filter(pk=own.pk).exists()
+    assert AlertRule.objects.filter(pk=default.pk).exists()
+    assert AuditEntry.objects.filter(action="rule.remove").exists()
+
+
+def test_who_may_only_look_changes_nothing(client: Client, viewer_user: User, job: Job) -> None:
+    client.force_login(viewer_user)
+    rule = make.make_rule(job)
+    assert client.get(reverse("rule", args=[rule.pk])).status_code == 200
+    assert client.post(reverse("rule", args=[rule.pk]), GOOD).status_code == 403
+    assert client.post(reverse("rule-remove", args=[rule.pk])).status_code == 403
+    assert client.get(reverse("rule-kinds")).status_code == 403
+
+
+def test_the_list_costs_as_many_queries_for_many_rules(
+    operator: Client, now: datetime, django_assert_max_num_queries
+) -> None:
+    cluster = make.make_cluster(now)
+    for number in range(40):
+        make.make_rule(make.make_job(cluster, f"job-{number}"))
+    with django_assert_max_num_queries(14):
+        assert operator.get(reverse("rules")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "address", ["/rules/new/nonsense/", "/rules/new/failed_in_window/?job=x", "/rules/backtest/waymark_blind/"]
+)
+def test_what_is_not_there_is_not_found(operator: Client, address: str) -> None:
+    assert operator.get(address).status_code == 404

@@ -37,8 +37,9 @@ from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckp
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
-from checkpointing.spark.snapshot import NICENESS, DurableSubtask, PoolLedger, SnapshotWriter
+from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
+from checkpointing.spark.uploads import NICENESS
 from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage import files as storage_files
 

@@ -149,7 +149,8 @@ class SnapshotWriter:
         return {(v.id, i): grouped[v.id, i] for v in plan.vertices for i in range(v.parallelism)}
 
     def _durable(self, vertex: Vertex, subtask: int, placed: Sequence[_Placed]) -> DurableSubtask:
-        self._files.make_durable(self._changed_directories(placed))
+        # Those found in the pool as well: who brought them may have died before they were durable.
+        self._files.make_durable([*dict.fromkeys(each.location for each in placed), *self._changed_directories(placed)])
         contents = {}
         if isinstance(self._files, MemoryFiles):
             contents = {each.file.location: _base64(self._files.take(each.location)) for each in placed}

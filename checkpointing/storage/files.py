@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -46,7 +46,7 @@ class Files(Protocol):
     def put(self, source: Path, path: str) -> None:
         """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
 
-        On disk when this returns; its name is there after a power cut once `make_durable` was called for its directory.
+        There after a power cut once `make_durable` was called for it, and then for its directory.
         """
         ...
 
@@ -54,7 +54,12 @@ class Files(Protocol):
         """`path` has the size of `source`: also its content? True where only reading it from afar could tell."""
         ...
 
-    def make_durable(self, directories: Collection[str]) -> None: ...
+    def make_durable(self, paths: Iterable[str]) -> None:
+        """Files that were put, and directories with the names that were added; in this order.
+
+        Many at a time: each journal entry that the first one forces out holds those of the others, too.
+        """
+        ...
 
     def get(self, path: str, target: Path) -> str:
         """Copy to the local file `target`, which must not exist; the SHA-256 of what was copied."""
@@ -124,7 +129,6 @@ class LocalFiles:
                 if not _linked(source, target):
                     _link_or_copy(source, temporary)
                     temporary.replace(target)
-                sync(target)
         finally:
             temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
 
@@ -135,9 +139,10 @@ class LocalFiles:
             return True
         return self.sha256(path) == sha256
 
-    def make_durable(self, directories: Collection[str]) -> None:
-        for directory in directories:
-            sync(Path(directory))
+    def make_durable(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with in_words(path):
+                sync(Path(path))
 
     def get(self, path: str, target: Path) -> str:
         digest = hashlib.sha256()

@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import queue
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,7 +77,7 @@ class FsspecFiles:
     def is_same(self, path: str, source: Path, sha256: str) -> bool:
         return True
 
-    def make_durable(self, directories: Collection[str]) -> None:
+    def make_durable(self, paths: Iterable[str]) -> None:
         """The server has said that it keeps them."""
 
     def get(self, path: str, target: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from checkpointing.storage.errors import StorageError
@@ -62,7 +62,7 @@ class MemoryFiles:
     def is_same(self, path: str, source: Path, sha256: str) -> bool:
         return self.sha256(path) == sha256
 
-    def make_durable(self, directories: Collection[str]) -> None:
+    def make_durable(self, paths: Iterable[str]) -> None:
         """As safe as the process."""
 
     def get(self, path: str, target: Path) -> str:

@@ -140,6 +140,26 @@ def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_be
     assert len(files_for(bench.root).names(f"{bench.root}/shared")) == 3
 
 
+def test_a_subtask_comes_when_its_files_are_on_disk_and_then_their_names(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were in the pool already, too: who brought them may have died before they were durable."""
+    synced: list[str] = []
+    monkeypatch.setattr("checkpointing.storage.files.sync", lambda path: synced.append(str(path)))
+    bench.write(A, content("a"))
+    bench.write(B, content("b"))
+    bench.take(bench.trigger(1), A)
+    trigger = bench.trigger(2)
+
+    for durable in SnapshotWriter(trigger, bench.hashes, bench.ledger).write(bench.stage(A, B)):
+        places = [f"{bench.root}/{file.location}" for file in durable.files]
+        assert set(places) <= set(synced)
+        pool = f"{bench.root}/shared"
+        if durable.new_bytes:
+            assert synced.index(pool, synced.index(places[-1])) > synced.index(places[-1])
+        synced.clear()
+
+
 def test_a_driver_that_remembers_nothing_moves_no_more(any_bench: Bench) -> None:
     """After a restart: what is in the pool is known by its content."""
     any_bench.write(A, content("a"))

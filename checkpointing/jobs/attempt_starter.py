@@ -287,12 +287,16 @@ class AttemptStarter:
             job_manager_address=services.address,
             lease_s=services.settings.heartbeat_timeout_s,
             restore=_restore_spec(restore, graph) if isinstance(restore, Restore) else None,
-            local=LocalRecoverySpec(restore.work_directory, restore.attempt)
+            local=LocalRecoverySpec(restore.work_directory, restore.attempt, self._newest_checkpoint())
             if isinstance(restore, LocalRestore)
             else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
         )
+
+    def _newest_checkpoint(self) -> str | None:
+        newest = self._store.latest
+        return None if newest is None else newest.location
 
     def _info(self, name: str, message: str, *, recoverable: bool = True) -> ExceptionInfo:
         return ExceptionInfo(

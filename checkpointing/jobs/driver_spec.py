@@ -19,10 +19,14 @@ class RestoreSpec:
 
 @dataclass(frozen=True)
 class LocalRecoverySpec:
-    """Go on in what `attempt` left in its `work_directory` on this machine; the job manager has checked it before."""
+    """Go on in what `attempt` left in its `work_directory` on this machine; the job manager has checked it before.
+
+    `newest_checkpoint` is where the job's newest one lies: what it says of files that are still there need not be read.
+    """
 
     work_directory: str
     attempt: int
+    newest_checkpoint: str | None = None
 
 
 @dataclass(frozen=True)

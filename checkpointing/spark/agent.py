@@ -141,17 +141,26 @@ class _Take:
 
 
 class CheckpointAgent:
-    """Call `tick` every 20 ms or so while `is_busy`. `uploads`: who moves large state to remote storage."""
+    """Call `tick` every 20 ms or so while `is_busy`. `uploads`: who moves large state to remote storage.
+
+    `hashes`: what is known of the queries' files.
+    """
 
     def __init__(
-        self, queries: Sequence[Query], reports: Reports, staging: Path, clock: Clock, uploads: Uploads | None = None
+        self,
+        queries: Sequence[Query],
+        reports: Reports,
+        staging: Path,
+        clock: Clock,
+        uploads: Uploads | None = None,
+        hashes: FileHashes | None = None,
     ) -> None:
         self._queries = queries
         self._reports = reports
         self._staging = staging
         self._clock = clock
         self._uploads = uploads
-        self._hashes = FileHashes()
+        self._hashes = hashes or FileHashes()
         self._pool = PoolLedger()
         self._takes: dict[int, _Take] = {}
         self._ended_for: int | None = None

@@ -17,6 +17,8 @@ from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.spark.channels import QueryEnds, find_channels
+from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.known_hashes import known_hashes
 from checkpointing.spark.lost_input import check_input_is_there
 from checkpointing.spark.plan import (
     explain,
@@ -73,6 +75,14 @@ def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, dict[str, str]
 def open_session(spec: DriverSpec, work: WorkDirectory) -> SparkSession:
     settings = session_settings(work, spec.parallelism, spec.configuration)
     return start_session(spec.job_name, settings, work)
+
+
+def hashes_known_to(spec: DriverSpec, job: SparkJob) -> FileHashes:
+    """From what the attempt was started from."""
+    directory = spec.restore.directory if spec.restore is not None else None
+    if spec.local is not None:
+        directory = spec.local.newest_checkpoint
+    return known_hashes(directory, {query.name: query.planned.location for query in job.queries})
 
 
 def executor_uploads(spec: DriverSpec, spark: SparkSession) -> Uploads | None:

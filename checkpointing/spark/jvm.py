@@ -13,6 +13,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_argu
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _STOP_S = 10.0
 _LONGEST_COMPLAINT = 20_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
@@ -51,7 +53,7 @@ def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
     from pyspark.errors import PySparkRuntimeError
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        properties = write_private(directory / PROPERTIES_NAME, properties_text(settings))
+        properties = write_private(directory / PROPERTIES_NAME, properties_text(_with_temporary_directory(settings)))
         arguments = client_arguments(deployment_of(settings), name, properties)
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
     written = _errors_size()
@@ -59,6 +61,12 @@ def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
         SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
     except PySparkRuntimeError as error:
         raise JvmNotStarted(f"Spark's JVM did not start: {_complaint(_errors_since(written)) or error}") from error
+
+
+def _with_temporary_directory(settings: Mapping[str, str]) -> dict[str, str]:
+    """Java knows no TMPDIR. What the job's own options say comes last, and so wins."""
+    option = f'"-Djava.io.tmpdir={tempfile.gettempdir()}"'
+    return {**settings, JVM_OPTIONS: f"{option} {settings.get(JVM_OPTIONS, '')}".strip()}
 
 
 def _errors_size() -> int:

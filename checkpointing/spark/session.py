@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DRIVER_MEMORY = "768m"
 _STATE = "spark.sql.streaming.stateStore."
-_JVM_OPTIONS = "spark.driver.extraJavaOptions"
 
 # Two fifths of the event log's bytes, and the configuration with whatever secrets it holds.
 _EVENTS_NOT_READ = (
@@ -97,7 +96,7 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
     fixed = {
         MASTER: deployment.master,
-        _JVM_OPTIONS: f"{_jvm_options(work)} {configuration.get(_JVM_OPTIONS, '')}".strip(),
+        jvm.JVM_OPTIONS: f"{_jvm_options(work)} {configuration.get(jvm.JVM_OPTIONS, '')}".strip(),
         "spark.sql.warehouse.dir": (work.spark / "warehouse").as_uri(),
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # The source of the per-subtask figures (task_metrics.py); rolled, read and deleted as it grows.
@@ -113,8 +112,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         fixed |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.local.dir": str(work.spark),
         }
+        defaults["spark.local.dir"] = str(work.spark)
     settings = {**defaults, **{k: v for k, v in configuration.items() if k.startswith("spark.")}, **fixed}
     settings["spark.sql.streaming.minBatchesToRetain"] = str(_batches_to_retain(configuration))
     return settings

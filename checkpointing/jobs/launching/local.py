@@ -32,6 +32,7 @@ from checkpointing.jobs.launching.processes import (
 )
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
+from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.messages import MalformedMessage
 
 DRIVER_MODULE = "checkpointing.spark.driver"
@@ -67,7 +68,10 @@ class LocalDriverLauncher:
         self._default_master = default_master
         command = [sys.executable, "-m", spare_module]
         directory = state_directory / DIRECTORY_NAME
-        self.spares = SparePool(spares, directory, command, self._environment, clock or SystemClock(), spare_limits)
+        self.temporaries = TemporaryDirectories(state_directory)
+        self.spares = SparePool(
+            spares, directory, command, self._environment, self.temporaries, clock or SystemClock(), spare_limits
+        )
 
     def check(self, graph: JobGraph) -> None:
         check_reachable(self._deployment(graph.configuration, graph.parallelism), self._site)
@@ -100,6 +104,7 @@ class LocalDriverLauncher:
 
     def end_spares(self) -> None:
         self.spares.close()
+        self.temporaries.sweep()
 
     def _is_driver(self, pid: int, work: Path) -> bool:
         return str(work / SPEC_NAME) in command_line(pid) or is_spare_running(pid, work, self.spares.directory)
@@ -118,11 +123,12 @@ class LocalDriverLauncher:
 
     def _started(self, spec: DriverSpec, spec_path: Path) -> subprocess.Popen[bytes]:
         environment = self._environment(spec)
-        with (spec_path.parent / LOG_NAME).open("ab") as log:
+        with self.temporaries.new() as temporary, (spec_path.parent / LOG_NAME).open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", self._module, str(spec_path)],
                 cwd=spec_path.parent,
-                env=environment,
+                env={**environment, "TMPDIR": str(temporary.path), **spec.environment},
+                pass_fds=(temporary.lock,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

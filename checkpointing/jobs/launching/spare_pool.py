@@ -24,6 +24,7 @@ from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching.processes import LOG_NAME, command_line, write_private
 from checkpointing.jobs.launching.signature import Signature, signature_of
 from checkpointing.jobs.launching.spare_driver import SPARE_NAME, SpareDriver
+from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.messages import MalformedMessage
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class SparePool:
         directory: Path,
         command: Sequence[str],
         environment: Callable[[DriverSpec], Mapping[str, str]],
+        temporaries: TemporaryDirectories,
         clock: Clock,
         limits: SpareLimits | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class SparePool:
         self._size = size
         self._command = command
         self._environment = environment
+        self._temporaries = temporaries
         self._clock = clock
         self._limits = limits or SpareLimits()
         self._jobs: dict[Signature, _Job] = {}
@@ -196,11 +199,12 @@ class SparePool:
         spare_spec = SpareSpec(str(directory), socket.gethostname(), spec.parallelism, dict(spec.configuration))
         write_private(spec_path, json.dumps(spare_spec.to_json()))
         ours, its = socket.socketpair()
-        with its, (directory / LOG_NAME).open("ab") as log:
+        with its, self._temporaries.new() as temporary, (directory / LOG_NAME).open("ab") as log:
             popen = subprocess.Popen(
                 [*self._command, str(spec_path)],
                 cwd=directory,
-                env=dict(self._environment(spec)),
+                env={**self._environment(spec), "TMPDIR": str(temporary.path), **spec.environment},
+                pass_fds=(temporary.lock,),
                 stdin=its.fileno(),
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.checkpointing.jobs.cluster import Cluster
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
+
+
+@pytest.fixture(autouse=True)
+def temporary_files_are_the_tests_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of its directories leave no room for a socket's, so drivers would use the machine's."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest_asyncio.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,15 @@ import pytest
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 STAND_IN = """
-import json, os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys, tempfile, time
 spec = json.load(open(sys.argv[1]))
 print("java", os.environ["JAVA_HOME"], "secret", os.environ.get("WAYMARK_JOBMANAGER_TOKEN"), flush=True)
+tempfile.mkdtemp()
+print("tmp", tempfile.gettempdir(), flush=True)
 match spec["entry_class"]:
     case "exit": sys.exit(7)
     case "stubborn": signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -123,3 +128,98 @@ async def test_without_a_java_nothing_is_launched(tmp_path: Path) -> None:
 
     with pytest.raises(LaunchFailed, match="no Java"):
         LocalDriverLauncher(os.environ, no_java, tmp_path).launch(spec(tmp_path, "run"))
+
+
+def temporary_directory(log: str) -> Path:
+    return Path(log.split("tmp ")[1].split()[0])
+
+
+async def test_a_driver_has_a_temporary_directory_that_ends_with_it(
+    launcher: LocalDriverLauncher, tmp_path: Path
+) -> None:
+    process = launcher.launch(spec(tmp_path, "run"))
+    directory = temporary_directory(await ready(process))
+    launcher.temporaries.sweep()
+    assert len(list(directory.glob("tmp*"))) == 1, "in use"
+
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+
+    await eventually(lambda: not directory.exists())
+
+
+async def test_a_driver_that_outlives_its_job_manager_keeps_it_and_the_next_one_removes_it(
+    launcher: LocalDriverLauncher, tmp_path: Path
+) -> None:
+    process = launcher.launch(spec(tmp_path, "run"))
+    directory = temporary_directory(await ready(process))
+
+    next_one = LocalDriverLauncher({}, lambda: Path("/opt/java"), tmp_path, module="stand_in")
+    next_one.temporaries.sweep()
+    assert directory.exists()
+    await process.end(5.0)
+
+    await eventually(lambda: not directory.exists())
+
+
+async def test_what_drivers_left_that_ended_unwatched_goes_when_a_job_manager_starts(
+    launcher: LocalDriverLauncher, tmp_path: Path
+) -> None:
+    with launcher.temporaries.new() as left:
+        (left.path / "librocksdbjni.so").write_text("x")
+        other = left.path.parent / "somebody else's"
+        other.mkdir()
+
+    LocalDriverLauncher({}, lambda: Path("/opt/java"), tmp_path)
+
+    await eventually(lambda: not left.path.exists())
+    assert other.exists()
+    other.rmdir()
+
+
+async def test_a_driver_that_cannot_be_started_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = LocalDriverLauncher({}, lambda: Path("/opt/java"), tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no python"))
+
+    with pytest.raises(LaunchFailed, match="no python"):
+        launcher.launch(spec(tmp_path, "run"))
+
+    assert list(launcher.temporaries.parent.glob("*")) == []
+
+
+async def test_a_job_may_name_its_own(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    asked = replace(spec(tmp_path, "run"), environment={"TMPDIR": str(own)})
+
+    process = launcher.launch(asked)
+
+    assert temporary_directory(await ready(process)) == own
+    await process.end(5.0)
+    assert own.exists()
+
+
+def test_where_no_socket_could_be_made_it_lies_elsewhere_under_a_short_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    deep = tmp_path / ("d" * 100)
+    assert TemporaryDirectories(Path("/srv/waymark/jobmanager")).parent == Path("/srv/waymark/jobmanager/tmp")
+
+    found = TemporaryDirectories(deep)
+
+    assert found.parent.parent == tmp_path
+    with found.new() as temporary:
+        assert temporary.path.parent == found.parent
+        assert found.parent.stat().st_mode & 0o777 == 0o700
+    assert TemporaryDirectories(deep).parent == found.parent
+    assert TemporaryDirectories(tmp_path / ("e" * 100)).parent != found.parent
+
+
+def test_a_directory_that_somebody_else_made_there_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    deep = tmp_path / ("d" * 100)
+    theirs = TemporaryDirectories(deep).parent
+    theirs.symlink_to("/etc")
+
+    assert TemporaryDirectories(deep).parent == deep / "tmp"

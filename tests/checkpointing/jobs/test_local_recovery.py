@@ -67,6 +67,8 @@ async def test_the_next_attempt_goes_on_where_the_last_one_was(manager: RunningJ
     assert second.spec.restore is None
     assert second.spec.local is not None
     assert second.spec.local.work_directory == first.spec.work_directory
+    checkpoints = Path(manager.settings.checkpoint_directory, job_id)
+    assert second.spec.local.newest_checkpoint == str(checkpoints / "chk-1")
     assert second.spec.timeline == first.spec.timeline, "a sink would take the batch in flight for another one"
     newest = (await manager.get(f"/jobs/{job_id}"))["attempts"][0]
     assert (newest["restored-from"], newest["restored-batches"]) == ("local", {"wordcount": 9})

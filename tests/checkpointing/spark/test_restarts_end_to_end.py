@@ -79,12 +79,16 @@ async def test_a_killed_job_replays_nothing_and_goes_on_with_more_partitions(
     await job.checkpoint()
     job.feed(2)
     await job.has_counted()
+    [unpacked] = temporary_directories(manager)
+    assert {path.name.split("-")[0] for path in unpacked.iterdir()} >= {"liblz4", "spark"}
 
     await killed_in_a_batch(job, details["attempts"][0]["pid"])
     details = await job.runs_attempt(2)
     await job.has_counted()
     assert details["attempts"][0]["restored-from"] == "local"
     assert details["attempts"][0]["restored-batches"] == {"words": 1}
+    await soon(lambda: not unpacked.exists())
+    assert len(temporary_directories(manager)) == 1
 
     await rescaled(job, details, partitions=3)
     details = await job.runs_attempt(3)
@@ -100,6 +104,11 @@ async def test_a_killed_job_replays_nothing_and_goes_on_with_more_partitions(
     assert verify(checkpoint["external_path"], deep=True).batches == {"words": 5}, "four batches, the rescale, one more"
     statuses = [move["status"] for move in details["status-history"]]
     assert statuses.count("FAILING") == 1, "the change of the parallelism is no failure"
+
+
+def temporary_directories(manager: RunningJobManager) -> list[Path]:
+    launcher: Any = manager.launcher
+    return list(launcher.temporaries.parent.glob("*"))
 
 
 async def submitted(manager: RunningJobManager, words: Words) -> str:

@@ -1,0 +1,162 @@
+"""A temporary directory for each driver process, which ends with it, however it ends and whoever is there to see.
+
+A JVM that is killed leaves the native libraries and artifacts that it had unpacked, a few hundred megabytes a day where
+jobs restart. Which directories are in use says a lock (flock) on a file in each: taken before the driver is started,
+inherited by it and by nobody else, and gone with its process. So no process id has to be believed, and a driver that
+was adopted, or that outlives its job manager, keeps what is its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import re
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpointing.ids import new_id, stable_id
+
+logger = logging.getLogger(__name__)
+
+LOCK_NAME = ".in-use"
+_LOOK_S = 2.0
+_ID_LENGTH = 12
+_NAME = re.compile(r"[0-9a-f]{12}")
+# The address of a Unix socket has room for 107 bytes; programs and Spark put such sockets into temporary directories.
+_LONGEST_SOCKET = 107
+_ROOM_FOR_A_NAME = 50
+
+
+@dataclass(frozen=True)
+class TemporaryDirectory:
+    """`lock` is the file descriptor that the driver must inherit: the directory is its own for as long as it has it."""
+
+    path: Path
+    lock: int
+
+
+class TemporaryDirectories:
+    """Below one directory, which job managers of one machine may share. Any thread."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self.parent = _parent(state_directory)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.look_after()
+
+    @contextlib.contextmanager
+    def new(self) -> Iterator[TemporaryDirectory]:
+        """For the process that is started within the block. Nothing stays when none is. OSError."""
+        temporary = self._made()
+        try:
+            yield temporary
+        except BaseException:
+            shutil.rmtree(temporary.path, ignore_errors=True)
+            raise
+        finally:
+            os.close(temporary.lock)
+        self.look_after()
+
+    def _made(self) -> TemporaryDirectory:
+        """Another one when a sweep took it for abandoned right between its making and its lock."""
+        while True:
+            path = self.parent / new_id()[:_ID_LENGTH]
+            self.parent.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                self.parent.mkdir(mode=0o700, exist_ok=True)
+                _check_ours(self.parent)
+                path.mkdir(mode=0o700)
+                lock = os.open(path / LOCK_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with contextlib.suppress(OSError):  # a disk without locks: there nothing is ever removed
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                if (path / LOCK_NAME).exists():
+                    return TemporaryDirectory(path, lock)
+                os.close(lock)
+
+    def look_after(self) -> None:
+        """Remove what is no longer in use, on a thread of its own that ends when there is nothing left to wait for."""
+        with self._lock:
+            if self._thread is None and self._all():
+                self._thread = threading.Thread(target=self._watch, name="driver-temporaries", daemon=True)
+                self._thread.start()
+
+    def sweep(self) -> None:
+        """Remove those whose driver has ended; one that cannot be removed is tried again the next time."""
+        for path in self._all():
+            with contextlib.suppress(OSError), _abandoned(path):
+                shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.parent.rmdir()
+
+    def _watch(self) -> None:
+        pause = threading.Event()
+        while True:
+            self.sweep()
+            with self._lock:
+                if not self._all():
+                    self._thread = None
+                    return
+            pause.wait(_LOOK_S)
+
+    def _all(self) -> list[Path]:
+        """Only what may have been made here: anything else below the directory is somebody else's."""
+        try:
+            return [path for path in self.parent.iterdir() if _NAME.fullmatch(path.name)]
+        except OSError:
+            return []
+
+
+@contextlib.contextmanager
+def _abandoned(path: Path) -> Iterator[None]:
+    """Nobody can take the directory meanwhile. OSError when it is in use, when nobody can say, or when it is not ours.
+
+    One without a lock was never given to a process, and is empty.
+    """
+    try:
+        lock = os.open(path / LOCK_NAME, os.O_WRONLY)
+    except FileNotFoundError:
+        path.rmdir()
+        raise
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _parent(state_directory: Path) -> Path:
+    """In the state directory, unless sockets or native libraries could not be used there."""
+    own = state_directory.absolute() / "tmp"
+    longest = len(os.fsencode(own)) + 1 + _ID_LENGTH + 1 + _ROOM_FOR_A_NAME
+    if longest <= _LONGEST_SOCKET and not _forbids_programs(state_directory):
+        return own
+    elsewhere = Path(tempfile.gettempdir()) / f"waymark-{stable_id(str(own))[:_ID_LENGTH]}"
+    try:
+        _check_ours(elsewhere)
+    except FileNotFoundError:
+        return elsewhere
+    except OSError as error:
+        logger.warning("temporary files of drivers go to %s: %s", own, error)
+        return own
+    return elsewhere
+
+
+def _check_ours(directory: Path) -> None:
+    """Where everybody may write, somebody else may have been first. OSError."""
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "somebody else's", str(directory))
+
+
+def _forbids_programs(directory: Path) -> bool:
+    while not directory.exists():
+        directory = directory.parent
+    return bool(os.statvfs(directory).f_flag & os.ST_NOEXEC)

@@ -1,0 +1,87 @@
+"""The first checkpoint after a restart reads no file again that an earlier one has hashed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import (
+    CheckpointProperties,
+    CompletedCheckpoint,
+    OperatorState,
+    RetentionPolicy,
+    SubtaskState,
+)
+from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.spark.file_store import sha256_of
+from checkpointing.spark.known_hashes import known_hashes
+from checkpointing.storage import FileCheckpointStorage
+
+SST, OTHER_SST, ZIP = "state/0/0/SSTs/a.sst", "state/0/1/SSTs/b.sst", "state/0/0/2.zip"
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> str:
+    """Of one query, "words"."""
+    storage = FileCheckpointStorage(str(tmp_path / "checkpoints"), "ab" * 16)
+    location = storage.initialize_location(1, CheckpointKind.CHECKPOINT, None)
+    files = []
+    for path in (SST, OTHER_SST, ZIP):
+        place = Path(location.directory, "words", path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"the content of {path}")
+        files.append(StateFile(path, f"chk-1/words/{path}", place.stat().st_size, sha256_of(place)))
+    state = SubtaskState(0, SubtaskMetrics(), tuple(files), 1)
+    operators = (OperatorState("b" * 32, "count", VertexKind.STATEFUL, "words", 1, (state,)),)
+    properties = CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION)
+    checkpoint = CompletedCheckpoint(
+        "ab" * 16, "job", "w:main", 1, properties, 1, 2, operators, {"words": 3}, location.directory, None
+    )  # fmt: skip
+    storage.write_metadata(checkpoint)
+    return location.directory
+
+
+@pytest.fixture
+def live(tmp_path: Path, snapshot: str) -> Path:
+    """The query's fresh location: linked and copied from the snapshot."""
+    live = tmp_path / "live"
+    for path in (SST, OTHER_SST, ZIP):
+        (live / path).parent.mkdir(parents=True, exist_ok=True)
+        if path == SST:
+            os.link(Path(snapshot, "words", path), live / path)
+        else:
+            (live / path).write_bytes(Path(snapshot, "words", path).read_bytes())
+    return live
+
+
+def test_what_was_brought_from_the_snapshot_is_known_linked_or_copied(snapshot: str, live: Path) -> None:
+    hashes = known_hashes(snapshot, {"words": live})
+
+    for path in (SST, OTHER_SST):
+        assert hashes.known(live / path) == sha256_of(Path(snapshot, "words", path))
+
+
+def test_what_may_be_written_again_under_its_name_is_not(snapshot: str, live: Path) -> None:
+    assert known_hashes(snapshot, {"words": live}).known(live / ZIP) is None
+
+
+def test_a_file_of_another_size_or_that_has_gone_is_not(snapshot: str, live: Path) -> None:
+    (live / SST).unlink()
+    (live / OTHER_SST).write_text("another size")
+
+    hashes = known_hashes(snapshot, {"words": live})
+
+    assert hashes.known(live / OTHER_SST) is None
+
+
+def test_of_a_query_that_the_program_no_longer_has_nothing_is_looked_for(snapshot: str, live: Path) -> None:
+    assert known_hashes(snapshot, {"others": live}).known(live / SST) is None
+
+
+def test_a_snapshot_that_cannot_be_read_costs_only_time(snapshot: str, live: Path) -> None:
+    Path(snapshot, "_metadata").write_text("{")
+
+    assert known_hashes(snapshot, {"words": live}).known(live / SST) is None
+    assert known_hashes(None, {"words": live}).known(live / SST) is None

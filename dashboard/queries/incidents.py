@@ -46,6 +46,11 @@ class IncidentFilter:
         return self != type(self)()
 
 
+def told_incidents() -> QuerySet[Incident]:
+    """Those that speak for themselves: not hidden by another one now."""
+    return Incident.objects.exclude(_HIDDEN_NOW)
+
+
 def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
     """Unresolved first; `hides` counts what each one hid."""
     found = _by_state(Incident.objects.select_related("job", "cluster"), chosen.state)
@@ -71,7 +76,11 @@ def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:
 
 def steps_of(incident: Incident) -> list[IncidentEvent]:
     """In their order, each with its notifications and their messages."""
-    told = Notification.objects.select_related("channel", "delivery").prefetch_related("delivery__tries").order_by("id")
+    told = (
+        Notification.objects.select_related("channel", "delivery")
+        .prefetch_related("delivery__tries")
+        .order_by("due_at", "id")
+    )
     return list(IncidentEvent.objects.filter(incident=incident).prefetch_related(Prefetch("notifications", told)))
 
 

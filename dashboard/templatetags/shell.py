@@ -9,7 +9,8 @@ from django import template
 from django.conf import settings
 from django.utils import timezone
 
-from monitoring.models import Cluster, Delivery, DeliveryState, Incident, IncidentState, Job, MaintenanceWindow
+from dashboard.queries.incidents import told_incidents
+from monitoring.models import Cluster, Delivery, DeliveryState, IncidentState, Job, MaintenanceWindow
 
 register = template.Library()
 
@@ -20,7 +21,7 @@ def shell() -> dict[str, Any]:
     maintenance windows that run, whether mail is kept here."""
     now = timezone.now()
     return {
-        "open_incidents": Incident.objects.filter(state=IncidentState.OPEN).count(),
+        "open_incidents": told_incidents().filter(state=IncidentState.OPEN).count(),
         "silent_clusters": Cluster.objects.filter(unreachable_since__isnull=False, enabled=True).count(),
         "paused_jobs": Job.objects.filter(automation_paused=True).count(),
         "dead_messages": Delivery.objects.filter(

@@ -1,0 +1,87 @@
+"""The pages of alerting, looked at: much, little and nothing; wide and narrow; light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from monitoring.models import Incident, IncidentState
+from tests.dashboard.alerting_scene import night_of_alerts
+from tests.dashboard.browser.conftest import Reader
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+LISTS = ("incidents", "channels", "deliveries", "maintenance")
+
+
+def look(reader: Reader, pages: dict[str, str], suffix: str) -> None:
+    barriers, overflow = {}, {}
+    for name, path in pages.items():
+        reader.open(path)
+        reader.picture(f"{name}-{suffix}")
+        if found := reader.barriers():
+            barriers[name] = found
+        if (wider := reader.overflow()) > 0:
+            overflow[name] = wider
+    assert (reader.complaints, barriers, overflow) == ([], {}, {})
+
+
+@pytest.mark.parametrize(
+    ("size", "theme"), [("wide", "light"), ("wide", "dark"), ("narrow", "light"), ("narrow", "dark")]
+)
+def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime, size: str, theme: str) -> None:
+    night = night_of_alerts(now)
+    pages = {
+        **{name: reverse(name) for name in LISTS},
+        "incident-cluster": reverse("incident", args=[night.cluster_incident.pk]),
+        "incident-long": reverse("incident", args=[night.long_incident.pk]),
+        "channel": reverse("channel", args=[night.channel.pk]),
+        "channel-add": reverse("channel-add", args=["apprise"]),
+        "message-dead": reverse("delivery", args=[night.dead_message.pk]),
+        "message-digest": reverse("delivery", args=[night.digest.pk]),
+        "window": reverse("maintenance-window", args=[night.window.pk]),
+    }
+    look(read_as(size, theme), pages, f"alerting-{size}-{theme}")
+
+
+def test_nothing_yet(read_as: Callable[..., Reader], db: None) -> None:
+    look(read_as("narrow", "light"), {name: reverse(name) for name in LISTS}, "alerting-nothing")
+
+
+def test_several_are_chosen_kept_while_the_list_renews_itself_and_acknowledged(
+    read_as: Callable[..., Reader], now: datetime, operator_user: User
+) -> None:
+    night = night_of_alerts(now, jobs=3)
+    reader = read_as("wide", "light")
+    page = reader.open(reverse("incidents"))
+    box = page.get_by_label(f"Choose incident {night.cluster_incident.pk}")
+    box.check()
+    page.get_by_label("Note for all").fill("on it")
+    with page.expect_response(
+        lambda answer: "/incidents/" in answer.url and answer.request.headers.get("hx-request") == "true"
+    ):
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+    expect(box).to_be_checked()
+    expect(page.get_by_label("Note for all")).to_have_value("on it")
+    page.get_by_role("button", name="Acknowledge the chosen").click()
+    expect(page.get_by_role("status").filter(has_text="1 incident acknowledged")).to_be_visible()
+    acknowledged = Incident.objects.get(pk=night.cluster_incident.pk)
+    assert (acknowledged.state, acknowledged.acknowledged_by) == (IncidentState.ACKNOWLEDGED, operator_user.username)
+    assert reader.complaints == []
+
+
+def test_a_form_that_makes_no_sense_keeps_what_was_typed(read_as: Callable[..., Reader], db: None) -> None:
+    reader = read_as("narrow", "dark")
+    page = reader.open(reverse("channel-add", args=["webhook"]))
+    page.get_by_label("Name").fill("on-call")
+    page.get_by_label("Address", exact=True).fill("http://127.0.0.1:9/hook")
+    page.get_by_role("button", name="Save the channel").click()
+    expect(page.get_by_role("alert")).to_contain_text("this machine itself")
+    expect(page.get_by_label("Address", exact=True)).to_have_value("http://127.0.0.1:9/hook")
+    reader.picture("channel-refused-alerting")
+    assert reader.overflow() <= 0

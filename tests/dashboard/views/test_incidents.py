@@ -1,0 +1,159 @@
+"""Incidents in the list and on their page: filters, several at once, snooze, what is hidden."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from monitoring.alerts.incidents import Opening, change_incident, open_incidents
+from monitoring.models import AuditEntry, Incident, IncidentState, Severity
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cluster(now: datetime) -> Any:
+    return make.make_cluster(now, "eu-prod")
+
+
+@pytest.fixture
+def fail(cluster: Any, now: datetime) -> Any:
+    def opened(*names: str, severity: Severity = Severity.WARNING) -> list[Incident]:
+        jobs = [make.make_job(cluster, name) for name in names]
+        with transaction.atomic():
+            return open_incidents([Opening("job_failed", severity, f"{job} failed.", job=job) for job in jobs], now)
+
+    return opened
+
+
+@pytest.fixture
+def dies(cluster: Any, now: datetime) -> Any:
+    def silent() -> Incident:
+        opening = Opening("cluster_unreachable", Severity.CRITICAL, "eu-prod is silent.", cluster=cluster)
+        with transaction.atomic():
+            return open_incidents([opening], now)[0]
+
+    return silent
+
+
+def listed(client: Client, **query: object) -> list[str]:
+    return [each.subject for each in client.get(reverse("incidents"), query).context["page"]]
+
+
+def test_filters_by_state_severity_and_words(viewer: Client, fail: Any) -> None:
+    (first,) = fail("flights")
+    fail("orders", severity=Severity.CRITICAL)
+    Incident.objects.filter(pk=first.pk).update(state=IncidentState.RESOLVED)
+    assert sorted(listed(viewer)) == ["flights", "orders"]
+    assert listed(viewer, state="unresolved") == ["orders"]
+    assert listed(viewer, severity="critical") == ["orders"]
+    assert listed(viewer, q="FLIGHTS") == ["flights"]
+    assert sorted(listed(viewer, q="eu-prod")) == ["flights", "orders"]
+    for nonsense in ({"state": "x"}, {"severity": "x"}, {"hidden_by": "x"}, {"q": "\0"}, {"hidden_by": "9" * 30}):
+        assert len(listed(viewer, **nonsense)) == 2
+    assert "No incident is like that" in viewer.get(reverse("incidents"), {"q": "zzz"}).content.decode()
+
+
+def test_what_a_cluster_hides_is_listed_with_the_cluster(viewer: Client, fail: Any, dies: Any) -> None:
+    parent = dies()
+    (child,) = fail("flights")
+    assert listed(viewer) == ["eu-prod"]
+    assert listed(viewer, hidden_by=parent.pk) == ["flights"]
+    assert "hides 1 incident of its jobs" in viewer.get(reverse("incidents")).content.decode()
+    assert "flights failed." in viewer.get(reverse("incident", args=[parent.pk])).content.decode()
+    assert "Nobody is told of this one" in viewer.get(reverse("incident", args=[child.pk])).content.decode()
+    assert 'title="open incidents">1' in viewer.get(reverse("nav")).content.decode()
+
+
+def test_several_are_acknowledged_at_once_and_the_list_stays_as_it_was_filtered(operator: Client, fail: Any) -> None:
+    chosen = fail("a", "b", "c")[:2]
+    back = reverse("incidents") + "?severity=warning"
+    values = {"incident": [each.pk for each in chosen], "note": "on it", "back": back}
+    response = operator.post(reverse("incidents-acknowledge"), values)
+    assert response.headers["Location"] == back
+    assert Incident.objects.filter(state=IncidentState.ACKNOWLEDGED, acknowledged_by="olga").count() == 2
+    entries = AuditEntry.objects.filter(action="incident.acknowledge")
+    assert [(each.details["before"], each.details["after"], each.reason) for each in entries] == [
+        ("open", "acknowledged", "on it")
+    ] * 2
+
+
+@pytest.mark.parametrize("chosen", [[], ["x"], [""], ["9" * 40]])
+def test_nothing_sensible_chosen_changes_nothing_and_says_so(operator: Client, fail: Any, chosen: list[str]) -> None:
+    fail("a")
+    values = {"incident": chosen, "back": "https://evil.example/"}
+    page = operator.post(reverse("incidents-acknowledge"), values, follow=True)
+    assert "Choose at least one incident of the list." in page.content.decode()
+    assert page.redirect_chain == [(reverse("incidents"), 302)]
+    assert Incident.objects.get().state == IncidentState.OPEN
+
+
+def test_a_snooze_says_until_when_and_is_audited(operator: Client, fail: Any, now: datetime) -> None:
+    (incident,) = fail("flights")
+    page = operator.post(
+        reverse("incident-snooze", args=[incident.pk]), {"snooze_for": "2 h", "note": "x"}, follow=True
+    )
+    assert "Snoozed until" in page.content.decode()
+    incident.refresh_from_db()
+    assert incident.state == IncidentState.SNOOZED
+    assert incident.snoozed_until is not None
+    assert abs(incident.snoozed_until - now - timedelta(hours=2)) < timedelta(minutes=1)
+    assert AuditEntry.objects.get(action="incident.snooze").details["after"] == "snoozed"
+
+
+@pytest.mark.parametrize(
+    ("span", "said"), [("", "Write for how long"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
+)
+def test_a_snooze_that_makes_no_sense_says_so_at_its_field(operator: Client, fail: Any, span: str, said: str) -> None:
+    (incident,) = fail("flights")
+    values = {"snooze_for": span, "note": "do not lose this"}
+    response = operator.post(reverse("incident-snooze", args=[incident.pk]), values)
+    assert response.status_code == 422
+    assert said in response.content.decode()
+    assert "do not lose this" in response.content.decode()
+    incident.refresh_from_db()
+    assert incident.state == IncidentState.OPEN
+
+
+@pytest.mark.parametrize("name", ["incident-snooze", "incident-acknowledge", "incident-resolve"])
+def test_a_viewer_may_not_act(viewer: Client, fail: Any, name: str) -> None:
+    (incident,) = fail("flights")
+    assert viewer.post(reverse(name, args=[incident.pk]), {"snooze_for": "2 h"}).status_code == 403
+    assert viewer.post(reverse("incidents-acknowledge"), {"incident": [incident.pk]}).status_code == 403
+    incident.refresh_from_db()
+    assert incident.state == IncidentState.OPEN
+    assert "Acknowledge the chosen" not in viewer.get(reverse("incidents")).content.decode()
+
+
+def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime) -> None:
+    (incident,) = fail("flights")
+    for count in (4, 5, 6):
+        change_incident(incident, f"{count} failed.", {"count": count}, now + timedelta(minutes=count))
+    page = viewer.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert "3 times since" in page
+    assert "6 failed." in page
+
+
+def test_list_and_page_cost_as_many_queries_for_many_as_for_few(viewer: Client, fail: Any, dies: Any) -> None:
+    make.make_channel()
+
+    def cost(page: str, *args: object) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert viewer.get(reverse(page, args=args)).status_code == 200
+        return len(queries)
+
+    fail("a", "b")
+    few = cost("incidents"), cost("incidents")
+    fail(*(f"job-{n}" for n in range(30)))
+    assert cost("incidents") == few[1]
+    parent = dies()
+    some = cost("incident", parent.pk)
+    fail(*(f"more-{n}" for n in range(30)))
+    assert cost("incident", parent.pk) == some

@@ -249,6 +249,7 @@ class JobMaster:
         return None
 
     async def _restart_rescaled(self, attempt: Attempt) -> None:
+        self.record.num_rescales += 1
         self.record.move(JobStatus.RESTARTING, "the parallelism changes")
         self._halt_checkpoints(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
         await self._interrupts.wait_for(self._starter.end(attempt, END_GRACE_S, ends_itself=True))

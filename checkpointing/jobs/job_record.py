@@ -32,6 +32,7 @@ class JobRecord:
         self.attempt: Attempt | None = None
         self.attempts: list[Attempt] = []
         self.num_restarts = 0
+        self.num_rescales = 0
         self.failure: ExceptionInfo | None = None
         self._clock = clock
         self.state = JobState(clock, "recovered" if recovered else "submitted", self._log_move)

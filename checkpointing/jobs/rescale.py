@@ -5,8 +5,9 @@
     3. the driver is told to stop: its queries end after their batch, none with a batch half done
     4. the next attempt goes on in the state that was left, or else in the checkpoint, and rescales it
 
-Step 1 is the intent: a job manager that finds an attempt with another parallelism than the graph's goes on with 2. A
-change that Spark refuses is undone, and the job goes on as it was.
+Step 1 is the intent: a job manager that finds an attempt with another parallelism than the graph's goes on with 2. When
+no checkpoint can be completed, the change waits for the next one that is. A change that Spark refuses is undone, and
+the job goes on as it was.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class JobRescale:
     def begin_if_due(self) -> None:
         """The attempt that runs was started with another parallelism than the job asks for now."""
         attempt = self._record.attempt
-        if attempt is not None and self._is_due(attempt) and self._record.status is JobStatus.RUNNING:
+        if self._is_under_way or attempt is None or not self._is_due(attempt):
+            return
+        if self._record.status is JobStatus.RUNNING:
             self._work = asyncio.create_task(self._stop_for_rescale(attempt), name=f"rescale {attempt.record.attempt}")
 
     def takes_over(self, attempt: Attempt) -> bool:
@@ -104,6 +107,10 @@ class JobRescale:
             return False
         return await self._put_back(attempt.record.parallelism_before)
 
+    @property
+    def _is_under_way(self) -> bool:
+        return self._work is not None and not self._work.done()
+
     def _is_due(self, attempt: Attempt) -> bool:
         return attempt.record.parallelism != asked_parallelism(self._record.graph)
 
@@ -112,7 +119,7 @@ class JobRescale:
             raise OperationRefused(f"The job is {self._record.status.value}, not RUNNING.")
         if self._is_stopping():
             raise OperationRefused("A stop-with-savepoint is in progress.")
-        if self._work is not None and not self._work.done():
+        if self._is_under_way:
             raise OperationRefused("A change of the parallelism is in progress.")
 
     def _check_provider(self, parallelism: int) -> None:
@@ -143,7 +150,9 @@ class JobRescale:
         try:
             completed = await asyncio.wrap_future(self._coordinator.trigger_checkpoint())
         except CheckpointException as error:
-            self._say("RescalePostponed", f"The change to parallelism {asked} waits for the next restart: {error}")
+            waits = "waits for the next checkpoint or restart"
+            self._say("RescalePostponed", f"The change to parallelism {asked} {waits}: {error}")
+            self._begin_with_the_next_checkpoint()
             return
         refusal = unsupported(completed)
         if refusal is not None:
@@ -154,6 +163,15 @@ class JobRescale:
         while not attempt.ended.done():
             self._gateway.send(Stop(self._gateway.session_id))
             await asyncio.wait({attempt.ended}, timeout=_ASK_AGAIN_S)
+
+    def _begin_with_the_next_checkpoint(self) -> None:
+        def completed(_: int) -> None:
+            if self._is_stopping():
+                self._begin_with_the_next_checkpoint()
+            else:
+                self.begin_if_due()
+
+        self._coordinator.when_next_completed(completed)
 
     def _say(self, name: str, message: str) -> None:
         if not self._record.status.terminal:

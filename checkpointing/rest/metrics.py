@@ -52,6 +52,7 @@ def job_gauges(job: JobMaster, now_ms: int) -> dict[str, int | str]:
         **checkpoint_gauges(job.checkpoints.stats.snapshot()),
         "numRestarts": job.record.num_restarts,
         "fullRestarts": job.record.num_restarts,  # its name before Flink 1.20
+        "numRescales": job.record.num_rescales,
         **status_gauges(job.record, now_ms),
     }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +130,35 @@ async def test_without_a_checkpoint_the_change_waits_for_the_next_restart(manage
     assert await manager.status(job_id) == "RUNNING"
     await first.report_failure("crash")
     assert (await manager.driver(2)).spec.parallelism == 4
+
+
+async def test_a_change_that_was_put_off_is_made_when_a_checkpoint_completes(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.tolerable-failed-checkpoints": "5"})
+    first = await manager.driver(1)
+    first.decline_reason = "CHECKPOINT_DECLINED"
+    await put(manager, job_id, body(4))
+
+    async def postponed() -> bool:
+        return await exception_names(manager, job_id) == ["RescalePostponed"]
+
+    await eventually(postponed)
+    first.decline_reason = None
+    await manager.checkpoint(job_id)
+
+    assert (await manager.driver(2)).spec.parallelism == 4
+    await manager.until(job_id, "RUNNING")
+    assert await exception_names(manager, job_id) == ["RescalePostponed"], "it is no failure"
+    assert await num_rescales(manager, job_id) == "1"
+
+
+async def num_rescales(manager: RunningJobManager, job_id: str) -> str:
+    def read() -> str:
+        url = f"{manager.address}/jobs/{job_id}/metrics?get=numRescales"
+        with urllib.request.urlopen(url, timeout=30) as response:
+            [gauge] = json.load(response)
+            return str(gauge["value"])
+
+    return await asyncio.to_thread(read)
 
 
 async def test_a_stop_with_savepoint_ends_the_job_also_when_a_change_waits(manager: RunningJobManager) -> None:

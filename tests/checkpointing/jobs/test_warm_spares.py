@@ -257,7 +257,7 @@ async def test_spares_end_when_leadership_is_lost_and_come_back_with_the_next_dr
 
 def killed_job_manager(state: Path, moment: str) -> str:
     """What a job manager said that was killed at `moment`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(state)}
     command = [sys.executable, "-c", JOB_MANAGER, str(state), moment]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

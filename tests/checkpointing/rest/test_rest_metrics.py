@@ -18,11 +18,12 @@ from checkpointing.jobs.status import JobStatus
 from checkpointing.rest.metrics import status_gauges
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 
-# What a real Flink 2.3.0 lists for a job, without `numRescales`.
+# What a real Flink 2.3.0 lists for a job.
 FLINKS = {
     "lastCheckpointSize", "lastCheckpointExternalPath", "failingTime", "restartingTime", "lastCheckpointMetadataSize",
     "numberOfInProgressCheckpoints", "numberOfCompletedCheckpoints", "lastCheckpointProcessedData", "numRestarts",
-    "deployingTime", "createdTime", "lastCheckpointDuration", "numberOfFailedCheckpoints", "cancellingTime",
+    "numRescales", "deployingTime", "createdTime", "lastCheckpointDuration", "numberOfFailedCheckpoints",
+    "cancellingTime",
     "lastCheckpointCompletedTimestamp", "totalNumberOfCheckpoints", "lastCompletedCheckpointId",
     "lastCheckpointRestoreTimestamp", "runningTime", "uptime", "initializingTime", "allSubTasksRunningOrFinishedTime",
     "downtime", "lastCheckpointFullSize", "lastCheckpointPersistedData",

@@ -1,4 +1,4 @@
-"""Run every benchmark, or those named: `python -m bench [idle …]`."""
+"""Run every benchmark, or those named: `python -m bench [idle …]`; `--full`: at full size, where there are two."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import sys
 
 from bench.figures import print_figures
 
-BENCHMARKS = ("idle", "figures_cost", "coordinator", "savepoint", "restart", "throughput")
+BENCHMARKS = ("idle", "figures_cost", "coordinator", "savepoint", "restart", "throughput", "polling")
+IN_TWO_SIZES = ("polling",)
 
 
 def main() -> None:
-    for name in sys.argv[1:] or BENCHMARKS:
+    full = "--full" in sys.argv
+    for name in [name for name in sys.argv[1:] if name != "--full"] or BENCHMARKS:
         if name not in BENCHMARKS:
             sys.exit(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
         module = importlib.import_module(f"bench.{name}")
-        print_figures(module.__doc__.splitlines()[0], module.measure())
+        print_figures(
+            module.__doc__.splitlines()[0],
+            module.measure(full=True) if full and name in IN_TWO_SIZES else module.measure(),
+        )
 
 
 if __name__ == "__main__":

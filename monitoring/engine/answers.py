@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from monitoring.engine.causes import human, root_cause
@@ -122,7 +123,7 @@ class JobOverview:
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
             moved_at=fields.optional_moment("last-modification"),
-            answer=cls._told(fields.raw),
+            answer=_told(fields.raw, _JOB_OVERVIEW),
         )
 
     @classmethod
@@ -132,17 +133,18 @@ class JobOverview:
         for job in fields.children("jobs"):
             key = job.raw.get("jid")
             before = known.get(key) if isinstance(key, str) else None
-            same = before is not None and before.answer == cls._told(job.raw)
+            same = before is not None and before.answer == _told(job.raw, _JOB_OVERVIEW)
             read = before if same and before is not None else cls.parse(job)
             jobs[read.id] = read
         return jobs
 
-    @staticmethod
-    def _told(raw: Mapping[str, Any]) -> tuple[object, ...]:
-        return tuple(map(raw.get, _JOB_OVERVIEW))
-
 
 _JOB_OVERVIEW = ("name", "state", "start-time", "end-time", "last-modification")
+_CHECKPOINT = ("id", "status", "trigger_timestamp", "discarded")
+
+
+def _told(raw: Mapping[str, Any], names: tuple[str, ...]) -> tuple[object, ...]:
+    return tuple(map(raw.get, names))
 
 
 @dataclass(frozen=True)
@@ -231,10 +233,19 @@ class CheckpointStats:
     failed_at: datetime | None
     failure_message: str
     tasks: Mapping[str, TaskStats]
+    # What tells it from any other, and from itself at another time, once it is final.
+    answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def final(self) -> bool:
         return self.status != "IN_PROGRESS"
+
+    @classmethod
+    def known_or_parsed(cls, fields: Fields, known: Mapping[int, CheckpointStats]) -> CheckpointStats:
+        told = _told(fields.raw, _CHECKPOINT)
+        key = told[0]
+        before = known.get(key) if type(key) is int else None
+        return before if before is not None and before.final and before.answer == told else cls.parse(fields)
 
     @classmethod
     def parse(cls, fields: Fields) -> CheckpointStats:
@@ -254,6 +265,7 @@ class CheckpointStats:
             tasks={name: TaskStats.parse(task) for name, task in fields.named("tasks").items()}
             if fields.raw.get("tasks")
             else {},
+            answer=_told(fields.raw, _CHECKPOINT),
         )
 
 
@@ -318,12 +330,18 @@ class Checkpoints:
         with_an_id = self.counts.completed + self.counts.in_progress
         return len(self.history) if self.history and with_an_id > len(self.history) else None
 
+    @property
+    def entries(self) -> tuple[CheckpointStats, ...]:
+        return (*self.history, *self.latest)
+
     @classmethod
-    def parse(cls, fields: Fields) -> Checkpoints:
-        history = tuple(CheckpointStats.parse(entry) for entry in fields.children("history"))
+    def parse(cls, fields: Fields, known: Mapping[int, CheckpointStats] = MappingProxyType({})) -> Checkpoints:
+        """An entry that is one of `known`, by id, is that very object: a finished checkpoint is only ever discarded."""
+        history = tuple(CheckpointStats.known_or_parsed(entry, known) for entry in fields.children("history"))
         newest = fields.child("latest")
         kinds = [newest.optional_child(kind) for kind in ("completed", "savepoint", "failed")]
-        entries = {entry.id: entry for entry in (CheckpointStats.parse(kind) for kind in kinds if kind is not None)}
+        read = (CheckpointStats.known_or_parsed(kind, known) for kind in kinds if kind is not None)
+        entries = {entry.id: entry for entry in read}
         for entry in history:
             entries.pop(entry.id, None)
         restored = newest.optional_child("restored")

@@ -180,12 +180,17 @@ class FlinkClient:
         path = f"/jobs/{_part(job_id)}/checkpoints"
         return Checkpoints.parse(await self._get(path))
 
-    async def checkpoints_unless(self, job_id: str, known: int | None) -> tuple[int, Checkpoints | None]:
-        """The answer's digest (of this process) and the answer; None, and unread, when the digest is `known`."""
+    async def checkpoints_unless(
+        self, job_id: str, known: int | None, entries: Mapping[int, CheckpointStats]
+    ) -> tuple[int, Checkpoints | None]:
+        """The answer's digest (of this process) and the answer; None, and unread, when the digest is `known`.
+
+        `entries`: what was read before, see Checkpoints.parse.
+        """
         path = f"/jobs/{_part(job_id)}/checkpoints"
         content = await self._read("GET", path, self._read_limit_s)
         digest = hash(content)
-        return digest, None if digest == known else Checkpoints.parse(Fields(decode(content), path))
+        return digest, None if digest == known else Checkpoints.parse(Fields(decode(content), path), entries)
 
     async def checkpoint_config(self, job_id: str) -> CheckpointConfig:
         return CheckpointConfig.parse(await self._get(f"/jobs/{_part(job_id)}/checkpoints/config"))
@@ -379,6 +384,8 @@ class FlinkClient:
             raise unreachable(self._base_url, error) from error
 
     async def _content(self, response: aiohttp.ClientResponse, path: str) -> bytes:
+        if response.content_length is not None and response.content_length <= self._body_limit:
+            return await response.read()
         content = bytearray()
         async for chunk in response.content.iter_any():
             content += chunk

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 
 from monitoring.models import (
     Checkpoint,
     CheckpointStatus,
     CheckpointType,
+    Cluster,
     Savepoint,
     SavepointOrigin,
     SavepointState,
@@ -17,13 +18,11 @@ from monitoring.models import (
 from monitoring.savepoints.history import plain_path
 
 
-def adopt_savepoints(keys: Collection[int]) -> list[Savepoint]:
-    """A row for each completed savepoint of the runs with these keys that no row explains.
+def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savepoint]:
+    """A row for each completed savepoint that no row explains, of runs that live or were `just_read` (their keys).
 
     While a savepoint of the run is under way, a new path may be its own: adoption waits until that row is closed.
     """
-    if not keys:
-        return []
     same_path = Savepoint.objects.filter(job=OuterRef("run__job"), path=OuterRef("external_path"))
     linked = Savepoint.objects.filter(checkpoint=OuterRef("pk"))
     under_way = Savepoint.objects.filter(
@@ -34,7 +33,8 @@ def adopt_savepoints(keys: Collection[int]) -> list[Savepoint]:
             ~Exists(same_path),
             ~Exists(linked),
             ~Exists(under_way),
-            run__in=list(keys),
+            Q(run__final_read_done=False) | Q(run__in=just_read),
+            run__job__cluster=cluster,
             is_savepoint=True,
             status=CheckpointStatus.COMPLETED,
             discarded=False,

@@ -15,12 +15,12 @@ from django.db.models import Model
 Row = Mapping[str, Any]
 
 
-def update(model: type[Model], rows: Sequence[Row], columns: Collection[str]) -> None:
-    """Each row has the primary key as `id`."""
+def update(model: type[Model], rows: Sequence[Row], columns: Collection[str], *, kept: Collection[str] = ()) -> None:
+    """Each row has the primary key as `id`. Columns of `kept` are overwritten only with what is not null."""
     if not rows:
         return
     table = connection.ops.quote_name(model._meta.db_table)
-    changes = ", ".join(f'"{column}" = given."{column}"' for column in columns)
+    changes = _changes(table, "given", columns, kept)
     given = _recordset(model, ["id", *columns])
     _execute(f"UPDATE {table} SET {changes} FROM {given} WHERE {table}.id = given.id", rows)  # noqa: S608
 
@@ -46,12 +46,7 @@ def upsert(
     given = [*key, *columns, *once]
     names = ", ".join(f'"{column}"' for column in given)
     keys = ", ".join(f'"{column}"' for column in key)
-    changes = ", ".join(
-        f'"{column}" = COALESCE(excluded."{column}", {table}."{column}")'
-        if column in kept
-        else f'"{column}" = excluded."{column}"'
-        for column in columns
-    )
+    changes = _changes(table, "excluded", columns, kept)
     found = _execute(
         f"INSERT INTO {table} ({names}) SELECT {names} FROM {_recordset(model, given)}"  # noqa: S608
         f" ON CONFLICT ({keys}) DO UPDATE SET {changes} RETURNING id, {keys}",
@@ -59,6 +54,15 @@ def upsert(
         returns=True,
     )
     return {tuple(row[1:]): row[0] for row in found}
+
+
+def _changes(table: str, source: str, columns: Collection[str], kept: Collection[str]) -> str:
+    return ", ".join(
+        f'"{column}" = COALESCE({source}."{column}", {table}."{column}")'
+        if column in kept
+        else f'"{column}" = {source}."{column}"'
+        for column in columns
+    )
 
 
 def _recordset(model: type[Model], columns: Collection[str]) -> str:

@@ -37,6 +37,8 @@ def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
     due = Q(next_poll_at=None) | Q(next_poll_at__lte=now)
     free = Q(poll_claimed_until=None) | Q(poll_claimed_until__lte=now)
     candidates = Cluster.objects.filter(due, free, enabled=True).order_by(F("next_poll_at").asc(nulls_first=True))
+    if not candidates.exists():
+        return []
     token = uuid.uuid4().hex
     with transaction.atomic():
         taken = list(candidates.select_for_update(skip_locked=True)[:limit])

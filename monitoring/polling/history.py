@@ -230,9 +230,10 @@ def unfinished_runs(runs: Iterable[Run]) -> set[int]:
 
 
 def _entries(observed: RunObservation | None) -> dict[int, CheckpointStats]:
+    """What an answer says and is not stored yet."""
     if observed is None or observed.checkpoints is None:
         return {}
-    return {entry.id: entry for entry in (*observed.checkpoints.history, *observed.checkpoints.latest)}
+    return {entry.id: entry for entry in observed.checkpoints.entries if entry.id not in observed.settled}
 
 
 def _ids(observed: RunObservation) -> set[int]:

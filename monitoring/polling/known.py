@@ -15,7 +15,7 @@ from typing import Any
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q, Subquery
 
-from monitoring.engine.answers import DEFAULT_HISTORY, JobOverview
+from monitoring.engine.answers import DEFAULT_HISTORY, CheckpointStats, JobOverview
 from monitoring.models import Checkpoint, Cluster, Run, RunState
 from monitoring.polling.plan import Rhythm, read_every_s
 
@@ -32,7 +32,7 @@ class KnownRun:
     name: str
     state: str
     moved_at: datetime | None
-    vertices: tuple[str, ...]
+    has_vertices: bool
     has_config: bool
     restored_at: datetime | None
     newest_checkpoint: int | None
@@ -59,11 +59,25 @@ class KnownRun:
         asked_for = self.next_read_at is not None and self.next_read_at <= now
         return asked_for or self.rhythm.beats_between(since, now)
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether figures are left to be read that no read of its own rhythm is about to bring: more than one that is
+        under way."""
+        return self.live and len(self.unfinished) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """What was answered of a run's checkpoints and is stored to the last figure."""
+
+    digest: int | None = None
+    entries: Mapping[int, CheckpointStats] = field(default_factory=dict)
+
 
 @dataclass(frozen=True)
 class KnownCluster:
     """By engine job id. `runs`: those that live, were not read to the end, or are named by the engine. `jobs`: the last
-    answer. `answers`: digests of what was answered of a run's checkpoints and is stored to the last figure."""
+    answer."""
 
     revision: int
     read_at: datetime
@@ -72,7 +86,7 @@ class KnownCluster:
     read_until: datetime | None = None
     runs: Mapping[str, KnownRun] = field(default_factory=dict)
     jobs: Mapping[str, JobOverview] = field(default_factory=dict)
-    answers: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, StoredAnswer] = field(default_factory=dict)
     adopted_at: datetime | None = None
 
     def holds(self, cluster: Cluster, now: datetime) -> bool:
@@ -102,7 +116,7 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
         now,
         _settings(cluster),
         runs=runs,
-        answers={job_id: digest for job_id, digest in answers.items() if job_id in same},
+        answers={job_id: answer for job_id, answer in answers.items() if job_id in same},
         **told,  # type: ignore[arg-type]
     )
 
@@ -122,9 +136,9 @@ def stored_runs(cluster: Cluster, which: Q) -> dict[str, KnownRun]:
 
 
 _COLUMNS = (
-    *("pk", "engine_job_id", "job__name", "state", "moved_at", "started_at", "vertices", "checkpoint_config"),
+    *("pk", "engine_job_id", "job__name", "state", "moved_at", "started_at", "vertices__0__id"),
     *("restored_at", "newest_checkpoint", "unfinished", "next_read_at", "missing_since", "final_read_done"),
-    "counts__in_progress",
+    *("counts__in_progress", "checkpoint_config__interval", "checkpoint_config__timeout"),
 )
 
 
@@ -135,7 +149,7 @@ def _by_start(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _known_run(cluster: Cluster, row: Mapping[str, Any]) -> KnownRun:
     every_s = read_every_s(
-        row["checkpoint_config"].get("interval"),
+        row["checkpoint_config__interval"],
         cluster.poll_interval_s,
         cluster.history_length or DEFAULT_HISTORY,
         pending=bool(row["counts__in_progress"]),
@@ -145,16 +159,23 @@ def _known_run(cluster: Cluster, row: Mapping[str, Any]) -> KnownRun:
         name=row["job__name"],
         state=row["state"],
         moved_at=row["moved_at"],
-        vertices=tuple(vertex["id"] for vertex in row["vertices"]),
-        has_config=bool(row["checkpoint_config"]),
+        has_vertices=row["vertices__0__id"] is not None,
+        has_config=row["checkpoint_config__timeout"] is not None,
         restored_at=row["restored_at"],
         newest_checkpoint=row["newest_checkpoint"],
         unfinished=frozenset(row["unfinished"]),
         next_read_at=row["next_read_at"],
         missing=row["missing_since"] is not None,
         final_read_done=row["final_read_done"],
-        rhythm=Rhythm.of(row["engine_job_id"], every_s),
+        rhythm=_rhythm(cluster, row["engine_job_id"], every_s),
     )
+
+
+def _rhythm(cluster: Cluster, job_id: str, every_s: float) -> Rhythm:
+    """What is read at each tick has its moments halfway between them, so that none is missed when a tick is late."""
+    if every_s == cluster.poll_interval_s:
+        return Rhythm.of(cluster.name, every_s).halfway()
+    return Rhythm.of(job_id, every_s)
 
 
 def _settings(cluster: Cluster) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ class CheckpointReading:
 @dataclass(frozen=True)
 class RunObservation:
     """None: not read this time, because it was not due or because of `problem`. `digest`: of the answer that
-    `checkpoints` was read from."""
+    `checkpoints` was read from. `settled`: ids of its entries that are stored just as they are."""
 
     job: JobOverview
     due: bool
@@ -42,6 +42,7 @@ class RunObservation:
     config: CheckpointConfig | None = None
     checkpoints: Checkpoints | None = None
     digest: int | None = None
+    settled: frozenset[int] = frozenset()
     readings: Mapping[int, CheckpointReading] = field(default_factory=dict)
     exceptions: tuple[JobException, ...] | None = None
     problem: str = ""

@@ -15,7 +15,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.models import RunState
-from monitoring.polling.known import KnownCluster, KnownRun
+from monitoring.polling.known import KnownCluster, KnownRun, StoredAnswer
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
 from monitoring.polling.runs import job_name
 
@@ -25,7 +25,7 @@ FLIGHT_LIMIT_S = 25.0
 FIGURES_FOR_S = 3.0
 READINGS_PER_FLIGHT = 200
 # So many runs that are not due are read for such figures alone.
-BACKLOG_RUNS = 10
+BACKLOG_RUNS = 20
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,13 +90,13 @@ def _readers(
         if run is not None and job is not known.jobs.get(job.id) and job_name(job.name) != run.name:
             run = None
         due = run is None or run.due(job, known.read_until, now)
-        reader = _RunReader(client, job, run, known.answers.get(job.id), due=due)
+        reader = _RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), due=due)
         if due or (run is not None and (run.missing or run.state != job.state)):
             readers.append(reader)
-        elif run is not None and run.unfinished and run.live:
+        elif run is not None and run.has_backlog:
             backlog.append(job)
     chosen = random.sample(backlog, min(len(backlog), BACKLOG_RUNS))
-    return readers + [_RunReader(client, job, known.runs[job.id], None, due=True) for job in chosen]
+    return readers + [_RunReader(client, job, known.runs[job.id], _NO_ANSWER, due=True) for job in chosen]
 
 
 def _denials(
@@ -145,14 +145,14 @@ class _RunReader:
     """Reads one run step by step; what was read before a failure or the time limit counts."""
 
     def __init__(
-        self, client: FlinkClient, job: JobOverview, known: KnownRun | None, answered: int | None, *, due: bool
+        self, client: FlinkClient, job: JobOverview, known: KnownRun | None, stored: StoredAnswer, *, due: bool
     ) -> None:
         self.job = job
         self._client = client
         self._known = known
         self._due = due
-        self._answered = answered if known is not None and not known.unfinished else None
-        self._found = RunObservation(job, due)
+        self._stored = stored if known is not None and not known.unfinished else _NO_ANSWER
+        self._found = self._nothing = RunObservation(job, due)
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[str] = []
         self._read = not due
@@ -164,7 +164,7 @@ class _RunReader:
         known = self._known
         if known is None or known.missing or known.moved(self.job) or known.next_read_at is not None or not known.live:
             return True
-        return self.observation() != RunObservation(self.job, self._due)
+        return bool(self._found is not self._nothing or self._readings or self._problems)
 
     def observation(self) -> RunObservation:
         return self._with(readings=self._readings, problem="; ".join(self._problems))
@@ -185,14 +185,16 @@ class _RunReader:
     async def _read_run(self) -> None:
         """The checkpoints first: what the engine forgets soonest."""
         known, job_id = self._known, self.job.id
-        answer = await self._ask(self._client.checkpoints_unless, job_id, self._answered)
+        stored = self._stored
+        answer = await self._ask(self._client.checkpoints_unless, job_id, stored.digest, stored.entries)
         checkpoints = None if answer is None else answer[1]
         if answer is not None and checkpoints is not None:
-            self._found = self._with(checkpoints=checkpoints, digest=answer[0])
+            settled = frozenset(e.id for e in checkpoints.entries if stored.entries.get(e.id) is e)
+            self._found = self._with(checkpoints=checkpoints, digest=answer[0], settled=settled)
         changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
-        if known is None or not known.vertices:
+        if known is None or not known.has_vertices:
             self._found = self._with(job_config=await self._ask(self._client.job_config, job_id))
-        if changed or (known is not None and not known.vertices):
+        if changed or (known is not None and not known.has_vertices):
             detail = await self._ask(self._client.job, job_id)
             self._found = self._with(vertices=detail.vertices if detail else None)
         if answer is not None and (changed or (known is not None and not known.has_config)):
@@ -233,7 +235,7 @@ class _RunReader:
 
     def _entries(self) -> tuple[CheckpointStats, ...]:
         checkpoints = self._found.checkpoints
-        return () if checkpoints is None else (*checkpoints.history, *checkpoints.latest)
+        return () if checkpoints is None else checkpoints.entries
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
         """None: it could not be read now. One that left the history unread gets no second chance: there may be none."""
@@ -278,4 +280,5 @@ class _RunReader:
         return replace(self._found, **changes)  # type: ignore[arg-type]
 
 
+_NO_ANSWER = StoredAnswer()
 _SOON_FORGOTTEN = datetime.max.replace(tzinfo=UTC)

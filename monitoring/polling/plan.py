@@ -19,6 +19,8 @@ _SHARE = 3
 SLOWEST_READ_S = 10.0
 FASTEST_READ_S = 1.0
 SLOWEST_RETRY_S = 15.0
+# While figures are left to be read after a first sight or an outage.
+BACKLOG_TICK_S = 1.0
 # A silent cluster is asked up to this share sooner, so that many that fell silent together do not stay in step.
 _JITTER = 0.2
 
@@ -29,11 +31,14 @@ class Rhythm:
     them, and the jobs of a large cluster are spread evenly over its ticks."""
 
     every_s: float
-    phase: float  # 0 to 1
+    phase: float
 
     @classmethod
     def of(cls, name: str, every_s: float) -> Rhythm:
         return cls(every_s, crc32(name.encode()) / 2**32)
+
+    def halfway(self) -> Rhythm:
+        return Rhythm(self.every_s, self.phase + 0.5)
 
     def beats_between(self, since: datetime, until: datetime) -> bool:
         """Whether one of its moments is after `since` and not after `until`."""

@@ -24,6 +24,9 @@ _CHANGING = (
     *("next_read_at", "final_read_done", "superseded", "observed_at", "moved_at"),
 )
 
+# May be left out when runs are loaded, and then are written only where they were read anew. Never null.
+_LARGE = ("checkpoint_config", "summary", "exceptions")
+
 
 @dataclass
 class StoredRun:
@@ -50,7 +53,7 @@ class Runs:
     ended: list[Run] = field(default_factory=list)  # pending checkpoints of these are over
     regrouped: set[int] = field(default_factory=set)  # jobs whose current run may be another one now
     renamed: set[int] = field(default_factory=set)  # runs whose engine id now has a job of another name
-    before: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    before: dict[int, dict[str, object]] = field(default_factory=dict)
 
     def named(self) -> list[StoredRun]:
         return [each for each in self.stored if each.observed is not None]
@@ -80,6 +83,7 @@ def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
     runs = (
         Run.objects.filter(engine_job_id__in=ids, job__cluster=cluster, superseded=False)
         .select_related("job")
+        .defer(*_left_out(observation.runs.values()))
         .annotate(newest_checkpoint=Subquery(newest))
         .order_by("started_at")
     )
@@ -91,6 +95,17 @@ def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
         found.stored.append(StoredRun(run, observed, run.newest_checkpoint))
         found.before[run.pk] = _snapshot(run)
     return found
+
+
+def _left_out(observed: Iterable[RunObservation]) -> set[str]:
+    """Large columns that are not needed this time: most of the time goes into them."""
+    seen = list(observed)
+    read = {
+        "exceptions": any(each.exceptions for each in seen),
+        "checkpoint_config": any(each.config is not None for each in seen),
+        "job__launch": any(each.job_config is not None for each in seen),
+    }
+    return {"summary", "job__labels", *(column for column, needed in read.items() if not needed)}
 
 
 def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
@@ -284,9 +299,9 @@ def save(runs: Runs) -> None:
     for each in runs.stored:
         before, after = runs.before[each.run.pk], _snapshot(each.run)
         if before != after:
-            changed.append({"id": each.run.pk, **dict(zip(_CHANGING, after, strict=True))})
-            columns |= {column for column, old, new in zip(_CHANGING, before, after, strict=True) if old != new}
-    bulk.update(Run, changed, sorted(columns))
+            changed.append({"id": each.run.pk, **after})
+            columns |= {column for column, value in after.items() if column not in before or before[column] != value}
+    bulk.update(Run, changed, sorted(columns), kept=_LARGE)
     if runs.changes:
         RunStateChange.objects.bulk_create(runs.changes)
     _choose_current(runs)
@@ -318,5 +333,7 @@ def remember_launches(runs: Iterable[StoredRun], now: datetime) -> None:
         remember(launched, LaunchOrigin.FOUND, "", now)
 
 
-def _snapshot(run: Run) -> tuple[object, ...]:
-    return tuple(getattr(run, column) for column in _CHANGING)
+def _snapshot(run: Run) -> dict[str, object]:
+    """Of columns that are loaded, or were given a value since."""
+    loaded = run.__dict__
+    return {column: loaded[column] for column in _CHANGING if column in loaded}

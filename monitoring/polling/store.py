@@ -14,7 +14,7 @@ from monitoring.models import Cluster, Engine, Run
 from monitoring.polling import history, outages, plan, runs
 from monitoring.polling.adoption import adopt_savepoints
 from monitoring.polling.claim import Claim, ClaimLost, locked
-from monitoring.polling.known import KnownCluster, named_runs
+from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.recording import record
 
@@ -152,13 +152,12 @@ def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, 
         entry.is_savepoint
         for each in found.named()
         if each.observed is not None and each.observed.checkpoints is not None
-        for entry in (*each.observed.checkpoints.history, *each.observed.checkpoints.latest)
+        for entry in each.observed.checkpoints.entries
     )
     adopted_at = observation.known.adopted_at
     if not shown and adopted_at is not None and now - adopted_at < ADOPTION:
         return None
-    known = {run.key for run in observation.known.runs.values() if run.live}
-    return len(adopt_savepoints(known.union(each.run.pk for each in found.named())))
+    return len(adopt_savepoints(cluster, [each.run.pk for each in found.named()]))
 
 
 def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> None:
@@ -189,11 +188,12 @@ def _known(
         for job_id, run in known.items()
         if job_id not in gone and (job_id in jobs or run.live or not run.final_read_done)
     }
-    answers = {job_id: digest for job_id, digest in before.answers.items() if job_id in kept}
+    answers = {job_id: answer for job_id, answer in before.answers.items() if job_id in kept}
     for job_id, run in written.items():
         observed = observation.runs.get(job_id)
         if observed is not None and observed.digest is not None and not observed.problem and not run.unfinished:
-            answers[job_id] = observed.digest
+            told = observed.checkpoints.entries if observed.checkpoints is not None else ()
+            answers[job_id] = StoredAnswer(observed.digest, {entry.id: entry for entry in told})
         elif observed is None or observed.checkpoints is not None:
             answers.pop(job_id, None)
     adopted_at = now if adopted_now else before.adopted_at
@@ -208,6 +208,8 @@ def _next_poll(cluster: Cluster, known: KnownCluster, now: datetime) -> datetime
     live = [run for run in known.runs.values() if run.live]
     if any(run.next_read_at is not None for run in live):
         return now + timedelta(seconds=cluster.poll_interval_s)
+    if any(run.has_backlog for run in live):
+        return now + timedelta(seconds=plan.BACKLOG_TICK_S)
     every_s = plan.tick_every_s(cluster.poll_interval_s, (run.rhythm.every_s for run in live))
     return plan.Rhythm.of(cluster.name, every_s).next_after(now)
 

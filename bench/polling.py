@@ -1,0 +1,297 @@
+"""Polling many clusters with one worker process on one core, against plain GETs of the same answers.
+
+Clusters of Flink's REST API are played (`polling_engines`) with 200 jobs each, checkpoints every 60 s, read every 10 s:
+10 clusters, or with `--full` 50. The worker has one core to itself, the players and PostgreSQL the other. Three spans:
+from nothing to everything read; the steady state; and one in ten clusters hangs (accepts, and never answers).
+
+The ratio compares requests per processor second with those of plain concurrent GETs of the same mix of answers over as
+many connections on the same core, in the same run: what parsing, planning and storing leave of what the client can do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from bench.figures import Figure
+from bench.polling_engines import Plan, arguments
+from dashboard.stack.postgres import PostgresServer
+from dashboard.stack.process import running
+
+JOBS = 200
+FULL_CLUSTERS, CLUSTERS = 50, 10
+FULL_S, SHORT_S = 120.0, 40.0
+TICK_S = 10.0
+READ_EVERY_S = 10.0
+PLAIN_S = 8.0
+READ_LIMIT_S = 600.0
+# A checkpoint that ended so shortly before a span's end need not be a row yet.
+SHOWN_WITHIN_S = 20.0
+
+_MARK = """
+ALTER TABLE monitoring_checkpoint ADD COLUMN bench_completed_at timestamptz;
+CREATE FUNCTION bench_mark() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN NEW.bench_completed_at = clock_timestamp(); RETURN NEW; END $$;
+CREATE TRIGGER bench_inserted BEFORE INSERT ON monitoring_checkpoint FOR EACH ROW
+    WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION bench_mark();
+CREATE TRIGGER bench_updated BEFORE UPDATE ON monitoring_checkpoint FOR EACH ROW
+    WHEN (NEW.status = 'COMPLETED' AND OLD.status <> 'COMPLETED') EXECUTE FUNCTION bench_mark();
+"""
+_STORED = """
+SELECT r.engine_job_id, c.checkpoint_id, extract(epoch FROM c.bench_completed_at) * 1000, c.final
+FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id WHERE c.status = 'COMPLETED'
+"""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What the worker did in `seconds`."""
+
+    seconds: float
+    cpu_s: float
+    asked: dict[str, int]
+    began_ms: int
+    ended_ms: int
+
+    @property
+    def requests(self) -> int:
+        return sum(self.asked.values())
+
+    @property
+    def polls(self) -> int:
+        return self.asked.get("checkpoints", 0)
+
+
+def measure(full: bool = False) -> list[Figure]:
+    clusters, span_s = (FULL_CLUSTERS, FULL_S) if full else (CLUSTERS, SHORT_S)
+    plan = Plan(clusters, JOBS, origin_ms=_now_ms())
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[-1]})  # whatever is started from here on, but the worker
+    try:
+        with tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as name:
+            Path(name).chmod(0o755)
+            return _measure(plan, span_s, cores[0], Path(name))
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
+    server = PostgresServer(root / "pg")
+    with running(server, log=root / "postgres.log"), _players(plan) as ports:
+        dsn = server.dsn()
+        _prepare(dsn, ports)
+        with _worker(dsn, core, root / "worker.log") as worker:
+            began = time.monotonic()
+            _wait_until_read(dsn, plan)
+            first_sight_s = time.monotonic() - began
+            steady = _span(worker, ports, span_s)
+            memory = worker.memory_info().rss
+            hanging = plan.clusters // 10
+            for port in ports[:hanging]:
+                _ask(port, "/_hang")
+            time.sleep(12)  # the first requests to them have timed out by then
+            hung = _span(worker, ports, span_s / 2)
+        plain_rate = _plain(plan, ports[hanging:], core, steady)
+        stored = _stored(dsn)
+    return _figures(plan, first_sight_s, steady, hung, memory, plain_rate, stored, hanging)
+
+
+def _figures(
+    plan: Plan,
+    first_sight_s: float,
+    steady: Span,
+    hung: Span,
+    memory: int,
+    plain_rate: float,
+    stored: dict[str, dict[int, float]],
+    hanging: int,
+) -> list[Figure]:
+    wanted = plan.clusters * JOBS / READ_EVERY_S
+    answering = (plan.clusters - hanging) * JOBS / READ_EVERY_S
+    everywhere, others = range(plan.clusters), range(hanging, plan.clusters)
+    seen, missed = _seen(plan, stored, steady, everywhere)
+    seen_hung, missed_hung = _seen(plan, stored, hung, others)
+    rate = steady.requests / steady.cpu_s
+    return [
+        Figure(f"job polls wanted a second ({plan.clusters} clusters of {JOBS} jobs)", wanted, "/s"),
+        Figure("job polls a second", steady.polls / steady.seconds, "/s", goal=wanted * 0.99, at_most=False),
+        Figure("the worker's core in use", 100 * steady.cpu_s / steady.seconds, "%"),
+        Figure("job polls a processor second, everything included", steady.polls / steady.cpu_s, "/s", 1000, False),
+        Figure("requests a processor second", rate, "/s"),
+        Figure("plain GETs of the same answers a processor second", plain_rate, "/s"),
+        Figure("ratio", rate / plain_rate, "×", goal=0.6, at_most=False),
+        Figure("checkpoints completed in the steady span", len(seen) + missed, ""),
+        Figure("of them without a row", missed, "", goal=0),
+        Figure("from completion to row, median", _percentile(seen, 0.5), "s"),
+        Figure("from completion to row, 95 %", _percentile(seen, 0.95), "s", goal=12),
+        Figure("memory of the worker", memory / 2**20, "MiB", goal=400),
+        Figure("from nothing to every checkpoint that the engines remember", first_sight_s, "s"),
+        Figure(f"{hanging} hang: polls of the others", hung.polls / hung.seconds, "/s", answering * 0.99, False),
+        Figure(f"{hanging} hang: checkpoints of the others without a row", missed_hung, "", goal=0),
+        Figure(f"{hanging} hang: from completion to row, 95 %", _percentile(seen_hung, 0.95), "s", goal=12),
+    ]
+
+
+def _seen(plan: Plan, stored: dict[str, dict[int, float]], span: Span, clusters: range) -> tuple[list[float], int]:
+    """Seconds from completion to row of all checkpoints that ended in the span, and how many have no row."""
+    seen, missed = [], 0
+    for number in clusters:
+        for job in plan.cluster(number):
+            rows = stored.get(job.id, {})
+            for one in range(job.completed(span.began_ms) + 1, job.completed(span.ended_ms) + 1):
+                if one in rows:
+                    seen.append((rows[one] - job.ended_ms(one)) / 1000)
+                else:
+                    missed += 1
+    return seen, missed
+
+
+def _percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else float("nan")
+
+
+# --- what is measured ------------------------------------------------------------------------------------------------
+
+
+def _span(worker: psutil.Process, ports: list[int], seconds: float) -> Span:
+    asked, cpu, began, began_ms = _asked(ports), _cpu(worker), time.monotonic(), _now_ms()
+    time.sleep(seconds)
+    done = {kind: count - asked.get(kind, 0) for kind, count in _asked(ports).items()}
+    took, ended_ms = time.monotonic() - began, _now_ms()
+    used = _cpu(worker) - cpu
+    time.sleep(SHOWN_WITHIN_S)
+    return Span(took, used, done, began_ms, ended_ms)
+
+
+def _plain(plan: Plan, ports: list[int], core: int, span: Span) -> float:
+    """Plain GETs a processor second, of the answers that the worker had, in the shares that it had them in."""
+    paths = []
+    for number, port in enumerate(ports, plan.clusters - len(ports)):
+        for job in plan.cluster(number):
+            newest = job.completed(_now_ms())
+            at = f"http://127.0.0.1:{port}/jobs/{job.id}/checkpoints"
+            details = f"{at}/details/{newest}"
+            paths.append((at, details, f"{details}/subtasks/6bf01baa9d2ca23a3ef7ce311722523d"))
+    shares = [span.asked.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks")]
+    urls = [at for at, _, _ in paths]
+    for kind, share in enumerate(shares, 1):
+        urls += [paths[place % len(paths)][kind] for place in range(round(share * len(paths)))]
+    overviews = round(span.asked.get("cluster", 0) / max(1, span.polls) * len(paths))
+    urls += [f"http://127.0.0.1:{ports[place % len(ports)]}/jobs/overview" for place in range(overviews)]
+    given = {"urls": _mixed(urls), "at_once": 8 * len(ports), "seconds": PLAIN_S}
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.polling_worker", "plain"],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    answers, cpu_s = json.loads(done.stdout)
+    return answers / cpu_s
+
+
+def _mixed(urls: list[str]) -> list[str]:
+    """Evenly, by the golden ratio."""
+    return [url for _, url in sorted(((place * 0.618034) % 1, url) for place, url in enumerate(urls))]
+
+
+def _stored(dsn: str) -> dict[str, dict[int, float]]:
+    """By job and checkpoint id, when the row said COMPLETED, in epoch milliseconds; those with every figure stored."""
+    stored: dict[str, dict[int, float]] = {}
+    with psycopg.connect(dsn) as connection:
+        for job_id, checkpoint_id, at_ms, final in connection.execute(_STORED):
+            if final:
+                stored.setdefault(job_id, {})[checkpoint_id] = float(at_ms)
+    return stored
+
+
+def _wait_until_read(dsn: str, plan: Plan) -> None:
+    """Every job has its whole history, and no figures are left to be read."""
+    deadline = time.monotonic() + READ_LIMIT_S
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        while time.monotonic() < deadline:
+            time.sleep(1)
+            row = connection.execute(
+                "SELECT count(*) FILTER (WHERE final), count(*) FILTER (WHERE NOT final AND status <> 'IN_PROGRESS')"
+                " FROM monitoring_checkpoint"
+            ).fetchone()
+            if row and row[0] >= plan.clusters * JOBS * min(plan.before, plan.history - 1) and row[1] < plan.clusters:
+                return
+    raise SystemExit(f"The histories were not read within {READ_LIMIT_S:g} s.")
+
+
+# --- what takes part -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _players(plan: Plan) -> Iterator[list[int]]:
+    process = subprocess.Popen([sys.executable, *arguments(plan)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _prepare(dsn: str, ports: list[int]) -> None:
+    environ = {**os.environ, "DATABASE_URL": dsn}
+    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], env=environ, check=True)
+    with psycopg.connect(dsn) as connection:
+        connection.execute(_MARK)
+    add = "from monitoring.models import Cluster; import json, sys\n" + (
+        f"for n, p in enumerate({ports}): "
+        f"Cluster.objects.create(name=f'played-{{n:02}}', rest_url=f'http://127.0.0.1:{{p}}', poll_interval_s={TICK_S})"
+    )
+    subprocess.run([sys.executable, "manage.py", "shell", "--verbosity", "0", "-c", add], env=environ, check=True)
+
+
+@contextmanager
+def _worker(dsn: str, core: int, log: Path) -> Iterator[psutil.Process]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.polling_worker", "poll"],
+            env={**os.environ, "DATABASE_URL": dsn, "WAYMARK_LOG_LEVEL": "WARNING"},
+            stdout=output,
+            stderr=output,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+    try:
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(20)
+        print(log.read_text(errors="replace")[-4000:], end="", file=sys.stderr)
+
+
+def _asked(ports: list[int]) -> dict[str, int]:
+    counts: dict[str, int] = _ask(ports[-1], "/_asked")
+    return {kind: count for kind, count in counts.items() if kind != "hung"}
+
+
+def _ask(port: int, path: str) -> Any:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}{path}") as answer:
+        return json.load(answer)
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

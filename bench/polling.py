@@ -253,7 +253,8 @@ def _prepare(dsn: str, ports: list[int]) -> None:
     subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], env=environ, check=True)
     with psycopg.connect(dsn) as connection:
         connection.execute(_MARK)
-    add = "from monitoring.models import Cluster; import json, sys\n" + (
+    add = (
+        "from monitoring.models import Cluster\n"
         f"for n, p in enumerate({ports}): "
         f"Cluster.objects.create(name=f'played-{{n:02}}', rest_url=f'http://127.0.0.1:{{p}}', poll_interval_s={TICK_S})"
     )

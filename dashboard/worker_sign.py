@@ -6,7 +6,6 @@ import contextlib
 from typing import Any
 
 from celery.bootsteps import StartStopStep
-from django.utils import timezone
 from redis import RedisError
 
 from monitoring import broker
@@ -18,7 +17,6 @@ class SignOfLife(StartStopStep):  # type: ignore[misc]
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
         self._redis = broker.connect()
-        self._since = timezone.now().isoformat()
 
     def start(self, worker: Any) -> None:
         self._repeated = worker.timer.call_repeatedly(broker.SIGN_EVERY_S, self._leave, (worker,))
@@ -31,5 +29,4 @@ class SignOfLife(StartStopStep):  # type: ignore[misc]
     def _leave(self, worker: Any) -> None:
         taken = sum(worker.state.total_count.values())
         with contextlib.suppress(RedisError):
-            facts = {"since": self._since, "threads": worker.concurrency, "taken": taken}
-            broker.leave_sign(self._redis, "worker", timezone.now(), **facts)
+            broker.leave_sign(self._redis, "worker", threads=worker.concurrency, taken=taken)

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -53,24 +53,29 @@ def waiting(redis: Redis) -> int:
     return int(redis.llen(QUEUE))
 
 
-def leave_sign(redis: Redis, kind: str, now: datetime, **facts: Any) -> None:
-    """Say that this process, a `kind`, lives; works on a pipeline, too."""
-    text = json.dumps({"at": now.isoformat(), **facts})
-    redis.set(f"{_SIGNS}{kind}:{process_name()}", text, ex=_SIGN_KEPT_S)
+def leave_sign(redis: Redis, kind: str, **facts: Any) -> None:
+    """Say that this process, a `kind`, lives."""
+    redis.set(f"{_SIGNS}{kind}:{process_name()}", json.dumps(facts), ex=_SIGN_KEPT_S)
 
 
 def remove_sign(redis: Redis, kind: str) -> None:
     redis.delete(f"{_SIGNS}{kind}:{process_name()}")
 
 
-def signs(redis: Redis) -> list[Sign]:
-    """Those of every process that lived within the last minute, in two round trips or few more."""
+def signs(redis: Redis, now: datetime) -> list[Sign]:
+    """Those of every process that lived within the last minute. How old each is, Redis knows: its writer's clock may be
+    wrong."""
     keys = sorted(redis.scan_iter(match=f"{_SIGNS}*", count=1000))
-    texts = redis.mget(keys) if keys else []
-    return [_sign(key, text) for key, text in zip(keys, texts, strict=True) if text]  # type: ignore[arg-type]
+    with redis.pipeline(transaction=False) as asked:
+        for key in keys:
+            asked.get(key)
+            asked.pttl(key)
+        answers = asked.execute()
+    told = zip(keys, answers[::2], answers[1::2], strict=True)
+    return [_sign(key, text, ttl, now) for key, text, ttl in told if text]
 
 
-def _sign(key: str, text: str) -> Sign:
+def _sign(key: str, text: str, ttl_ms: int, now: datetime) -> Sign:
     kind, _, name = key.removeprefix(_SIGNS).partition(":")
-    facts = json.loads(text)
-    return Sign(kind, name, datetime.fromisoformat(facts.pop("at")), facts)
+    age = timedelta(seconds=_SIGN_KEPT_S) - timedelta(milliseconds=max(ttl_ms, 0))
+    return Sign(kind, name, now - age, json.loads(text))

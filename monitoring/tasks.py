@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from celery import shared_task
 from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
-from django.utils import timezone
 
+from monitoring import clock
 from monitoring.selfwatch.ticks import noted, say
 
 
@@ -42,7 +42,7 @@ def polls_are_given_back(**_: object) -> None:
 def evaluate_rules() -> str:
     from monitoring.alerts.evaluation import evaluate_due
 
-    return evaluate_due(timezone.now())
+    return evaluate_due(clock.now())
 
 
 @shared_task
@@ -51,8 +51,8 @@ def deliver_notifications() -> str:
     from monitoring.alerts.lifecycle import wake_due
     from monitoring.alerts.notify.delivery import deliver_due
 
-    say(wake_due(timezone.now()))
-    return deliver_due(timezone.now())
+    say(wake_due(clock.now()))
+    return deliver_due(clock.now())
 
 
 @shared_task
@@ -60,7 +60,7 @@ def deliver_notifications() -> str:
 def advance_savepoints() -> str:
     from monitoring.savepoints.cycle import advance
 
-    return advance(timezone.now())
+    return advance(clock.now())
 
 
 @shared_task
@@ -68,7 +68,7 @@ def advance_savepoints() -> str:
 def apply_retention() -> str:
     from monitoring.savepoints.keeping import apply_retention
 
-    count = apply_retention(timezone.now())
+    count = apply_retention(clock.now())
     return f"Retention: {count} savepoint{'s' if count != 1 else ''} let go." if count else ""
 
 
@@ -77,7 +77,7 @@ def apply_retention() -> str:
 def advance_recovery() -> str:
     from monitoring.recovery.cycle import advance
 
-    return advance(timezone.now())
+    return advance(clock.now())
 
 
 @shared_task
@@ -85,4 +85,4 @@ def advance_recovery() -> str:
 def ping_dead_man() -> str:
     from monitoring.selfwatch.dead_man import ping
 
-    return ping(timezone.now())
+    return ping(clock.now())

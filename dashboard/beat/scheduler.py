@@ -39,7 +39,6 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
         self._redis: Redis = broker.connect(app.conf.broker_url)
         self._name = broker.process_name()
         self._lease = Lease(self._redis, LEASE_KEY, f"{self._name}:{uuid.uuid4().hex}", LEASE_S, self._clock)
-        self._since = self._now()
         self._next_look = 0.0
         self._why_not = "it has not looked yet"
         super().__init__(app, *args, lazy=lazy, **kwargs)
@@ -78,7 +77,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
                 self._continue_from(self._redis.hgetall(SENT_KEY))  # type: ignore[arg-type]
             waiting = broker.waiting(self._redis)
             self._change(self._why_to_wait(owner, waiting))
-            broker.leave_sign(self._redis, "beat", self._now(), since=self._since.isoformat(), leads=self._lease.held)
+            broker.leave_sign(self._redis, "beat", leads=self._lease.held)
         except RedisError as error:
             self._stand_back(f"Redis does not answer: {error}")
 

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.utils import timezone
 
 from dashboard.queries.health import read_health
 from monitoring.metrics import CONTENT_TYPE, exposition
@@ -54,7 +53,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def _look() -> tuple[Facts, Verdict]:
-    facts = gather(timezone.now())
+    facts = gather()
     return facts, judge(facts, settings.BLIND_AFTER_S)
 
 

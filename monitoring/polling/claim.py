@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet, Value
 
 from monitoring.models import Cluster
 
 # A worker that was killed leaves its clusters unasked for so long. Prolonged three times as often.
 LEASE = timedelta(seconds=20)
+# No poll is planned later than this: one that is was planned by a clock that was wrong, like a lease of two terms.
+_FARTHEST_POLL = ExpressionWrapper(
+    (F("poll_interval_s") * 2 + 60) * Value(timedelta(seconds=1)), output_field=DurationField()
+)
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ class ClaimLost(Exception):
 
 def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
     """Take the clusters whose poll is due and that nobody polls, the longest due first."""
-    due = Q(next_poll_at=None) | Q(next_poll_at__lte=now)
-    free = Q(poll_claimed_until=None) | Q(poll_claimed_until__lte=now)
+    due = Q(next_poll_at=None) | Q(next_poll_at__lte=now) | Q(next_poll_at__gt=_FARTHEST_POLL + Value(now))
+    free = Q(poll_claimed_until=None) | Q(poll_claimed_until__lte=now) | Q(poll_claimed_until__gt=now + 2 * LEASE)
     candidates = Cluster.objects.filter(due, free, enabled=True).order_by(F("next_poll_at").asc(nulls_first=True))
     if not candidates.exists():
         return []

@@ -103,7 +103,9 @@ class KnownCluster:
 
 def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> KnownCluster:
     """What is known of a cluster that was just claimed: what is remembered if that still holds, else what is stored."""
-    told = {"needs_version": not cluster.version or not cluster.reachable, "read_until": cluster.read_until}
+    # A time that is still to come was written when the clock was wrong.
+    read_until = cluster.read_until if cluster.read_until is None or cluster.read_until <= now else None
+    told = {"needs_version": not cluster.version or not cluster.reachable, "read_until": read_until}
     if remembered is not None and remembered.holds(cluster, now):
         return replace(remembered, **told)  # type: ignore[arg-type]
     runs = stored_runs(cluster, ~Q(state__in=TERMINAL) | Q(final_read_done=False))

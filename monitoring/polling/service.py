@@ -6,18 +6,16 @@ outlives the loss of Redis or of beat by `GOES_ON_FOR_S`, and ends by itself whe
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
 from django.db import DatabaseError, close_old_connections, connection
-from django.utils import timezone
 
+from monitoring import clock
 from monitoring.polling.claim import LEASE
 from monitoring.polling.poller import Poller
-
-log = logging.getLogger(__name__)
+from monitoring.selfwatch.ticks import database_away
 
 GOES_ON_FOR_S = 300.0
 LOOK_EVERY_S = 0.25
@@ -64,14 +62,14 @@ class PollingThread:
                     self._poll(say)
                 except DatabaseError as error:
                     # Claims run out by themselves; what was read is read again.
-                    log.warning("The poller waits for the database: %s", str(error).strip().partition("\n")[0])
+                    database_away(error)
                     close_old_connections()
                     self._ended.wait(_DATABASE_AWAY_S)
         finally:
             connection.close()
 
     def _poll(self, say: Callable[[str], None]) -> None:
-        with Poller(timezone.now) as poller:
+        with Poller(clock.now) as poller:
             prolonged_at = time.monotonic()
             while self._wanted():
                 close_old_connections()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +16,6 @@ from monitoring import broker
 from monitoring.broker import Sign
 from monitoring.models import Cluster, Tick
 
-# Its answer also says what time it is there: every due time in the rows is compared with clocks of workers.
 _DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"
 
 # Every answer of its cluster names a live run, unless it is missing.
@@ -42,8 +41,9 @@ FROM monitoring_delivery WHERE state <> 'sent'
 
 @dataclass(frozen=True)
 class Database:
-    """`clock_ahead_s`: how far this process's clock is ahead of the database's."""
+    """`now` by its clock; `clock_ahead_s`: how far this machine's clock is ahead of that."""
 
+    now: datetime
     latency_s: float
     size_bytes: int
     clock_ahead_s: float
@@ -119,16 +119,18 @@ class Facts:
     stored: Stored | None
 
 
-def gather(now: datetime) -> Facts:
-    """In a constant number of queries."""
-    database = _database(now)
+def gather(at: datetime | None = None) -> Facts:
+    """In a constant number of queries. `at`: the moment to judge by; the database's now unless given, because every
+    time that it is compared with was written by that clock."""
+    database = _database()
+    at = at or (datetime.now(UTC) if isinstance(database, Away) else database.now)
     stored = None
     if isinstance(database, Database):
         try:
-            stored = _stored(now)
+            stored = _stored(at)
         except DatabaseError as error:
             database = Away(_line(error))
-    return Facts(now, database, _queue(), periods(), stored)
+    return Facts(at, database, _queue(at), periods(), stored)
 
 
 def periods() -> dict[str, timedelta]:
@@ -141,25 +143,25 @@ def periods() -> dict[str, timedelta]:
     }
 
 
-def _database(now: datetime) -> Database | Away:
-    started = time.monotonic()
+def _database() -> Database | Away:
+    here, started = datetime.now(UTC), time.monotonic()
     try:
         with connection.cursor() as cursor:
             cursor.execute(_DATABASE)
-            there, size = cursor.fetchone() or (now, 0)
+            there, size = cursor.fetchone() or (here, 0)
     except DatabaseError as error:
         return Away(_line(error))
     took = time.monotonic() - started
-    return Database(took, size, (now - there).total_seconds() + took)
+    return Database(there, took, size, (here - there).total_seconds() + took)
 
 
-def _queue() -> Queue | Away:
+def _queue(at: datetime) -> Queue | Away:
     started = time.monotonic()
     try:
         with broker.connect() as redis:
             waiting = broker.waiting(redis)
             took = time.monotonic() - started
-            return Queue(took, waiting, tuple(broker.signs(redis)))
+            return Queue(took, waiting, tuple(broker.signs(redis, at)))
     except RedisError as error:
         return Away(_line(error))
 

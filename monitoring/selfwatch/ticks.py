@@ -10,9 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
-from django.utils import timezone
 
-from monitoring import broker
+from monitoring import broker, clock
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +74,9 @@ def noted(act: Callable[[], str | None]) -> Callable[[], None]:
         started = time.monotonic()
         try:
             sentence = act() or ""
-            _note_done(task, sentence, round((time.monotonic() - started) * 1000), timezone.now())
+            _note_done(task, sentence, round((time.monotonic() - started) * 1000), clock.now())
         except (OperationalError, InterfaceError) as error:
-            _database_away(error)
+            database_away(error)
         except Exception as error:  # noqa: BLE001  (the edge: a tick that fails must not stop the next)
             _failed(task, error)
 
@@ -108,14 +107,13 @@ def _note_done(task: str, sentence: str, took_ms: int, now: datetime) -> None:
     )
     _said.over(task)
     if _said.over(_DATABASE):
-        log.info("The database answers again.")
+        log.info("The database can be used again.")
 
 
-def _database_away(error: Exception) -> None:
-    """Every task meets it at every tick: one line for all of them."""
-    text = _first_line(error)
+def database_away(error: Exception) -> None:
+    """Every task and the poller meet it again and again: one line a minute for all of them."""
     if _said.worth_a_line(_DATABASE, "away"):
-        log.warning("The database does not answer; nothing is watched until it does: %s", text)
+        log.warning("The database cannot be used, and nothing is watched until it can: %s", _first_line(error))
 
 
 def _failed(task: str, error: Exception) -> None:
@@ -123,9 +121,9 @@ def _failed(task: str, error: Exception) -> None:
     if _said.worth_a_line(task, text):
         log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
     try:
-        _write(_FAILED, task=task, now=timezone.now(), failure=text)
+        _write(_FAILED, task=task, now=clock.now(), failure=text)
     except DatabaseError as again:
-        _database_away(again)
+        database_away(again)
 
 
 def _write(sql: str, **values: object) -> None:

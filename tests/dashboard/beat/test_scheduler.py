@@ -145,7 +145,7 @@ def test_a_clock_that_was_set_forward_sends_each_entry_once(
 def test_its_sign_says_whether_it_leads(make_beat: MakeBeat, redis: Redis, clock: ManualClock) -> None:
     beat = make_beat()
     tick(beat)
-    [sign] = broker.signs(redis)
+    [sign] = broker.signs(redis, datetime.now(UTC))
     assert (sign.kind, sign.name, sign.facts["leads"]) == ("beat", broker.process_name(), True)
     beat.close()
-    assert broker.signs(redis) == []
+    assert broker.signs(redis, datetime.now(UTC)) == []

@@ -12,7 +12,6 @@ from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from monitoring import broker
@@ -60,12 +59,11 @@ class Reader:
 def signs_of_life(redis_url: str, settings: Any) -> Iterator[None]:
     """Two beats, two workers and some ticks that wait."""
     settings.CELERY_BROKER_URL = redis_url
-    now = timezone.now()
     with broker.connect() as redis, pytest.MonkeyPatch.context() as patch:
         for number in (1, 2):
             patch.setattr(broker, "process_name", lambda number=number: f"waymark-{number}:412{number}")
-            broker.leave_sign(redis, "beat", now, leads=number == 1)
-            broker.leave_sign(redis, "worker", now, threads=4, taken=172_800 // number)
+            broker.leave_sign(redis, "beat", leads=number == 1)
+            broker.leave_sign(redis, "worker", threads=4, taken=172_800 // number)
         redis.lpush(broker.QUEUE, "a", "b", "c")
         yield
         redis.flushall()

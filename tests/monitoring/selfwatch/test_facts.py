@@ -18,7 +18,7 @@ def test_what_there_is_is_told(rows, redis, later, now):
     rows.run(rows.job(east, name="old"), observed_at=later(-300))
     rows.run(rows.job(east, name="ended"), state="FINISHED", observed_at=later(-9000))
     Tick.objects.create(task="poll_clusters", runs=3)
-    broker.leave_sign(redis, "beat", now, leads=True)
+    broker.leave_sign(redis, "beat", leads=True)
     redis.lpush(broker.QUEUE, "a", "b")
 
     facts = gather(now)

@@ -93,7 +93,7 @@ def test_a_database_that_is_away_is_one_line_for_all_tasks(caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert caplog.messages[0].endswith('connection to server on socket "x" failed')
     assert all(record.exc_info is None for record in caplog.records)
-    assert caplog.messages[1] == "The database answers again."
+    assert caplog.messages[1] == "The database can be used again."
 
 
 def test_noting_is_one_statement(django_assert_num_queries):

@@ -32,7 +32,7 @@ LEADER, STANDBY = Sign("beat", "a:1", ago(1), {"leads": True}), Sign("beat", "b:
 WORKER = Sign("worker", "a:2", ago(2), {})
 GOOD = Facts(
     at=NOW,
-    database=Database(0.001, 10_000_000, 0.0),
+    database=Database(NOW, 0.001, 10_000_000, 0.0),
     queue=Queue(0.001, 0, (LEADER, STANDBY, WORKER)),
     periods=PERIODS,
     stored=Stored(ticks={"poll_clusters": tick()}, clusters=(lag(), lag(2))),
@@ -87,7 +87,7 @@ def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str) -> None:
         (stored(clusters=(lag(), lag(61))), "clusters", "1 of 2 clusters has not been asked in time"),
         (stored(clusters=(lag(reachable=False), lag())), "clusters", "1 of 2 clusters gives no answer"),
         (stored(clusters=(lag(reachable=False),)), "clusters", "1 of 1 cluster gives no answer"),
-        (verdict(database=Database(0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
+        (verdict(database=Database(NOW, 0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
         (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", "has waited for 20 min"),
         (stored(deliveries=Deliveries(0, 9, 2)), "notifications", "2 notifications of the last day"),
         (

@@ -7,7 +7,7 @@ import sys
 
 from bench.figures import print_figures
 
-BENCHMARKS = ("idle", "figures_cost", "coordinator", "savepoint", "restart", "throughput", "polling")
+BENCHMARKS = ("idle", "figures_cost", "rules", "coordinator", "savepoint", "restart", "throughput", "polling")
 IN_TWO_SIZES = ("polling",)
 
 

@@ -21,6 +21,7 @@ from dashboard.views import (
     maintenance,
     restarts,
     rules,
+    rules_as_code,
     savepoints,
     session,
 )
@@ -56,6 +57,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("checkpoints/<int:pk>/", checkpoints.checkpoint, name="checkpoint"),
     path("operators/<int:pk>/", checkpoints.operator, name="operator"),
     path("rules/", rules.rules, name="rules"),
+    path("rules/code/", rules_as_code.as_code, name="rules-as-code"),
+    path("rules/code.yaml", rules_as_code.download, name="rules-download"),
     path("rules/new/", rules.choose_kind, name="rule-kinds"),
     path("rules/new/<slug:kind>/", rules.new_rule, name="rule-new"),
     path("rules/sentence/<slug:kind>/", backtests.sentence, name="rule-sentence"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 
+from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
 from dashboard.units import span_text
 from monitoring.models import Job
@@ -47,6 +48,13 @@ class AutomationForm(JobModelForm):
         },
     )
 
+    labels = LabelsField(
+        required=False,
+        max_length=1000,
+        label="Labels",
+        help_text="Such as team=payments, env=prod: rules and maintenance windows choose jobs by them.",
+    )
+
     class Meta:
         model = Job
         fields = (
@@ -55,6 +63,7 @@ class AutomationForm(JobModelForm):
             "max_restarts_per_hour",
             "automation_paused",
             "automation_note",
+            "labels",
         )
         widgets: ClassVar[dict[str, Any]] = {"restore_from": forms.RadioSelect, "automation_note": forms.TextInput}
         labels: ClassVar[dict[str, str]] = {

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -57,8 +58,9 @@ def _evaluate_batch(now: datetime) -> Counter[str]:
     fleet = Fleet.read(_own_jobs(rules))
     watched = _watched(rules, fleet)
     outcome: Counter[str] = Counter(taken=len(rules))
+    shared: dict[object, Any] = {}
     for kind, alike in _alike(rules):
-        outcome += _evaluate(kind, alike, fleet, watched, now)
+        outcome += _evaluate(kind, alike, fleet, watched, shared, now)
     for rule in rules:
         rule.next_check_at = now + timedelta(seconds=rule.check_every_s)
     AlertRule.objects.bulk_update(rules, ["next_check_at", "last_checked_at", "evaluated_until"], batch_size=500)
@@ -91,10 +93,17 @@ def _alike(rules: Iterable[AlertRule]) -> Iterable[tuple[Kind, list[AlertRule]]]
     return ((kinds()[name], alike) for (name, _), alike in groups.items())
 
 
-def _evaluate(kind: Kind, rules: Sequence[AlertRule], fleet: Fleet, watched: Watched, now: datetime) -> Counter[str]:
+def _evaluate(
+    kind: Kind,
+    rules: Sequence[AlertRule],
+    fleet: Fleet,
+    watched: Watched,
+    shared: dict[object, Any],
+    now: datetime,
+) -> Counter[str]:
     memory = recall([rule.pk for rule in rules])
     walkable = {rule.pk: _walkable(kind, watched[rule.pk], fleet) for rule in rules}
-    facts = _facts(kind, rules, fleet, walkable, memory, now)
+    facts = _facts(kind, rules, fleet, walkable, memory, shared, now)
     verdicts: list[Verdict] = []
     changed: dict[int, dict[int, State]] = {}
     outcome: Counter[str] = Counter()
@@ -131,7 +140,13 @@ def _parts(kind: Kind, rule: AlertRule, fleet: Fleet, walkable: Collection[int])
 
 
 def _facts(
-    kind: Kind, rules: Sequence[AlertRule], fleet: Fleet, walkable: Watched, memory: Memory, now: datetime
+    kind: Kind,
+    rules: Sequence[AlertRule],
+    fleet: Fleet,
+    walkable: Watched,
+    memory: Memory,
+    shared: dict[object, Any],
+    now: datetime,
 ) -> Mapping[int, Facts]:
     parts = {(rule.pk, part): rule for rule in rules for part in _parts(kind, rule, fleet, walkable[rule.pk])}
     since = cursors.gathered_since(
@@ -145,7 +160,7 @@ def _facts(
         case Subject.JOB:
             jobs = set().union(*walkable.values())
             must = {job for rule in rules for job in memory.get(rule.pk, ()) if job in walkable[rule.pk]}
-            ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must)
+            ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must, shared)
             return _with_outages(kind, gather(ask), fleet, since)
 
 

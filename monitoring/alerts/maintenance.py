@@ -35,7 +35,7 @@ def covers(window: MaintenanceWindow, incident: Incident) -> bool:
     job, cluster = incident.job, incident.cluster
     if job is None or cluster is None:
         return False
-    return _selector(window.selector).matches(labels_of(job.name, job.labels, cluster.name, cluster.engine))
+    return _selector(window.selector).matches(labels_of(job.name, job.labels, cluster))
 
 
 _selector = lru_cache(maxsize=256)(parse)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from monitoring.alerts.selector import BadSelector, Selector, parse
-from monitoring.models import AlertRule, Job, RuleScope
+from monitoring.models import AlertRule, Cluster, Job, RuleScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,21 @@ class WatchedJob:
 
 def watched_jobs(ids: Iterable[int] | None = None) -> list[WatchedJob]:
     """All jobs, or those; with the labels that every job has."""
-    jobs = Job.objects.order_by().values_list("pk", "name", "labels", "cluster_id", "cluster__name", "cluster__engine")
+    clusters = Cluster.objects.only("name", "engine", "labels").in_bulk()
+    jobs = Job.objects.order_by().values_list("pk", "name", "labels", "cluster_id")
     return [
-        WatchedJob(pk, name, cluster_id, labels_of(name, labels, cluster, engine))
-        for pk, name, labels, cluster_id, cluster, engine in (jobs if ids is None else jobs.filter(pk__in=list(ids)))
+        WatchedJob(pk, name, cluster, labels_of(name, labels, clusters[cluster]))
+        for pk, name, labels, cluster in (jobs if ids is None else jobs.filter(pk__in=list(ids)))
     ]
 
 
-def labels_of(job: str, labels: object, cluster: str, engine: str) -> dict[str, str]:
-    """A job's own labels and those that every job has."""
-    own = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
-    return own | {"job": job, "cluster": cluster, "engine": engine}
+def labels_of(job: str, labels: object, cluster: Cluster) -> dict[str, str]:
+    """A job's own labels, those of its cluster that it does not say otherwise, and those that every job has."""
+    return _texts(cluster.labels) | _texts(labels) | {"job": job, "cluster": cluster.name, "engine": cluster.engine}
+
+
+def _texts(labels: object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
 
 
 def rules_of_kinds(kinds: Iterable[str]) -> list[AlertRule]:

@@ -61,9 +61,7 @@ def finding_of(watch: Watch, facts: Facts, at: datetime, name: str, flapping: bo
 def _unresolved(rules: Iterable[int]) -> Unresolved:
     found = Incident.objects.filter(rule__in=list(rules)).exclude(state=IncidentState.RESOLVED)
     return {
-        (each.rule_id, each.job_id or each.cluster_id or WAYMARK): each
-        for each in found.select_related("job", "cluster")
-        if each.rule_id is not None
+        (each.rule_id, each.job_id or each.cluster_id or WAYMARK): each for each in found if each.rule_id is not None
     }
 
 
@@ -72,7 +70,7 @@ def _open(
 ) -> int:
     """One that is unresolved already stays as it is: a person, or a crash between two versions, left it so."""
     fresh = [each for each in moved if (each[0].rule.pk, each[0].subject) not in unresolved]
-    jobs = Job.objects.select_related("cluster").in_bulk({each.subject for each, _ in fresh}) if fresh else {}
+    jobs = Job.objects.only("name", "cluster_id").in_bulk({each.subject for each, _ in fresh}) if fresh else {}
     clusters = Cluster.objects.in_bulk(fleet.clusters) if fresh and kind.subject is Subject.CLUSTER else {}
     openings = [
         _opening(kind, verdict, transition, fleet, jobs if kind.subject is Subject.JOB else {}, clusters)

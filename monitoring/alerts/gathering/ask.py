@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection
 
 from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Kind, Terms
+
+T = TypeVar("T")
+# A completed checkpoint took no longer than its time-out, so that its trigger is found by index within it.
+LONGEST = """
+make_interval(secs => coalesce(nullif(r.checkpoint_config ->> 'timeout', '')::float8 / 1000, 3600) + 60)"""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,15 @@ class Ask:
     since: datetime
     until: datetime
     must: Collection[int] = ()
+    shared: dict[object, Any] = field(default_factory=dict)  # what gatherers of one pass read once for several kinds
+
+    def once(self, name: str, read: Callable[[], T], *more: object) -> T:
+        """What `read` finds, for every kind of the pass with the same jobs and stretch (and `more`) read only once."""
+        key = (name, self.since, self.until, tuple(self.jobs), *more)
+        if key not in self.shared:
+            self.shared[key] = read()
+        found: T = self.shared[key]
+        return found
 
     @property
     def counted_from(self) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.failed_in_total import FailedInTotal, first_moment
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,7 +22,7 @@ SELECT job_id, failed_at, 1, checkpoint_id, id, left(failure_message, 300) FROM 
 WHERE failures >= %(least)s OR job_id = ANY(%(must)s)
 """
 
-_SETTLED = """
+_SETTLED = f"""
 WITH suspects AS (
     SELECT DISTINCT r.job_id FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
     WHERE c.status = 'FAILED' AND NOT c.is_savepoint AND c.failed_at > %(since)s AND c.failed_at <= %(until)s
@@ -39,11 +39,16 @@ WITH suspects AS (
 )
 SELECT f.job_id, coalesce(c.failed_at, c.latest_ack_at) AS at, (c.status = 'FAILED')::int, c.checkpoint_id, c.id,
        left(c.failure_message, 300)
-FROM floors f JOIN monitoring_run r ON r.job_id = f.job_id JOIN monitoring_checkpoint c ON c.run_id = r.id
-WHERE NOT c.is_savepoint
-  AND ((c.status = 'FAILED' AND c.failed_at > coalesce(f.floor, '-infinity') AND c.failed_at <= %(until)s)
-    OR (c.status = 'COMPLETED' AND c.latest_ack_at >= coalesce(f.floor, '-infinity') AND c.latest_ack_at <= %(until)s))
-"""
+FROM floors f
+JOIN monitoring_run r ON r.job_id = f.job_id AND (r.ended_at IS NULL OR r.ended_at >= coalesce(f.floor, '-infinity'))
+CROSS JOIN LATERAL (
+    SELECT * FROM monitoring_checkpoint c
+    WHERE c.run_id = r.id AND NOT c.is_savepoint AND c.status IN ('COMPLETED', 'FAILED')
+      AND c.triggered_at > coalesce(f.floor, '-infinity') - {LONGEST}
+) c
+WHERE (c.status = 'FAILED' AND c.failed_at > coalesce(f.floor, '-infinity') AND c.failed_at <= %(until)s)
+   OR (c.status = 'COMPLETED' AND c.latest_ack_at >= coalesce(f.floor, '-infinity') AND c.latest_ack_at <= %(until)s)
+"""  # noqa: S608 (constants only)
 
 
 def gather_failures(ask: Ask) -> Found:

@@ -8,18 +8,20 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import cast
 
-from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.levels import CheckpointFigure
 from monitoring.alerts.kinds.state_size_relative import StateSizeRelative
 from monitoring.models import SizeBaseline
 
-_HIGHEST = """
-SELECT r.job_id, max(c.{column}) FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+_COLUMNS = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size")
+_HIGHEST = f"""
+SELECT r.job_id, {", ".join(f"max(c.{column})" for column in _COLUMNS)}
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
 WHERE r.job_id = ANY(%(jobs)s) AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
-  AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.triggered_at > %(since)s - interval '1 hour'
-  AND c.latest_ack_at > %(since)s AND c.latest_ack_at <= %(until)s AND c.{column} >= %(least)s
+  AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.triggered_at > %(since)s - {LONGEST}
+  AND c.latest_ack_at > %(since)s AND c.latest_ack_at <= %(until)s
 GROUP BY r.job_id
-"""
+"""  # noqa: S608 (constants only)
 
 _FIGURES = """
 SELECT r.job_id, c.latest_ack_at, c.{column}, c.checkpoint_id, c.id, ''
@@ -51,13 +53,18 @@ _KEPT = timedelta(days=100)
 
 def gather_figures(ask: Ask) -> Found:
     kind = cast("CheckpointFigure", ask.kind)
-    relative = isinstance(kind, StateSizeRelative)
-    parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
-    least = {"least": 1 if relative else ask.least}
-    highest = dict(select(_HIGHEST.format(column=kind.column), parameters | least))
-    if relative:
+    highest = _highest(ask, kind.column)
+    if isinstance(kind, StateSizeRelative):
         return _relative(ask, kind, highest)
-    return _load(ask, kind, {*highest, *ask.must})
+    return _load(ask, kind, {*(job for job, figure in highest.items() if figure >= ask.least), *ask.must})
+
+
+def _highest(ask: Ask, column: str) -> dict[int, int]:
+    """The highest figure of each job that has one in the stretch."""
+    parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
+    rows = ask.once("highest figures", lambda: select(_HIGHEST, parameters))
+    place = _COLUMNS.index(column) + 1
+    return {row[0]: row[place] for row in rows if row[place] is not None}
 
 
 def _load(ask: Ask, kind: CheckpointFigure, jobs: set[int]) -> Found:

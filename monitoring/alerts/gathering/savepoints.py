@@ -34,7 +34,7 @@ _FIRST_SEEN = "SELECT id, created_at FROM monitoring_job WHERE id = ANY(%(jobs)s
 
 def gather_savepoints(ask: Ask) -> Found:
     parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
-    runs = runs_of(ask.jobs, ask.since)
+    runs = ask.once("runs", lambda: runs_of(ask.jobs, ask.since))
     marks = {job: Marks(last, first) for job, last, first in select(_MARKS, parameters)}
     first_seen = dict(select(_FIRST_SEEN, parameters))
     moved = suspects(ask, marks, runs, first_seen)

@@ -99,9 +99,10 @@ def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime)
     job = make.make_job(make.make_cluster(now))
     make.make_run(job, now)
     reader = read_as()
-    page = reader.open(reverse("job-alerts", args=[job.pk]))
+    page = reader.open(reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}")
     page.get_by_label("Threshold").fill("0")
     page.get_by_label("Window").fill("-5 min")
+    expect(page.get_by_role("status").filter(has_text="At least 1")).to_be_visible()
     page.get_by_role("button", name="Save the rule").click()
     expect(page.get_by_role("alert")).to_contain_text("Not saved.")
     expect(page.get_by_label("Threshold")).to_have_value("0")
@@ -109,6 +110,29 @@ def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime)
     expect(page.get_by_label("Window")).to_have_value("-5 min")
     reader.picture("rule-error")
     assert reader.barriers() == []
+
+
+def test_a_rule_says_what_it_means_and_what_it_would_have_done_while_it_is_written(
+    read_as: ReadAs, now: datetime
+) -> None:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now, age=timedelta(hours=3))
+    make.make_checkpoints(
+        run, now - timedelta(minutes=10), make.Shape(count=300, failed=frozenset({90, 91, 92, 200})), 3
+    )
+    reader = read_as()
+    page = reader.open(reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}")
+    expect(page.get_by_text("It would have opened 1 incident")).to_be_visible()
+    page.get_by_label("Threshold").fill("1")
+    expect(page.locator("#rule-sentence")).to_contain_text("when 1 checkpoint failed within 15 min")
+    page.get_by_role("button", name="Replay with what is typed").click()
+    expect(page.get_by_text("It would have opened 2 incidents")).to_be_visible()
+    page.wait_for_selector("#backtest .chart .main-svg")
+    reader.picture("rule-backtest")
+    page.get_by_role("button", name="Take it").click()
+    expect(page.get_by_label("Threshold")).to_have_value("5")
+    assert reader.barriers() == []
+    assert reader.complaints == []
 
 
 def test_the_chosen_theme_is_kept_and_charts_follow_it(read_as: ReadAs, now: datetime) -> None:

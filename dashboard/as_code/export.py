@@ -1,0 +1,57 @@
+"""All rules and channels as one YAML text: sorted, every key in its place, so that two exports differ only in what
+changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from dashboard.as_code.entries import Values, entry_of_channel, entry_of_rule
+from monitoring.alerts.kinds import kinds
+from monitoring.models import AlertRule, Channel
+
+_HEAD = """\
+# Waymark's rules and channels. Secrets of channels are not in here: they stay as they are.
+# To see what an import would change: manage.py rules diff FILE
+"""
+
+
+def export() -> str:
+    return _HEAD + "\n".join([*_section("channels", channel_entries()), *_section("rules", rule_entries())]) + "\n"
+
+
+def channel_entries() -> list[Values]:
+    return [entry_of_channel(channel) for channel in Channel.objects.select_related("escalate_to").order_by("name")]
+
+
+def rule_entries() -> list[Values]:
+    """Wide rules by kind and name, then those of single jobs; a kind that is not known here is left out."""
+    return [entry_of_rule(rule, kinds()[rule.kind]) for rule in stored_rules() if rule.kind in kinds()]
+
+
+def stored_rules() -> list[AlertRule]:
+    found = AlertRule.objects.select_related("job__cluster").prefetch_related("channels")
+    return sorted(found, key=_place)
+
+
+def _place(rule: AlertRule) -> tuple[Any, ...]:
+    own = (rule.job.cluster.name, rule.job.name) if rule.job else ("", "")
+    return (rule.job is not None, *own, rule.kind, rule.name, rule.severity)
+
+
+def _section(name: str, entries: list[Values]) -> Iterator[str]:
+    if not entries:
+        yield f"{name}: []"
+        return
+    yield f"{name}:"
+    for entry in entries:
+        yield from _entry(entry)
+
+
+def _entry(entry: Values) -> Iterator[str]:
+    told = {key: value for key, value in entry.items() if value not in (None, "")}
+    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False)
+    for number, line in enumerate(text.splitlines()):
+        yield f"{'  - ' if number == 0 else '    '}{line}"

@@ -1,0 +1,66 @@
+"""Applies a plan: all of it in one transaction, or nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from dashboard.as_code.plan import Change, Plan, plan
+from monitoring import audit
+from monitoring.alerts.defaults import is_default
+from monitoring.models import AlertRule, Channel
+
+
+class NotApplied(Exception):
+    """The text has problems: nothing was changed."""
+
+    def __init__(self, made: Plan) -> None:
+        self.plan = made
+        super().__init__("\n".join(str(problem) for problem in made.problems))
+
+
+@transaction.atomic
+def apply(text: str, by: str, now: datetime, *, prune: bool = False, may_allow_private: bool = True) -> list[Change]:
+    """Planned anew in the transaction that writes it. Raises NotApplied. `prune`: rules that are not in the file go;
+    channels never do, people may be relying on them from elsewhere."""
+    made = plan(text, may_allow_private=may_allow_private)
+    if made.problems:
+        raise NotApplied(made)
+    _save_channels(made)
+    _save_rules(made, now)
+    changes = [*made.changes, *(_remove(removable(made)) if prune else [])]
+    if changes:
+        told = "; ".join(f"{change.verb} {change.what}" for change in changes)
+        audit.record(by, "rule.import", "rules and channels", changes=told[:5000])
+    return changes
+
+
+def removable(made: Plan) -> list[AlertRule]:
+    return [each for each in made.absent if isinstance(each, AlertRule) and not is_default(each)]
+
+
+def _save_channels(made: Plan) -> None:
+    """First all, then who escalates to whom: the one may be made by the same file as the other."""
+    for _, form in made.channels:
+        form.instance.escalate_to = None
+        form.instance.save()
+    named = {channel.name: channel for channel in Channel.objects.all()}
+    for values, form in made.channels:
+        if values.get("escalate_to"):
+            form.instance.escalate_to = named[str(values["escalate_to"])]
+            form.instance.save(update_fields=["escalate_to"])
+
+
+def _save_rules(made: Plan, now: datetime) -> None:
+    channels = {channel.name: channel for channel in Channel.objects.all()}
+    for values, rule in made.rules:
+        rule.evaluated_until, rule.next_check_at = {}, now
+        rule.save()
+        rule.channels.set([channels[name] for name in values["channels"]])
+
+
+def _remove(rules: list[AlertRule]) -> list[Change]:
+    changes = [Change(f"rule {rule}", "remove") for rule in rules]
+    AlertRule.objects.filter(pk__in=[rule.pk for rule in rules]).delete()
+    return changes

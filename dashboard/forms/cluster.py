@@ -133,7 +133,10 @@ class ClusterForm(ClusterModelForm):
         }
 
     def __init__(self, *args: Any, instance: Cluster | None = None, **options: Any) -> None:
-        super().__init__(*args, **options | {"instance": instance, "initial": dict.fromkeys(SECRETS, "")})
+        instance = instance or Cluster()
+        shown = {name: f"{getattr(instance, name):g}" for name in ("poll_interval_s", "request_limit_s")}
+        initial = dict.fromkeys(SECRETS, "") | shown  # what is stored of a secret never goes into the page
+        super().__init__(*args, **options | {"instance": instance, "initial": initial})
         self._kept: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}
         self.found: Found | None = None
         self.may_be_down = False

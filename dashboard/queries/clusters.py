@@ -15,6 +15,8 @@ from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
 LIVE = [state for state in RunState if not state.terminal]
 # A poll that is later than this, in the cluster's own intervals, is worth a word.
 LATE_INTERVALS = 5.0
+# What needs somebody comes first.
+_URGENCY = ("bad", "warn", "busy", "good", "calm")
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,9 @@ class ClusterCard:
         return ("late", "warn") if self.late else ("answers", "good")
 
     @property
-    def lag_s(self) -> float:
+    def lag_s(self) -> int:
         due = self.cluster.next_poll_at
-        return 0.0 if due is None or not self.cluster.enabled else max(0.0, (self.now - due).total_seconds())
+        return 0 if due is None or not self.cluster.enabled else max(0, round((self.now - due).total_seconds()))
 
     @property
     def late(self) -> bool:
@@ -91,8 +93,13 @@ class Clusters:
     removed: list[ClusterCard]
 
     @property
-    def silent(self) -> int:
-        return sum(card.state[1] == "bad" for card in self.shown)
+    def sentence(self) -> str:
+        """How they are, before anybody reads a table."""
+        words = Counter(card.state[0] for card in self.shown)
+        total = len(self.shown)
+        if words["answers"] == total:
+            return "It answers." if total == 1 else f"All {total} answer."
+        return ", ".join(f"{count} {word}" for word, count in words.most_common()) + "."
 
 
 def read_clusters(now: datetime) -> Clusters:
@@ -100,6 +107,7 @@ def read_clusters(now: datetime) -> Clusters:
     found = list(Cluster.objects.all())
     states = _job_states(Q())
     cards = [_card(cluster, states.get(cluster.pk, Counter()), now) for cluster in found]
+    cards.sort(key=lambda card: _URGENCY.index(card.state[1]))
     return Clusters([c for c in cards if not c.cluster.archived_at], [c for c in cards if c.cluster.archived_at])
 
 

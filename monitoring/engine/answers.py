@@ -354,21 +354,6 @@ class Checkpoints:
         )
 
 
-def history_length(answer: object, where: str) -> int:
-    """How many checkpoints of a job the engine remembers, from its configuration: a list of keys and values that leaves
-    out what was not set."""
-    if not isinstance(answer, list):
-        raise Malformed(f"{where} is not a list.")
-    for index, entry in enumerate(answer):
-        setting = Fields(entry, f"{where}[{index}]")
-        if setting.raw.get("key") == "web.checkpoints.history":
-            text = setting.text("value")
-            if not text.isdecimal() or len(text) > 9:
-                raise Malformed(f"web.checkpoints.history {text[:40]!r} is not a number of checkpoints.")
-            return int(text)
-    return DEFAULT_HISTORY
-
-
 @dataclass(frozen=True)
 class SubtaskStats:
     """`acknowledged` false: pending or failed, and every figure is None."""

@@ -47,7 +47,6 @@ from monitoring.engine.answers import (
     Overview,
     SavepointValidation,
     WebConfig,
-    history_length,
 )
 from monitoring.engine.connection import BadTls, CheckedResolver, Connection, connection_of, trust
 from monitoring.engine.errors import (
@@ -166,11 +165,6 @@ class FlinkClient:
     async def jobs_by_id(self, known: Mapping[str, JobOverview] | None = None) -> dict[str, JobOverview]:
         """A job of which nothing new is said is the very object of `known`, the last answer."""
         return JobOverview.parse_all(await self._get("/jobs/overview"), known or {})
-
-    async def history_length(self) -> int:
-        """How many checkpoints the engine remembers of a job."""
-        path = "/jobmanager/config"
-        return history_length(decode(await self._read("GET", path, self._read_limit_s)), path)
 
     async def job(self, job_id: str) -> JobDetail:
         return JobDetail.parse(await self._get(f"/jobs/{_part(job_id)}"))

@@ -20,7 +20,7 @@ from typing import Any, Self
 _PROCESS = re.compile(r"flink-web-([0-9a-f-]{36})")
 _HA_TYPE = ("high-availability.type", "high-availability")
 _ZOOKEEPER = "high-availability.zookeeper.quorum"
-_ADDRESSES = ("jobmanager.rpc.address", "jobmanager.rpc.port", "rest.address", "rest.port")
+_ADDRESSES = ("jobmanager.rpc.address", "jobmanager.rpc.port")
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ def identity_of(config: Mapping[str, str]) -> Identity | None:
     if config.get("kubernetes.cluster-id"):
         names = {key: config.get(f"kubernetes.{key}", "") for key in ("cluster-id", "namespace")}
         return Identity("kubernetes", names, (), process)
+    if cluster_id.strip("/") not in ("", "default"):
+        return Identity("name", {"cluster-id": cluster_id}, (), process)
     addresses = {key: config[key] for key in _ADDRESSES if config.get(key)}
     return Identity("addresses", addresses, (), process) if addresses or process else None
 

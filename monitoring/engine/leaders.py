@@ -47,6 +47,13 @@ def note(cluster: Cluster, sighting: Leader | Nobody, now: datetime) -> None:
         cluster.save(update_fields=["rest_url", "leader_problem", "leader_named_at"])
 
 
+def silence(cluster: Cluster, why: str) -> str:
+    """The sentence for no answer: that nobody knows who leads comes first."""
+    if cluster.discovery != Discovery.ZOOKEEPER or not cluster.leader_problem:
+        return why
+    return f"It is not known who leads. {cluster.leader_problem} The last known address: {why}"
+
+
 def forget_all() -> None:
     """End every watch of this process."""
     with _lock:

@@ -31,6 +31,7 @@ _NULL = b"p"
 _LOOK_AGAIN_S = 2.0
 _CONNECT_LIMIT_S = 10.0
 _READ_LIMIT_S = 5.0
+_SILENT_AFTER_S = 4.0
 _SESSION_S = 10.0
 # A watch that nobody asks ends by itself.
 _UNASKED_S = 600.0
@@ -155,7 +156,7 @@ class LeaderWatch:
             connecting = 0 if client.connected else connecting + 1
             if client.connected:
                 self._newest = self._look(client)
-            elif connecting * _LOOK_AGAIN_S > _CONNECT_LIMIT_S:
+            elif connecting * _LOOK_AGAIN_S > _SILENT_AFTER_S:
                 self._newest = _silent(self._quorum)
             self._changed.wait(_LOOK_AGAIN_S)
             unasked = 0 if self._asked.is_set() else unasked + 1

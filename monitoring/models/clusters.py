@@ -91,4 +91,5 @@ class Cluster(models.Model):
 
     @property
     def reachable(self) -> bool:
-        return self.unreachable_since is None
+        """As far as is known. Never one that is not watched: nobody would see what is done to its jobs."""
+        return self.enabled and self.unreachable_since is None

@@ -16,6 +16,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q, Subquery
 
 from monitoring.engine.answers import DEFAULT_HISTORY, CheckpointStats, JobOverview
+from monitoring.engine.identity import Identity
 from monitoring.models import Checkpoint, Cluster, Run, RunState
 from monitoring.polling.plan import Rhythm, read_every_s
 
@@ -88,6 +89,7 @@ class KnownCluster:
     jobs: Mapping[str, JobOverview] = field(default_factory=dict)
     answers: Mapping[str, StoredAnswer] = field(default_factory=dict)
     adopted_at: datetime | None = None
+    identity: Identity | None = None
 
     def holds(self, cluster: Cluster, now: datetime) -> bool:
         return (
@@ -95,6 +97,11 @@ class KnownCluster:
             and self.settings == _settings(cluster)
             and self.read_at <= now < self.read_at + REMEMBERED
         )
+
+    def differs_from(self, jobs: Collection[str]) -> bool:
+        """Whether jobs came or went: before that is believed, it is asked whether it is the same cluster."""
+        gone = any(job_id not in jobs for job_id, run in self.runs.items() if run.live)
+        return gone or any(job_id not in self.runs for job_id in jobs)
 
     def expected(self) -> set[str]:
         """Runs that the engine should name."""
@@ -105,10 +112,16 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
     """What is known of a cluster that was just claimed: what is remembered if that still holds, else what is stored."""
     # A time that is still to come was written when the clock was wrong.
     read_until = cluster.read_until if cluster.read_until is None or cluster.read_until <= now else None
-    told = {"needs_version": not cluster.version or not cluster.reachable, "read_until": read_until}
+    told = {
+        "needs_version": not cluster.version or not cluster.reachable,
+        "read_until": read_until,
+        "identity": Identity.from_row(cluster.identity) if cluster.identity else None,
+    }
     if remembered is not None and remembered.holds(cluster, now):
         return replace(remembered, **told)  # type: ignore[arg-type]
     runs = stored_runs(cluster, ~Q(state__in=TERMINAL) | Q(final_read_done=False))
+    if remembered is None and cluster.identity is None:
+        told["needs_version"] = True
     # An answer that is stored stays stored, whoever wrote since: only of another run it says nothing.
     before = remembered.runs if remembered is not None else {}
     same = {job_id for job_id, run in runs.items() if job_id in before and before[job_id].key == run.key}

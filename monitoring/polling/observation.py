@@ -12,11 +12,13 @@ from monitoring.engine.answers import (
     JobConfig,
     JobException,
     JobOverview,
+    ManagerConfig,
     OperatorSubtasks,
     Overview,
     Vertex,
 )
 from monitoring.engine.evidence import ClusterAnswer
+from monitoring.engine.identity import Identity
 from monitoring.polling.known import KnownCluster
 
 
@@ -53,12 +55,14 @@ class ClusterObservation:
     """`known`: what decided what was read, with what was looked up on the way.
 
     `runs`: those of which there is something to write. `missing`: ids that the engine should have named and did not.
-    `history_length`: as its configuration says; None: not asked for, or not told.
+    `manager`: what the job manager says of itself; None: not asked for, or not told. `stranger`: it is not the cluster
+    that is known, and nothing that it says is evidence of these jobs.
     """
 
     answer: ClusterAnswer
     known: KnownCluster
     overview: Overview | None = None
-    history_length: int | None = None
+    manager: ManagerConfig | None = None
     runs: Mapping[str, RunObservation] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
+    stranger: Identity | None = None

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from monitoring.engine.answers import Checkpoints, CheckpointStats, JobOverview, OperatorSubtasks, Overview
+from monitoring.engine.answers import Checkpoints, CheckpointStats, JobOverview, ManagerConfig, OperatorSubtasks
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
+from monitoring.engine.identity import identity_of, same, stranger_sentence
 from monitoring.models import RunState
 from monitoring.polling.known import KnownCluster, KnownRun, StoredAnswer
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
@@ -50,11 +51,16 @@ async def observe(
     `lookup` says what is stored of engine job ids that are not among the known ones. `at_once`: requests.
     """
     try:
-        overview, history_length = await _cluster(client) if known.needs_version else (None, None)
+        overview = await client.overview() if known.needs_version else None
         jobs = await client.jobs_by_id(known.jobs)
+        known = replace(known, runs={**known.runs, **await lookup([key for key in jobs if key not in known.runs])})
+        manager = await _manager(client) if known.needs_version or known.differs_from(jobs) else None
     except EngineError as error:
         return ClusterObservation(NoAnswer(str(error)), known)
-    known = replace(known, runs={**known.runs, **await lookup([key for key in jobs if key not in known.runs])})
+    found = identity_of(manager.settings) if manager else None
+    if known.identity and found and not same(known.identity, found):
+        answer = NoAnswer(stranger_sentence(client.url, known.identity, found))
+        return ClusterObservation(answer, known, stranger=found)
     readers = _readers(client, known, jobs, now)
     missing = frozenset(known.expected() - jobs.keys())
     undenied: dict[str, str] = {}
@@ -68,17 +74,17 @@ async def observe(
         for reader in readers:
             reader.cut_off(limit_s)
     runs = {reader.job.id: reader.observation() for reader in readers if reader.has_news}
-    return ClusterObservation(Answered(jobs, undenied), known, overview, history_length, runs, missing)
+    return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing)
 
 
-async def _cluster(client: FlinkClient) -> tuple[Overview, int | None]:
-    overview = await client.overview()
+async def _manager(client: FlinkClient) -> ManagerConfig | None:
+    """None: this engine does not say. Raises EngineError when it is not to be reached any more."""
     try:
-        return overview, await client.history_length()
+        return await client.manager_config()
     except (Unreachable, NotReady):
         raise
     except EngineError:
-        return overview, None  # the answers will tell
+        return None
 
 
 def _readers(

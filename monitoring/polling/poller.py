@@ -24,6 +24,7 @@ from typing import Any, Self, TypeVar
 
 from django.db import DatabaseError
 
+from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, connection_of
 from monitoring.engine.errors import EngineError
@@ -74,6 +75,7 @@ class Poller:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._network.join()
         self._loop.close()
+        leaders.forget_all()
         with suppress(DatabaseError):  # then they run out
             give_back(self._flights.keys())
 
@@ -85,6 +87,7 @@ class Poller:
         """Claim what is due and let it fly."""
         free = FLIGHTS_AT_ONCE - len(self._flights)
         for claim in claim_due(self._now(), free) if free > 0 else ():
+            leaders.follow(claim.cluster, self._now())
             known = recall(claim.cluster, self._known.get(claim.cluster.pk), self._now())
             flight = asyncio.run_coroutine_threadsafe(self._fly(claim, known, self._now()), self._loop)
             self._flights[claim] = flight

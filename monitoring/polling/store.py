@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from monitoring.engine.answers import JobOverview
+from monitoring.engine import leaders
+from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import Answered, NoAnswer
+from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Engine, Run
 from monitoring.polling import history, outages, plan, runs
 from monitoring.polling.adoption import adopt_savepoints
@@ -24,6 +26,7 @@ ADOPTION = timedelta(seconds=10)
 _POLLING = (
     *("engine", "version", "next_poll_at", "poll_claimed_by", "poll_claimed_until", "read_until", "last_answer_at"),
     *("unreachable_since", "consecutive_failures", "last_error", "revision", "history_length"),
+    *("identity", "stranger"),
 )
 
 
@@ -43,7 +46,7 @@ def _is_old_news(cluster: Cluster, observation: ClusterObservation, now: datetim
     adopted_at = observation.known.adopted_at
     return (
         isinstance(observation.answer, Answered)
-        and not (observation.runs or observation.missing or observation.overview)
+        and not (observation.runs or observation.missing or observation.overview or observation.manager)
         and cluster.reachable
         and not cluster.last_error
         and adopted_at is not None
@@ -79,7 +82,9 @@ def _store(
     outages.note_lateness(cluster, asked_at)
     match observation.answer:
         case NoAnswer(why):
-            sentence, known = _no_answer(cluster, why, now), observation.known
+            sentence, known = _no_answer(cluster, leaders.silence(cluster, why), now), observation.known
+            if observation.stranger is not None:
+                cluster.stranger = observation.stranger.as_row()
         case Answered():
             sentence, known = _answered(cluster, observation.answer, observation, now)
             cluster.read_until = asked_at
@@ -134,6 +139,15 @@ def _answered(
     return _sentence(cluster, [*back, *found.events], written, adopted or 0), known
 
 
+def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
+    """What answered as the cluster is the cluster, whoever did before."""
+    cluster.stranger = None
+    if manager is not None:
+        found = identity_of(manager.settings)
+        cluster.identity = found.as_row() if found else cluster.identity
+        cluster.history_length = manager.history_length
+
+
 def _close_final_reads(found: runs.Runs) -> None:
     """A terminal run is done with once a read of it left nothing unread."""
     read = [
@@ -171,8 +185,9 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
     if observation.overview is not None:
         cluster.version = observation.overview.version[:50]
         cluster.engine = Engine.SPARK if cluster.version.startswith("waymark") else Engine.FLINK
+    _remember_manager(cluster, observation.manager)
     told = [each.checkpoints.history_length for each in observation.runs.values() if each.checkpoints is not None]
-    cluster.history_length = max(filter(None, told), default=observation.history_length or cluster.history_length)
+    cluster.history_length = max(filter(None, told), default=cluster.history_length)
 
 
 def _known(

@@ -240,7 +240,7 @@ def test_to_stop_watching_needs_a_reason_and_is_taken_back(admin: Client, now: d
     assert admin.post(url, {"watched": "no"}).status_code == 422
     admin.post(url, {"watched": "no", "reason": "maintenance"})
     cluster.refresh_from_db()
-    assert (cluster.enabled, cluster.disabled_reason, cluster.reachable) == (False, "maintenance", True)
+    assert (cluster.enabled, cluster.disabled_reason, cluster.unreachable_since) == (False, "maintenance", None)
     assert "maintenance" in admin.get(reverse("clusters")).content.decode()
     admin.post(url, {"watched": "yes"})
     cluster.refresh_from_db()

@@ -263,6 +263,8 @@ class FakeEngine:
                 "flink-version": self.version,
                 "flink-commit": "c0f8d1a",
             }
+        if path == "/jobmanager/config":
+            return [{"key": "jobmanager.rpc.address", "value": "127.0.0.1"}]
         if path == "/jobs/overview":
             return {"jobs": [job.overview() for job in self.jobs]}
         _, _, job_id, *rest = path.split("/")

@@ -1,0 +1,81 @@
+"""Which cluster is it: what stays through a restart, what differs, and what cannot be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from monitoring.engine.identity import Identity, identity_of, same, stranger_sentence
+from tests.monitoring.engine.flink_server import MANAGER, PROCESS
+
+STANDALONE = {"jobmanager.rpc.address": "jm", "jobmanager.rpc.port": "6123", "web.tmpdir": MANAGER["web.tmpdir"]}
+KUBERNETES = {"kubernetes.cluster-id": "fraud", "kubernetes.namespace": "prod", **STANDALONE}
+WAYMARK = {"cluster-id": "default", "state-directory": "/var/waymark", "high-availability": "NONE"}
+WAYMARK_HA = WAYMARK | {
+    "high-availability": "ZOOKEEPER",
+    "zookeeper-hosts": "zk1:2181,zk2:2181",
+    "zookeeper-root": "/waymark",
+}
+
+
+def read(config: dict[str, str], **changes: str) -> Identity:
+    """Of the job manager that was started next."""
+    return first(config | {"web.tmpdir": f"/tmp/flink-web-{PROCESS[::-1]}"} | changes)
+
+
+def first(config: dict[str, str]) -> Identity:
+    found = identity_of(config)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("config", [MANAGER, STANDALONE, KUBERNETES, WAYMARK, WAYMARK_HA])
+def test_a_restart_is_the_same_cluster(config: dict[str, str]) -> None:
+    assert same(first(config), read(config))
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        (MANAGER, {"high-availability.cluster-id": "/other"}),
+        (MANAGER, {"high-availability.zookeeper.path.root": "/elsewhere"}),
+        (MANAGER, {"high-availability.zookeeper.quorum": "zk9:2181"}),
+        (MANAGER, {"high-availability.type": "NONE", "high-availability.cluster-id": ""}),
+        (STANDALONE, {"jobmanager.rpc.address": "jm-other"}),
+        (KUBERNETES, {"kubernetes.namespace": "test"}),
+        (KUBERNETES, {"kubernetes.cluster-id": "ads"}),
+        (WAYMARK, {"state-directory": "/elsewhere"}),
+        (WAYMARK_HA, {"zookeeper-root": "/elsewhere"}),
+        (WAYMARK, {"cluster-id": "second"}),
+    ],
+)
+def test_another_cluster_is_noticed(config: dict[str, str], changes: dict[str, str]) -> None:
+    assert not same(first(config), read(config, **changes))
+
+
+def test_one_server_of_the_quorum_in_common_is_enough() -> None:
+    assert same(first(MANAGER), read(MANAGER, **{"high-availability.zookeeper.quorum": "zk2:2181,zk3:2181"}))
+
+
+def test_the_same_process_is_the_same_cluster_whatever_its_configuration_says() -> None:
+    assert same(first(STANDALONE), first(STANDALONE | {"jobmanager.rpc.address": "renamed"}))
+
+
+def test_without_a_lasting_name_a_twin_is_not_told_from_a_restart() -> None:
+    """The limit, written down: two clusters made from one recipe, without high availability."""
+    assert not first(STANDALONE).lasting
+    assert same(first(STANDALONE), read(STANDALONE))
+
+
+def test_an_engine_that_says_nothing_of_use_has_no_identity() -> None:
+    assert identity_of({"parallelism.default": "2"}) is None
+
+
+def test_it_survives_being_stored() -> None:
+    found = first(MANAGER)
+    assert Identity.from_row(found.as_row()) == found
+
+
+def test_the_sentence_names_both() -> None:
+    sentence = stranger_sentence("http://x", first(MANAGER), read(MANAGER, **{"high-availability.cluster-id": "/b"}))
+    assert sentence.startswith("Another cluster answers at http://x: it was path /flink, cluster-id /demo at zk1:2181")
+    assert "now is path /flink, cluster-id /b at zk1:2181" in sentence

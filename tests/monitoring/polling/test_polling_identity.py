@@ -1,0 +1,105 @@
+"""A URL that suddenly leads to another cluster: its answers prove nothing of the jobs that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from monitoring.engine import registration
+from monitoring.models import Cluster, Job, Run
+from tests.monitoring.engine.flink_server import MANAGER
+from tests.monitoring.polling.conftest import FakeEngine, Workers
+
+ANOTHER = MANAGER | {"high-availability.cluster-id": "/other", "web.tmpdir": f"/tmp/flink-web-{'0' * 36}"}
+PATH = "/jobmanager/config"
+
+
+def says(engine: FakeEngine, config: dict[str, str]) -> None:
+    engine.instead[PATH] = [{"key": key, "value": value} for key, value in config.items()]
+
+
+@pytest.fixture
+def watched(engine: FakeEngine, cluster: Cluster, poll: Workers) -> Run:
+    says(engine, MANAGER)
+    engine.job()
+    poll()
+    return Run.objects.get()
+
+
+def test_who_answers_is_remembered_and_not_asked_at_every_poll(
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+) -> None:
+    cluster.refresh_from_db()
+    assert (cluster.identity["names"]["cluster-id"], cluster.history_length) == ("/demo", 25)
+    for _ in range(6):
+        poll()
+    assert engine.asked.count(PATH) == 1
+
+
+def test_another_cluster_loses_nobody_and_adopts_nobody(
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+) -> None:
+    job = engine.jobs.pop()
+    says(engine, ANOTHER)
+    engine.job(name="a job of another cluster")
+    said = " ".join(poll() for _ in range(12))
+    watched.refresh_from_db()
+    cluster.refresh_from_db()
+    assert (watched.state, watched.missing_since, cluster.reachable) == ("RUNNING", None, False)
+    assert Job.objects.count() == 1
+    assert "Another cluster answers at" in said
+    assert "cluster-id /demo" in cluster.last_error
+    assert cluster.stranger["names"]["cluster-id"] == "/other"
+
+    says(engine, MANAGER)
+    engine.jobs[:] = [job]
+    poll()
+    cluster.refresh_from_db()
+    assert (cluster.reachable, cluster.stranger) == (True, None)
+
+
+def test_a_person_confirms_that_it_was_rebuilt(
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+) -> None:
+    engine.jobs.clear()
+    says(engine, ANOTHER)
+    poll()
+    cluster.refresh_from_db()
+    registration.confirm_same(cluster, "alma")
+    for _ in range(8):
+        poll()
+    watched.refresh_from_db()
+    cluster.refresh_from_db()
+    assert (watched.state, cluster.reachable, cluster.stranger) == ("LOST", True, None)
+    assert cluster.identity["names"]["cluster-id"] == "/other"
+
+
+def test_a_restarted_job_manager_is_no_stranger(
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+) -> None:
+    says(engine, MANAGER | {"web.tmpdir": f"/tmp/flink-web-{'1' * 36}"})
+    engine.job(name="new")
+    poll()
+    cluster.refresh_from_db()
+    assert (cluster.reachable, cluster.identity["process"]) == (True, "1" * 36)
+    assert Job.objects.count() == 2
+
+
+def test_an_engine_that_does_not_say_who_it_is_is_believed(engine: FakeEngine, cluster: Cluster, poll: Workers) -> None:
+    engine.refused[PATH] = (404, "Not found.")
+    engine.job()
+    poll()
+    engine.jobs.clear()
+    for _ in range(8):
+        poll()
+    assert Run.objects.get().state == "LOST"
+
+
+def test_where_it_cannot_be_asked_who_it_is_nobody_is_lost(
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+) -> None:
+    engine.jobs.clear()
+    engine.refused[PATH] = (503, "Service temporarily unavailable due to an ongoing leader election.")
+    for _ in range(8):
+        poll()
+    watched.refresh_from_db()
+    assert (watched.state, watched.missing_since) == ("RUNNING", None)

@@ -99,6 +99,7 @@ class ChannelForm(ChannelModelForm):
     def __init__(self, data: QueryDict | None = None, *, instance: Channel, may_allow_private: bool) -> None:
         super().__init__(data, instance=instance, label_suffix="")
         self.secret_changed = False
+        self.keeps_secret = bool(instance.pk and instance.secret)
         self.fields["allow_private"].disabled = not may_allow_private
         others = Channel.objects.exclude(pk=self.instance.pk) if self.instance.pk else Channel.objects.all()
         self.fields["escalate_to"].queryset = others  # type: ignore[attr-defined]
@@ -112,10 +113,6 @@ class ChannelForm(ChannelModelForm):
     def settings(self) -> dict[str, object]:
         """The channel's settings out of the checked fields."""
         raise NotImplementedError
-
-    @property
-    def keeps_secret(self) -> bool:
-        return bool(self.instance.pk and self.instance.secret)
 
     def clean_name(self) -> str:
         name = " ".join(str(self.cleaned_data["name"]).split())

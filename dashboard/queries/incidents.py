@@ -8,9 +8,10 @@ from typing import Self
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
-from monitoring.models import Incident, IncidentEvent, IncidentState, Notification, Severity
+from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Notification, Severity
 
 UNRESOLVED = "unresolved"
+TOLD_SHOWN = 12
 _ORDER = Case(
     When(state=IncidentState.OPEN, then=Value(0)),
     When(state=IncidentState.ACKNOWLEDGED, then=Value(1)),
@@ -74,8 +75,44 @@ def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:
     return found.filter(state=state) if state else found
 
 
-def steps_of(incident: Incident) -> list[IncidentEvent]:
+@dataclass(frozen=True)
+class Step:
+    """One line of the timeline: of changes in a row the newest, `before` are the others. `told` are the newest of its
+    notifications, `left_out` counts the rest."""
+
+    event: IncidentEvent
+    before: list[IncidentEvent]
+    told: list[Notification]
+    left_out: int
+
+
+def steps_of(incident: Incident) -> list[Step]:
     """In their order, each with its notifications and their messages."""
+    steps = []
+    for event, before in fold_changes(_events(incident)):
+        told = list(event.notifications.all())
+        steps.append(Step(event, before, told[-TOLD_SHOWN:], max(0, len(told) - TOLD_SHOWN)))
+    return steps
+
+
+def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[IncidentEvent]]]:
+    """Changes are one row by now; what was written before that still is one row each."""
+    folded: list[tuple[IncidentEvent, list[IncidentEvent]]] = []
+    for event in events:
+        if folded and _is_change(event) and _is_change(folded[-1][0]):
+            newest, earlier = folded.pop()
+            newer, older = (event, newest) if event.at >= newest.at else (newest, event)
+            folded.append((newer, [*earlier, older]))
+        else:
+            folded.append((event, []))
+    return folded
+
+
+def _is_change(event: IncidentEvent) -> bool:
+    return event.kind == IncidentEventKind.CHANGED
+
+
+def _events(incident: Incident) -> list[IncidentEvent]:
     told = (
         Notification.objects.select_related("channel", "delivery")
         .prefetch_related("delivery__tries")

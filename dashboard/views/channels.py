@@ -13,6 +13,7 @@ from django.utils import timezone
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.views.access import action, operator_required
 from monitoring.alerts.channels import save_channel, snapshot, try_channel
+from monitoring.alerts.notify.addresses import without_path
 from monitoring.alerts.notify.message import Sent
 from monitoring.models import Channel, ChannelKind, DeliveryState
 
@@ -67,6 +68,8 @@ def _edit(request: HttpRequest, found: Channel) -> HttpResponse:
     form_class = FORMS[ChannelKind(found.kind)]
     sent = request.POST if request.method == "POST" else None
     form = form_class(sent, instance=found, may_allow_private=request.user.is_superuser)
+    if not request.user.is_staff and "url" in form.fields:
+        form.initial["url"] = without_path(str(form.initial["url"]))
     if request.method != "POST":
         return _show(request, found, form)
     if not form.is_valid():

@@ -17,7 +17,7 @@ from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
 from dashboard.queries.incidents import UNRESOLVED, IncidentFilter, find_incidents, hidden_by, hidden_now, steps_of
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
-from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Severity
+from monitoring.models import Incident, IncidentState, Severity
 
 PAGE_SIZE = 50
 HIDDEN_SHOWN = 20
@@ -43,26 +43,6 @@ def incidents(request: HttpRequest) -> HttpResponse:
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
     live = request.headers.get("HX-Target") == "incident-live"
     return _show(request, pk, SnoozeForm(label_suffix=""), "incident_live" if live else "incident")
-
-
-def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[IncidentEvent]]]:
-    """Events in their order; of changes in a row only the newest, with those it stands for.
-
-    Changes are one row by now; what was written before that still is one row each.
-    """
-    folded: list[tuple[IncidentEvent, list[IncidentEvent]]] = []
-    for event in events:
-        if folded and _is_change(event) and _is_change(folded[-1][0]):
-            newest, earlier = folded.pop()
-            newer, older = (event, newest) if event.at >= newest.at else (newest, event)
-            folded.append((newer, [*earlier, older]))
-        else:
-            folded.append((event, []))
-    return folded
-
-
-def _is_change(event: IncidentEvent) -> bool:
-    return event.kind == IncidentEventKind.CHANGED
 
 
 @action
@@ -130,7 +110,7 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
     count, hidden = hidden_by(found, HIDDEN_SHOWN)
     context = {
         "incident": found,
-        "events": fold_changes(steps_of(found)),
+        "steps": steps_of(found),
         "hidden": hidden,
         "hidden_count": count,
         "form": form,

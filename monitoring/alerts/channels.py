@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from monitoring import audit
+from monitoring.alerts.notify.addresses import without_path
 from monitoring.alerts.notify.delivery import CLAIM, Claimed, mark, send
 from monitoring.alerts.notify.message import Failed, Sent, sample_message
 from monitoring.models import Channel, Delivery, DeliveryState
@@ -27,9 +29,18 @@ class NotGivenUp(Exception):
 
 def snapshot(channel: Channel) -> dict[str, Any]:
     """What the audit log may know of a channel."""
-    values = {name: getattr(channel, name) for name in FIELDS}
+    values = {name: getattr(channel, name) for name in FIELDS} | {"settings": _told_settings(channel)}
     values["escalate_to"] = str(channel.escalate_to) if channel.escalate_to else None
     return values | {"secret": "set" if channel.secret else "none"}
+
+
+def _told_settings(channel: Channel) -> dict[str, Any]:
+    """The path of a webhook's address is often its password: its host, and a print of the whole that shows a change."""
+    url = channel.settings.get("url")
+    if not isinstance(url, str):
+        return dict(channel.settings)
+    print_of_it = hashlib.sha256(url.encode()).hexdigest()[:8]
+    return {**channel.settings, "url": f"{without_path(url)} ({print_of_it})"}
 
 
 @transaction.atomic

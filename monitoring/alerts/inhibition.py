@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from monitoring.models import INHIBITING_KINDS, Incident, IncidentEvent, IncidentEventKind, IncidentState
 
@@ -30,7 +30,8 @@ def take_effect(incident: Incident, now: datetime) -> int:
 
 
 def hide(children: QuerySet[Incident], parent: Incident, now: datetime) -> int:
-    fresh = list(children.exclude(inhibited_by=parent).order_by("pk").select_for_update())
+    others = Q(inhibited_by=None) | ~Q(inhibited_by=parent)
+    fresh = list(children.filter(others).order_by("pk").select_for_update())
     Incident.objects.filter(pk__in=[each.pk for each in fresh]).update(inhibited_by=parent)
     _tell(fresh, IncidentEventKind.INHIBITED, f"Hidden by incident {parent.pk}: {parent.sentence}", parent, now)
     return len(fresh)

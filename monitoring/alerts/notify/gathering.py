@@ -92,15 +92,17 @@ def _together(channel: Channel, now: datetime) -> list[Notification]:
 def _may_go(channel: Channel, waiting: Sequence[Notification], now: datetime) -> list[Ready]:
     facts = _Facts(channel, waiting, now)
     ready = []
-    others: dict[Wait | Drop, list[int]] = {}
+    others: dict[Wait | Drop, list[Notification]] = {}
     for each in waiting:
         verdict = judge(facts.of(each))
         if isinstance(verdict, Go):
             ready.append(Ready(each))
         else:
-            others.setdefault(verdict, []).append(each.pk)
-    for verdict, pks in others.items():
-        Notification.objects.filter(pk__in=pks).update(**_changes(verdict))
+            others.setdefault(verdict, []).append(each)
+    for verdict, those in others.items():
+        Notification.objects.filter(pk__in=[each.pk for each in those]).update(**_changes(verdict))
+        if isinstance(verdict, Wait) and verdict.until is None:
+            facts.hide([each.event.incident for each in those], now)
     return ready
 
 
@@ -147,6 +149,13 @@ class _Facts:
             earlier_until=self._earlier_until(incident),
             channel_enabled=self._channel.enabled,
         )
+
+    def hide(self, incidents: Sequence[Incident], now: datetime) -> None:
+        """Incidents whose opening could not see yet what hides them: whoever ends that has to find them."""
+        for cluster, parent in self._inhibitors.items():
+            unseen = [each.pk for each in incidents if each.cluster_id == cluster and each.inhibited_by_id != parent.pk]
+            if unseen:
+                inhibition.hide(Incident.objects.filter(pk__in=unseen), parent, now)
 
     def _hidden_by(self, incident: Incident) -> int | None:
         parent = self._inhibitors.get(incident.cluster_id or 0) if incident.job_id else None

@@ -26,7 +26,7 @@ MAIL = {
     "group_wait_s": "10",
     "messages_per_10_min": "10",
 }
-HOOK = {**MAIL, "url": "https://203.0.113.7/hook"}
+HOOK = {**MAIL, "url": "https://8.8.8.8/hook"}
 
 
 @pytest.fixture
@@ -170,6 +170,18 @@ def test_a_viewer_may_not_act(viewer: Client, name: str) -> None:
     assert viewer.post(reverse(name, args=[1])).status_code == 403
     assert viewer.post(reverse("maintenance"), {}).status_code == 403
     assert viewer.get(reverse("channel-add", args=["mail"])).status_code == 403
+
+
+def test_the_path_of_a_webhook_is_for_operators_only(viewer: Client, operator: Client) -> None:
+    settings = {"url": "https://hooks.example.org/services/t0ken"}
+    page = reverse("channel", args=[Channel.objects.create(name="w", kind="webhook", settings=settings).pk])
+    assert "t0ken" not in viewer.get(page).content.decode()
+    assert "https://hooks.example.org/…" in viewer.get(page).content.decode()
+    assert "t0ken" in operator.get(page).content.decode()
+    operator.post(page, {**HOOK, "url": "https://8.8.8.8/another-t0ken"})
+    logged = json.dumps(AuditEntry.objects.get(action="channel.change").details)
+    assert "8.8.8.8" in logged
+    assert "t0ken" not in logged
 
 
 def test_a_viewer_sees_a_channel_and_cannot_change_it(viewer: Client) -> None:

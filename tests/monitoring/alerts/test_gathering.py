@@ -9,6 +9,7 @@ import pytest
 from django.db.models import F
 
 from monitoring.alerts import lifecycle, maintenance
+from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.incidents import Ending, Opening, open_incidents, resolve_incidents
 from monitoring.alerts.notify.delivery import deliver_due
 from monitoring.alerts.notify.gathering import gather_due
@@ -26,6 +27,7 @@ from monitoring.models import (
     Notification,
     Severity,
 )
+from monitoring.polling.outages import note_answer, note_silence
 
 MINUTE = timedelta(minutes=1)
 
@@ -172,13 +174,16 @@ def test_when_the_cluster_is_back_what_is_left_is_one_message_after_a_while(chan
 
 
 def test_two_transactions_that_could_not_see_each_other_still_make_one_message(channel, cluster, fail, now):
-    die(cluster, now)
+    parent = die(cluster, now)
     (incident,) = fail(1, now)
     Incident.objects.filter(pk=incident.pk).update(inhibited_by=None)
     Notification.objects.filter(event__incident=incident).update(state="waiting", why="")
     tick(now + MINUTE)
     assert told() == [("opened", 1)]
     assert why(incident)[0] == "held"
+    recover(parent, now + 2 * MINUTE)
+    tick(now + 3 * MINUTE, now + 2 * MINUTE + SETTLING)
+    assert told()[1:] == [("resolved", 1), ("opened", 1)]
 
 
 def test_who_heard_of_the_beginning_hears_of_the_end_though_the_cluster_died_meanwhile(channel, cluster, fail, now):
@@ -382,3 +387,30 @@ def test_acknowledging_several_leaves_out_what_moved_on(channel, fail, now):
         ("acknowledged", "olga"),
         ("resolved", ""),
     }
+
+
+def test_from_the_rows_a_cluster_that_dies_with_its_jobs_is_one_incident_and_one_message(rows, channel, cluster, now):
+    """Through the rules: its jobs' checkpoints fail, then it does not answer, then it does again."""
+    runs = [rows.run(rows.job(cluster)) for _ in range(20)]
+    evaluate_due(now)
+    at = now + MINUTE
+    cluster.unreachable_since = at
+    cluster.save()
+    note_silence(cluster, "connect time-out", at)
+    for run in runs:
+        for number in range(1, 6):
+            rows.failed(run, number, at + timedelta(seconds=number))
+    for minutes in range(2, 30):
+        evaluate_due(now + minutes * MINUTE)
+        tick(now + minutes * MINUTE)
+    assert told() == [("opened", 1)]
+    assert Incident.objects.get().kind == IncidentKind.CLUSTER_UNREACHABLE
+
+    cluster.unreachable_since = None
+    cluster.save()
+    note_answer(cluster, now + 30 * MINUTE)
+    for minutes in range(30, 60):
+        evaluate_due(now + minutes * MINUTE)
+        tick(now + minutes * MINUTE)
+    # What failed meanwhile counts at its own time and is over: twenty more incidents, told with the cluster's.
+    assert told()[1:] == [("resolved", 21)]

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import httpx2
 
-from monitoring.alerts.notify.addresses import check_address, policy_of
+from monitoring.alerts.notify.addresses import check_address, policy_of, without_path
 from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
 from monitoring.alerts.notify.retry_after import seconds_to_wait
 from monitoring.alerts.notify.webhook.signature import sign
@@ -108,10 +108,11 @@ def _first_bytes(response: httpx2.Response) -> str:
 
 
 def _url(settings: dict[str, object]) -> str:
+    """Raises BadChannel."""
     url = settings.get("url")
-    target = parse(url) if isinstance(url, str) else None
-    if target is None or isinstance(target, Denied):
-        raise BadChannel(
-            "url", url, target.sentence.rstrip(".") if target else "an address like https://example.org/hook is needed"
-        )
-    return str(url)
+    if not isinstance(url, str):
+        raise BadChannel("url", url, "an address like https://example.org/hook is needed")
+    target = parse(url)
+    if isinstance(target, Denied):
+        raise BadChannel("url", without_path(url), target.sentence.rstrip("."))
+    return url

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CompletedCheckpointStore
 from checkpointing.ha.errors import HighAvailabilityError
@@ -186,6 +187,7 @@ class AttemptStarter:
             is_rescaled=former is not None and former.parallelism != asked,
             parallelism_before=former.parallelism if former is not None else None,
             first_checkpoint_id=self.first_checkpoint_id,
+            checkpoint_directory=CheckpointConfiguration.parse(self.graph.configuration).checkpoint_directory,
         )
         record = _started_from(record, restore)
         await self._write(record)

@@ -54,6 +54,7 @@ class AttemptRecord:
     is_rescaled: bool = False
     parallelism_before: int | None = None
     first_checkpoint_id: int | None = None
+    checkpoint_directory: str | None = None
 
 
 class JobDirectory:

@@ -25,7 +25,7 @@ from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.operations import Operations, Outcome
-from checkpointing.jobs.past_savepoints import PastSavepoints
+from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.jobs.programs import Program
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
@@ -73,7 +73,7 @@ class Dispatcher:
         self._archive = JobArchive(services)
         self._retries = Retries()
         self._ended_jobs = EndedJobs(services, self._retries)
-        self._past_savepoints = PastSavepoints(services, self._retries, lambda job_id: job_id in self._jobs)
+        self._past_jobs = PastJobs(services, self._retries, lambda job_id: job_id in self._jobs)
         self._submitting: set[str] = set()
 
     @property
@@ -97,7 +97,7 @@ class Dispatcher:
                 return
             if not await self._recovered(job_id, session_id):
                 self._retries.again(_recovery_of(job_id), partial(self._recovered, job_id, session_id))
-        await self._past_savepoints.sweep(session_id, stored)
+        await self._past_jobs.sweep(session_id, stored)
         self._ready = self._is_term(session_id)
 
     async def _stored_jobs(self, session_id: str) -> Sequence[str]:
@@ -122,6 +122,7 @@ class Dispatcher:
             job.requests.suspend(end_driver=end_drivers)
         await asyncio.gather(*self._runs.values())
         await self._retries.cancel_all()
+        self._past_jobs.close()
         await self.services.io.run(self.services.launcher.end_spares)
 
     async def _recovered(self, job_id: str, session_id: str) -> bool:

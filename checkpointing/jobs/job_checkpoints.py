@@ -244,7 +244,7 @@ class JobCheckpoints:
     async def shutdown(self, status: JobStatus) -> Exception | None:
         """What could not be closed, logged; everything else was."""
         if self._sweep is not None:
-            await self._sweep
+            await asyncio.wait({self._sweep})
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.coordinator.shutdown(status, _unless_done(closed, closed.set_result))
         error = await closed

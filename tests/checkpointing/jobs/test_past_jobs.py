@@ -1,4 +1,4 @@
-"""Without high availability nothing recovers a job; a savepoint that its job manager died over goes all the same."""
+"""Without high availability nothing recovers a job; what its job manager died over goes all the same."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs import retries
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
-from checkpointing.jobs.past_savepoints import PastSavepoints
+from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.messages import CheckpointKind
-from checkpointing.storage import FileCheckpointStorage, SavepointRoots, local_path
+from checkpointing.storage import FileCheckpointStorage, SavepointRoots, local_path, read_metadata, verify
 from checkpointing.storage.savepoint_intents import SavepointIntents
+from tests.checkpointing.coordinator.job_on_disk import JobOnDisk, surviving_stores
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
@@ -31,13 +33,13 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What each look for the driver has found: whether it is gone."""
     seen: list[bool] = []
-    look = PastSavepoints._is_driver_gone
+    look = PastJobs._is_driver_gone
 
-    def noted(past: PastSavepoints, job_id: str, began_s: float) -> bool:
-        seen.append(look(past, job_id, began_s))
+    def noted(past: PastJobs, record: AttemptRecord | None, began_s: float) -> bool:
+        seen.append(look(past, record, began_s))
         return seen[-1]
 
-    monkeypatch.setattr(PastSavepoints, "_is_driver_gone", noted)
+    monkeypatch.setattr(PastJobs, "_is_driver_gone", noted)
     return seen
 
 
@@ -109,6 +111,50 @@ async def test_a_job_that_runs_again_looks_after_its_own(tmp_path: Path, monkeyp
         await manager.submit_running(jobId=JOB_ID)
         assert not directory.exists()
         assert (await savepoint_directory(manager)).is_dir()
+
+
+@pytest.mark.parametrize("asked", [None, "asked"], ids=["configured-directory", "the-jobs-own"])
+async def test_half_a_checkpoint_goes_and_a_complete_one_stays(tmp_path: Path, asked: str | None) -> None:
+    root = tmp_path / asked if asked is not None else tmp_path / "state" / "checkpoints"
+    complete = killed_in_a_checkpoint(root)
+    left_by_a_dead_job_manager(tmp_path, checkpoint_directory=str(root) if asked is not None else None, pid=1 << 22)
+
+    async with running_job_manager(tmp_path):
+        await eventually(lambda: sorted(path.name for path in (root / JOB_ID).glob("chk-*")) == ["chk-1"])
+        verify(complete.location, deep=True)
+        assert [path.name for path in (root / JOB_ID / "shared").iterdir()] == ["a"]
+        await eventually(lambda: JobDirectory(tmp_path / "state" / "jobs", JOB_ID).read_record().ended)  # type: ignore[union-attr]
+
+
+async def test_of_two_that_share_a_directory_by_mistake_the_second_touches_no_checkpoint(
+    tmp_path: Path, looks: list[bool]
+) -> None:
+    root = tmp_path / "state" / "checkpoints"
+    async with running_job_manager(tmp_path) as first:
+        job_id = await first.submit_running()
+        driver = await first.driver(1)
+        driver.acknowledges = False
+        await first.post(f"/jobs/{job_id}/checkpoints")
+        await eventually(lambda: driver.triggers)
+        left_by_a_dead_job_manager(tmp_path, ended=True)  # by its intent the second one finds something to do
+
+        async with running_job_manager(tmp_path, first.launcher):
+            await eventually(lambda: looks)
+
+            assert (root / job_id / "chk-1").is_dir()
+            assert len(looks) == 1
+
+
+def killed_in_a_checkpoint(root: Path) -> CompletedCheckpoint:
+    """After a complete one, with what the driver had brought to the pool for the second one."""
+    job = JobOnDisk(root.parent / "work", JOB_ID, surviving_stores())
+    complete = job.checkpoint("a")
+    job.trigger()
+    job.begin_snapshot("a", "b")
+    job.write_only(job.work[-1])
+    root.parent.mkdir(exist_ok=True)
+    (root.parent / "work" / "checkpoints").rename(root)
+    return read_metadata(complete.location.replace(str(root.parent / "work" / "checkpoints"), str(root)))
 
 
 async def savepoint_directory(manager: RunningJobManager) -> Path:

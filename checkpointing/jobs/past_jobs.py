@@ -1,0 +1,130 @@
+"""What is left of jobs that no longer run here, whose job manager died: half a checkpoint, half a savepoint.
+
+A job that is stored is recovered, and then looks after its own. Without high availability none is: a job's driver
+outlives its job manager by its lease at most, and only once it is gone nobody writes to its snapshots. Complete ones
+stay, whatever the job's retention says: somebody may want to start from them.
+
+Job managers without high availability each have a state directory of their own. Should two share one by mistake, only
+the first touches checkpoints of jobs that it does not know; intents of savepoints have locks of their own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import TextIO
+
+from checkpointing.ha.services import HighAvailabilityMode
+from checkpointing.jobs.attempts import RECORD_NAME, AttemptRecord, AttemptRecordUnreadable, JobDirectory
+from checkpointing.jobs.local_recovery import is_group_alive
+from checkpointing.jobs.retries import Retries
+from checkpointing.jobs.services import JobServices
+from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
+from checkpointing.storage.savepoint_intents import SavepointIntents, jobs_with_intents
+
+logger = logging.getLogger(__name__)
+
+
+class PastJobs:
+    """`runs_here(job id)`: the job does so, perhaps again, and looks after its own."""
+
+    def __init__(self, services: JobServices, retries: Retries, runs_here: Callable[[str], bool]) -> None:
+        self._services = services
+        self._retries = retries
+        self._runs_here = runs_here
+        self._lock: TextIO | None = None
+
+    def close(self) -> None:
+        """The term is over."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    async def sweep(self, session_id: str, recovered: Collection[str]) -> None:
+        """Begin to, for jobs other than the `recovered`: each as soon as its driver is certainly gone."""
+        try:
+            jobs = await self._services.io.run(self._unfinished)
+        except OSError as error:
+            logger.warning("what earlier job managers left cannot be looked up: %s", error)
+            return
+        began_s = self._services.clock.monotonic()
+        for job_id in sorted(jobs - set(recovered)):
+            self._retries.again(f"past job {job_id}", partial(self._swept, job_id, session_id, began_s))
+
+    def _unfinished(self) -> set[str]:
+        """With a savepoint that was begun, or an attempt whose end nobody saw."""
+        found = jobs_with_intents(self._services.intents_directory)
+        if not self._knows_all_jobs():
+            return found
+        for path in self._services.jobs_directory.glob(f"*/{RECORD_NAME}"):
+            record = self._record(path.parent.name)
+            if record is not None and not record.ended:
+                found.add(path.parent.name)
+        return found
+
+    def _knows_all_jobs(self) -> bool:
+        """Of those whose records lie here: any other is a past one."""
+        if self._services.settings.high_availability is not HighAvailabilityMode.NONE:
+            return False
+        if self._lock is None:
+            self._services.jobs_directory.mkdir(parents=True, exist_ok=True)
+            lock = (self._services.jobs_directory / ".in-use").open("a")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.close()
+                return False
+            self._lock = lock
+        return True
+
+    async def _swept(self, job_id: str, session_id: str, began_s: float) -> bool:
+        leads = partial(self._services.leads, session_id)
+        if self._runs_here(job_id) or not leads():
+            return True
+        try:
+            return await self._services.io.run(lambda: self._sweep(job_id, leads, began_s))
+        except OSError as error:
+            logger.warning("job %s: what its job manager left stays for now: %s", job_id, error)
+            return False
+
+    def _sweep(self, job_id: str, leads: Callable[[], bool], began_s: float) -> bool:
+        record = self._record(job_id)
+        if not self._is_driver_gone(record, began_s):
+            return False
+        storage = self._storage(job_id, record)
+        removed = list(storage.sweep_savepoints(leads))
+        if self._lock is not None and record is not None and not record.ended:
+            swept = storage.sweep((), (), leads)
+            removed += [f"chk-{checkpoint_id}" for checkpoint_id in swept.checkpoint_ids]
+            if leads():
+                JobDirectory(self._services.jobs_directory, job_id).write_record(replace(record, ended=True))
+        if removed:
+            logger.info("job %s: removed what was never completed: %s", job_id, ", ".join(removed))
+        return True
+
+    def _storage(self, job_id: str, record: AttemptRecord | None) -> FileCheckpointStorage:
+        asked = record.checkpoint_directory if record is not None else None
+        return FileCheckpointStorage(
+            asked or self._services.settings.checkpoint_directory,
+            job_id,
+            savepoint_roots=self._services.settings.savepoint_roots,
+            intents=SavepointIntents(self._services.intents_directory, job_id),
+        )
+
+    def _record(self, job_id: str) -> AttemptRecord | None:
+        try:
+            return JobDirectory(self._services.jobs_directory, job_id).read_record()
+        except AttemptRecordUnreadable as error:
+            logger.warning("job %s: %s", job_id, error)
+            return None
+
+    def _is_driver_gone(self, record: AttemptRecord | None, began_s: float) -> bool:
+        """One that nobody here can see has ended itself when its lease is over, counted from this leader's start."""
+        if record is not None and record.ended:
+            return True
+        if record is not None and record.pid is not None and record.host == self._services.host_name:
+            return not is_group_alive(record.pid)
+        return self._services.clock.monotonic() - began_s > self._services.settings.heartbeat_timeout_s

@@ -126,23 +126,23 @@ async def test_half_a_checkpoint_goes_and_a_complete_one_stays(tmp_path: Path, a
         await eventually(lambda: JobDirectory(tmp_path / "state" / "jobs", JOB_ID).read_record().ended)  # type: ignore[union-attr]
 
 
-async def test_of_two_that_share_a_directory_by_mistake_the_second_touches_no_checkpoint(
-    tmp_path: Path, looks: list[bool]
+async def test_of_two_that_share_a_directory_by_mistake_the_second_takes_no_job_for_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "state" / "checkpoints"
+    found: list[set[str]] = []
+    look = PastJobs._unfinished
+
+    def noted(past: PastJobs) -> set[str]:
+        found.append(look(past))
+        return found[-1]
+
+    monkeypatch.setattr(PastJobs, "_unfinished", noted)
     async with running_job_manager(tmp_path) as first:
         job_id = await first.submit_running()
-        driver = await first.driver(1)
-        driver.acknowledges = False
-        await first.post(f"/jobs/{job_id}/checkpoints")
-        await eventually(lambda: driver.triggers)
-        left_by_a_dead_job_manager(tmp_path, ended=True)  # by its intent the second one finds something to do
-
         async with running_job_manager(tmp_path, first.launcher):
-            await eventually(lambda: looks)
-
-            assert (root / job_id / "chk-1").is_dir()
-            assert len(looks) == 1
+            await eventually(lambda: len(found) == 2)
+        assert found == [set(), set()]
+        assert await first.status(job_id) == "RUNNING"
 
 
 def killed_in_a_checkpoint(root: Path) -> CompletedCheckpoint:

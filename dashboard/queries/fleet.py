@@ -96,10 +96,9 @@ class Selection:
 
 
 def read_fleet(chosen: Selection, now: datetime) -> Fleet:
-    clusters = list(Cluster.objects.all())
-    everything = [
-        JobRow(facts, judge(facts, now), intervals_waited(facts, now)) for facts in gather_facts(jobs_with_runs(), now)
-    ]
+    clusters = list(Cluster.objects.filter(archived_at=None))
+    jobs = jobs_with_runs().filter(cluster__archived_at=None)
+    everything = [JobRow(facts, judge(facts, now), intervals_waited(facts, now)) for facts in gather_facts(jobs, now)]
     everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
     shown = [row for row in everything if _matches(row, chosen)]
     page = Paginator(shown, PAGE_SIZE).get_page(chosen.page)

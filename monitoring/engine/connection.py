@@ -81,6 +81,14 @@ class AddressNotAllowed(NotAsked):
         self.denied = denied
 
 
+class SecretMissing(NotAsked):
+    """`field`: the cluster's whose secret cannot be read."""
+
+    def __init__(self, message: str, at: str) -> None:
+        super().__init__(message)
+        self.field = at
+
+
 def bearer(token: str) -> str:
     return f"Bearer {token}"
 
@@ -102,7 +110,12 @@ def connection_of(cluster: Cluster) -> Connection:
             cluster.request_limit_s,
         )
     except SecretUnreadable as error:
-        raise NotAsked(f"What {cluster} is asked with cannot be read. {error}") from error
+        raise SecretMissing(f"What {cluster} is asked with cannot be read. {error}", _unreadable(cluster)) from error
+
+
+def _unreadable(cluster: Cluster) -> str:
+    secrets = {"token": cluster.token, "password": cluster.password, "client_key": cluster.client_key}
+    return next((name for name, secret in secrets.items() if secret.problem()), "token")
 
 
 def _authorization(cluster: Cluster) -> str:

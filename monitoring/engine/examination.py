@@ -12,7 +12,7 @@ from datetime import datetime
 
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.connection import AddressNotAllowed, BadTls, Connection, connection_of, trust
+from monitoring.engine.connection import AddressNotAllowed, BadTls, Connection, SecretMissing, connection_of, trust
 from monitoring.engine.errors import (
     EngineError,
     Malformed,
@@ -83,8 +83,10 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
     match error:
         case AddressNotAllowed():
             return Problem(at, str(error))
+        case SecretMissing(field=field):
+            return Problem(field, str(error))
         case NotAsked():
-            return Problem("token" if cluster.authentication == Authentication.BEARER else "password", str(error))
+            return Problem(at, str(error))
         case NotReady():
             return Problem(at, f"It is there, but not ready: {error}", passing=True)
         case Unreachable(trouble=trouble):

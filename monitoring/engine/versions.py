@@ -1,7 +1,8 @@
 """What an engine can do by its version: the differences between Flink 1.15 and 2.x that matter here, in one table.
 
-`seen`: on running clusters of 1.20 and 2.3; the rest is read from Flink's sources (1.15.4 to 2.4-SNAPSHOT) and was not
-measured. Answers are parsed by what they hold, not by version (answers.py): fields that an older engine lacks are None.
+`seen`: on a running Flink 2.3; the rest, and all that is said of older ones, is read from Flink's sources (1.15.4 to
+2.4-SNAPSHOT) and was not measured. Answers are parsed by what they hold, not by version (answers.py): fields that an
+older engine lacks are None.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ class Capability:
     until: tuple[int, int] | None = None
     waymark: bool = True
     seen: bool = False
+    missed: bool = False  # a person who wants it should know that it is not there
 
 
 CAPABILITIES: Mapping[str, Capability] = {
     "job_status": Capability("a job's state alone (GET /jobs/:id/status)", (1, 16), seen=True),
-    "savepoint_format": Capability("savepoints in a chosen format (formatType)", seen=True),
+    "savepoint_format": Capability("savepoints in a chosen format (formatType)"),
     "savepoint_format_told": Capability("a checkpoint's savepointFormat", (1, 17), seen=True),
     "client_trigger_id": Capability("triggers with an id of the client's (triggerId)", seen=True),
-    "trigger_checkpoint": Capability("checkpoints by hand (POST /jobs/:id/checkpoints)", (1, 17), seen=True),
-    "run_configuration": Capability("settings with a launch (flinkConfiguration)", (1, 17), seen=True),
+    "trigger_checkpoint": Capability("checkpoints by hand (/jobs/:id/checkpoints)", (1, 17), seen=True, missed=True),
+    "run_configuration": Capability("settings with a launch (flinkConfiguration)", (1, 17), seen=True, missed=True),
     "unaligned_as_taken": Capability("UNALIGNED_CHECKPOINT says what happened, not what was set", (1, 18)),
     "failure_labels": Capability("labels of exceptions (failureLabels)", (1, 18), seen=True),
-    "resource_requirements": Capability("another parallelism while it runs (resource-requirements)", (1, 18)),
+    "resource_requirements": Capability("another parallelism in flight (resource-requirements)", (1, 18), missed=True),
     "exception_endpoint": Capability("where an exception happened as endpoint, not location", (1, 19), seen=True),
-    "claim_mode": Capability("claim mode under the name claimMode (restoreMode before)", (1, 20), seen=True),
+    "claim_mode": Capability("claim mode under the name claimMode (restoreMode before)", (1, 20)),
     "program_args_text": Capability("program arguments as one text (programArgs)", until=(2, 0), waymark=True),
     "root_exception": Capability("the newest exception apart (root-exception)", until=(2, 0), waymark=False, seen=True),
     "run_application": Capability("POST /jars/:id/run-application", (2, 3), waymark=False),
@@ -68,6 +70,10 @@ class EngineVersion:
         if self.numbers is None:
             return True
         return self.numbers >= wanted.since and (wanted.until is None or self.numbers < wanted.until)
+
+    def lacks(self) -> list[str]:
+        """What people would miss, in words."""
+        return [each.what for name, each in CAPABILITIES.items() if each.missed and not self.can(name)]
 
     def remark(self) -> str:
         """What a person should know of the version, in a sentence; "" for the ordinary."""

@@ -169,6 +169,7 @@ def _described(found: Found) -> list[tuple[str, str]]:
     allowed = {True: "yes", False: "no", None: "not told"}
     return [
         ("engine", f"{found.engine} {found.version.text}"),
+        ("cannot", "; ".join(found.version.lacks()) or "–"),
         ("commit", found.commit or "not told"),
         ("jobs", ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"),
         ("task managers", f"{found.taskmanagers}, {found.slots_available} of {found.slots_total} slots free"),

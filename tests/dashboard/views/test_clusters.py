@@ -261,6 +261,7 @@ def test_removing_one_with_jobs_keeps_their_history(admin: Client, now: datetime
     page = admin.get(reverse("clusters")).content.decode()
     assert "1 removed cluster, kept for the history of its jobs" in page
     assert admin.get(reverse("job", args=[job.pk])).status_code == 200
+    assert reverse("job", args=[job.pk]) not in admin.get(reverse("fleet")).content.decode()
 
 
 def test_a_removed_clusters_name_is_told(admin: Client, now: datetime, flink: FlinkServer) -> None:

@@ -10,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
 from monitoring.engine.connection import basic, bearer
 from monitoring.engine.examination import Problem, examine
 from monitoring.engine.probe import Found
 from monitoring.models import Authentication, Cluster
+from monitoring.secret import Secret, seal
 from tests.certificates import Authority
 from tests.monitoring.engine.flink_server import FlinkServer, running
 
@@ -136,6 +138,14 @@ def test_name_and_password(flink: FlinkServer) -> None:
     fields = {"authentication": Authentication.BASIC, "username": "ada"}
     assert refused(flink.url, **fields, password="no").field == "password"
     assert isinstance(look(flink.url, **fields, password="pä:ss"), Found)
+
+
+def test_a_secret_that_no_key_opens_is_said_at_its_field(flink: FlinkServer, settings: Settings) -> None:
+    fields = {"client_key": Secret.from_stored(seal("key")), "client_certificate": "x"}
+    settings.SECRET_KEY = "another one"
+    problem = refused(flink.url, **fields)
+    assert (problem.field, "cannot be opened with the keys that are set" in problem.sentence) == ("client_key", True)
+    assert flink.asked == []
 
 
 def test_a_token_goes_only_to_those_who_are_meant(flink: FlinkServer) -> None:

@@ -155,7 +155,7 @@ class JobCheckpoints:
                 logger.warning("job %s: %s could not be claimed yet: %s", self._job_id, checkpoint.location, error)
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 with contextlib.suppress(*RECOVERY_ERRORS):
-                    await self.recover()  # it may be in the store all the same
+                    await self.recover(self.first_id)  # it may be in the store all the same
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         added: asyncio.Future[None] = asyncio.get_running_loop().create_future()

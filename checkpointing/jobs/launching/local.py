@@ -68,7 +68,7 @@ class LocalDriverLauncher:
         self._default_master = default_master
         command = [sys.executable, "-m", spare_module]
         directory = state_directory / DIRECTORY_NAME
-        self.temporaries = TemporaryDirectories(state_directory)
+        self.temporaries = TemporaryDirectories(state_directory, is_shared=self._site.storage_is_shared)
         self.spares = SparePool(
             spares, directory, command, self._environment, self.temporaries, clock or SystemClock(), spare_limits
         )

@@ -30,6 +30,8 @@ LOCK_NAME = ".in-use"
 _LOOK_S = 2.0
 _ID_LENGTH = 12
 _NAME = re.compile(r"[0-9a-f]{12}")
+_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph", "glusterfs", "fuse.glusterfs", "lustre", "9p",
+                      "beegfs", "afs", "fuse.sshfs"})  # fmt: skip
 # The address of a Unix socket has room for 107 bytes; programs and Spark put such sockets into temporary directories.
 _LONGEST_SOCKET = 107
 _ROOM_FOR_A_NAME = 50
@@ -44,10 +46,14 @@ class TemporaryDirectory:
 
 
 class TemporaryDirectories:
-    """Below one directory, which job managers of one machine may share. Any thread."""
+    """Below one directory, which job managers of one machine may share. Any thread.
 
-    def __init__(self, state_directory: Path) -> None:
-        self.parent = _parent(state_directory)
+    `is_shared`: other machines have the state directory, too; what one of them locks another may not see.
+    """
+
+    def __init__(self, state_directory: Path, *, is_shared: bool = False) -> None:
+        is_shared = is_shared or filesystem_of(state_directory) in _NETWORK
+        self.parent = _parent(state_directory, is_shared=is_shared)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.look_after()
@@ -132,11 +138,11 @@ def _abandoned(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _parent(state_directory: Path) -> Path:
-    """In the state directory, unless sockets or native libraries could not be used there."""
+def _parent(state_directory: Path, *, is_shared: bool) -> Path:
+    """In the state directory, unless it is other machines', or sockets or native libraries could not be used there."""
     own = state_directory.absolute() / "tmp"
     longest = len(os.fsencode(own)) + 1 + _ID_LENGTH + 1 + _ROOM_FOR_A_NAME
-    if longest <= _LONGEST_SOCKET and not _forbids_programs(state_directory):
+    if not is_shared and longest <= _LONGEST_SOCKET and not _forbids_programs(state_directory):
         return own
     elsewhere = Path(tempfile.gettempdir()) / f"waymark-{stable_id(str(own))[:_ID_LENGTH]}"
     try:
@@ -154,6 +160,22 @@ def _check_ours(directory: Path) -> None:
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "somebody else's", str(directory))
+
+
+def filesystem_of(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """The kind of file system that `path` lies on, or will; "" where that cannot be found out."""
+    found: tuple[int, str] = (-1, "")
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return ""
+    resolved = path.resolve()
+    for line in lines:
+        _, point, kind, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        if resolved.is_relative_to(point) and len(point) >= found[0]:
+            found = (len(point), kind)
+    return found[1]
 
 
 def _forbids_programs(directory: Path) -> bool:

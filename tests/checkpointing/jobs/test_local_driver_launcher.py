@@ -13,6 +13,7 @@ import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.launching import temporary
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from tests.checkpointing.jobs.running_job_manager import eventually
@@ -209,11 +210,33 @@ def test_where_no_socket_could_be_made_it_lies_elsewhere_under_a_short_name(
     found = TemporaryDirectories(deep)
 
     assert found.parent.parent == tmp_path
-    with found.new() as temporary:
-        assert temporary.path.parent == found.parent
+    with found.new() as made:
+        assert made.path.parent == found.parent
         assert found.parent.stat().st_mode & 0o777 == 0o700
     assert TemporaryDirectories(deep).parent == found.parent
     assert TemporaryDirectories(tmp_path / ("e" * 100)).parent != found.parent
+
+
+def test_a_state_directory_that_other_machines_have_too_holds_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one of them locks another may not see."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    state = Path("/srv/waymark/jobmanager")
+
+    assert TemporaryDirectories(state, is_shared=True).parent.parent == tmp_path
+    monkeypatch.setattr(temporary, "filesystem_of", lambda path: "nfs4")
+    assert TemporaryDirectories(state).parent.parent == tmp_path
+
+
+def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/vda / ext4 rw 0 0\nnas:/x /srv nfs4 rw 0 0\n/dev/b /srv/my\\040disk xfs rw 0 0\n")
+
+    assert temporary.filesystem_of(Path("/var/lib"), mounts) == "ext4"
+    assert temporary.filesystem_of(Path("/srv/waymark/state"), mounts) == "nfs4"
+    assert temporary.filesystem_of(Path("/srv/my disk/state"), mounts) == "xfs"
+    assert temporary.filesystem_of(Path("/srvx"), mounts) == "ext4"
 
 
 def test_a_directory_that_somebody_else_made_there_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
 from checkpointing.spark import jvm
-from checkpointing.spark.uploads import POOLS_FILE
+from checkpointing.spark.uploads import POOLS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +59,11 @@ class WorkDirectory:
         return (self.session or self.root) / "events"
 
     @property
+    def pools(self) -> Path:
+        """What Spark's scheduler reads when the session starts, wherever the driver is."""
+        return (self.session or self.root) / "pools.xml"
+
+    @property
     def program(self) -> Path:
         return self.root / "program"
 
@@ -90,8 +95,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
         "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
     }
-    if deployment.has_executors and not deployment.driver_is_in_the_cluster:
-        defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": POOLS_FILE.as_uri()}
+    if deployment.has_executors:
+        defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": work.pools.as_uri()}
     if deployment.manager is ClusterManager.STANDALONE:
         defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
     fixed = {
@@ -147,6 +152,7 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
     for directory in (work.queries, work.staging, work.event_log, work.spark):
         directory.mkdir(parents=True, exist_ok=True)
     work.event_log.chmod(0o700)  # the events repeat the configuration
+    work.pools.write_text(POOLS)
     _prepare_environment(settings)
     jvm.launch(name, settings, work.event_log.parent)
     from pyspark.sql import SparkSession

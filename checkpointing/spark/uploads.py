@@ -5,8 +5,7 @@ them (deployment.py: a master with executors elsewhere is taken on shared storag
 it and has the storage say that all of it arrived; then the driver looks for every file itself, because an executor may
 have been let into another storage of the same name. Whatever goes wrong is an UploadFailed: the driver does it then.
 
-The job waits behind the queries: its pool gets the processors that no batch asks for (pools.xml), in tasks that end
-soon.
+The job waits behind the queries: its pool gets the processors that no batch asks for (`POOLS`), in tasks that end soon.
 """
 
 from __future__ import annotations
@@ -36,7 +35,17 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 POOL = "waymark-uploads"
-POOLS_FILE = Path(__file__).parent / "pools.xml"
+# A processor that gets free goes to a batch whenever one asks for it: the default pool never has its share.
+POOLS = f"""<?xml version="1.0"?>
+<allocations>
+  <pool name="default">
+    <schedulingMode>FIFO</schedulingMode><weight>1000</weight><minShare>1000000</minShare>
+  </pool>
+  <pool name="{POOL}">
+    <schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare>
+  </pool>
+</allocations>
+"""
 # A task that holds a processor longer than it takes to send this delays a batch that asks for it.
 _BYTES_OF_A_TASK = 32 * 2**20
 _LOOKS_EVERY_S = 0.2

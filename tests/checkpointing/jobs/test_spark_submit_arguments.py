@@ -97,6 +97,16 @@ def test_parallelism_is_cores_and_state_partitions_on_one_machine_and_at_most_so
     assert "spark.cores.max" not in yarn
 
 
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_where_executors_bring_state_elsewhere_batches_come_first(tmp_path: Path, mode: str) -> None:
+    yarn = settings(tmp_path, spark__master="yarn", spark__submit__deployMode=mode)
+
+    assert yarn["spark.scheduler.mode"] == "FAIR"
+    assert yarn["spark.scheduler.allocation.file"] == WorkDirectory(tmp_path).pools.as_uri()
+    assert "spark.scheduler.mode" not in settings(tmp_path)
+    assert settings(tmp_path, spark__master="yarn", spark__scheduler__mode="FIFO")["spark.scheduler.mode"] == "FIFO"
+
+
 def test_everything_is_on_loopback_as_long_as_all_of_it_is_on_this_machine(tmp_path: Path) -> None:
     for master in ("local[2]", "spark://127.0.0.1:7077"):
         there = settings(tmp_path, spark__master=master, spark__driver__host="elsewhere")

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from checkpointing.spark.uploads import POOLS_FILE, ExecutorUploads, Upload, UploadFailed, shares
+from checkpointing.spark.session import WorkDirectory
+from checkpointing.spark.uploads import ExecutorUploads, Upload, UploadFailed, shares
 from tests.spark_session import spark_session
 from tests.storage_servers import StorageServer
 
@@ -22,8 +23,10 @@ NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    settings = {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": POOLS_FILE.as_uri()}
-    with spark_session(tmp_path_factory.mktemp("session"), settings) as session:
+    directory = tmp_path_factory.mktemp("session")
+    pools = WorkDirectory(directory).pools.as_uri()
+    settings = {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools}
+    with spark_session(directory, settings) as session:
         yield session
 
 

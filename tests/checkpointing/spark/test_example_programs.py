@@ -123,6 +123,8 @@ def test_it_runs_as_a_job_and_its_drivers_death_changes_nothing(
     job.signal_driver(signal.SIGKILL)
     deliver(source, it.parts[2])
     eventually(f"the right result instead of {it.read(output)}", lambda: it.read(output) == it.expected)
+    if (output / "_spark_metadata").exists():
+        eventually("a listing shows no more than the log", lambda: listed(output) == logged(output))
     record = job.record()
     assert record["attempt"] == 2
     assert record.get("local_directory") or record["restored_checkpoint_id"]
@@ -150,6 +152,20 @@ def deliver(source: Path, part: dict[str, str]) -> None:
 
 def rows(output: Path) -> list[dict[str, Any]]:
     """What readers of Spark's file sink see: the files that its log names; a partition's column is in the path."""
+    found = []
+    for path in logged(output):
+        columns = dict(part.split("=") for part in path.parts if "=" in part)
+        found += [{**columns, **json.loads(line)} for line in path.read_text().splitlines()]
+    return found
+
+
+def listed(output: Path) -> set[Path]:
+    """What readers see who do not know the log."""
+    found = {path.relative_to(output) for path in output.rglob("part-*")}
+    return {output / path for path in found if not any(part.startswith(".") for part in path.parts)}
+
+
+def logged(output: Path) -> set[Path]:
     log = output / "_spark_metadata"
     entries = [
         json.loads(line)
@@ -157,11 +173,7 @@ def rows(output: Path) -> list[dict[str, Any]]:
         if not batch.name.startswith(".")
         for line in batch.read_text().splitlines()[1:]
     ]
-    found = []
-    for path in {urllib.parse.unquote(urllib.parse.urlsplit(entry["path"]).path) for entry in entries}:
-        columns = dict(part.split("=") for part in Path(path).parts if "=" in part)
-        found += [{**columns, **json.loads(line)} for line in Path(path).read_text().splitlines()]
-    return found
+    return {Path(urllib.parse.unquote(urllib.parse.urlsplit(entry["path"]).path)) for entry in entries}
 
 
 def counts(output: Path) -> Counter[str]:

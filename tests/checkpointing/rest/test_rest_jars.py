@@ -69,6 +69,10 @@ async def test_an_upload_past_the_limit_is_refused(tmp_path: Path) -> None:
             "execution.state-recovery.claim-mode: 'STEAL' is not allowed; NO_CLAIM or LEGACY or CLAIM",
         ),
         (
+            ENTRY | {"flinkConfiguration": {"waymark.executor-uploads.min-size": "much"}},
+            "waymark.executor-uploads.min-size: 'much' is not allowed; write a whole number and a unit: b, kb, mb, gb",
+        ),
+        (
             ENTRY | {"flinkConfiguration": {"execution.savepoint.ignore-unclaimed-state": "maybe"}},
             "execution.savepoint.ignore-unclaimed-state: 'maybe' is not allowed; true or false",
         ),

@@ -35,4 +35,9 @@ def _moved(path: str, location: Path) -> str:
     inside = path.split("/")[-5:]
     if inside[0] != "state" or inside[2] != "_stateSchema":
         raise ValueError(f"{path!r} is no path of a state schema")
-    return f"{location.absolute().as_uri().replace('file://', 'file:', 1)}/{'/'.join(inside)}"
+    return f"{hadoop_path(location)}/{'/'.join(inside)}"
+
+
+def hadoop_path(path: Path) -> str:
+    """As Hadoop writes a local path: as it is, where a URI would quote it."""
+    return f"file:{path.absolute()}"

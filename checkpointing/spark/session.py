@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
 from checkpointing.spark import jvm
+from checkpointing.spark.schema_paths import hadoop_path
 from checkpointing.spark.uploads import POOLS
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),
     }
     if deployment.has_executors:
-        defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": work.pools.as_uri()}
+        defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": hadoop_path(work.pools)}
     if deployment.manager is ClusterManager.STANDALONE:
         defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
     fixed = {

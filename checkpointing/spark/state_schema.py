@@ -18,7 +18,7 @@ from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.plan import logical_plan, output_mode, session_of
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import PlannedQuery
-from checkpointing.spark.schema_paths import relocate_schemas
+from checkpointing.spark.schema_paths import hadoop_path, relocate_schemas
 from checkpointing.spark.state_mismatch import mismatch_in_words
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
         spark._jsparkSession,  # noqa: SLF001
         logical_plan(query.writer),
         output_mode(query.writer),
-        (location / "state").as_uri(),
+        hadoop_path(location / "state"),
         random_id(),
         random_id(),
         batch + 1,

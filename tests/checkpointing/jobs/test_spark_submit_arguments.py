@@ -102,7 +102,7 @@ def test_where_executors_bring_state_elsewhere_batches_come_first(tmp_path: Path
     yarn = settings(tmp_path, spark__master="yarn", spark__submit__deployMode=mode)
 
     assert yarn["spark.scheduler.mode"] == "FAIR"
-    assert yarn["spark.scheduler.allocation.file"] == WorkDirectory(tmp_path).pools.as_uri()
+    assert yarn["spark.scheduler.allocation.file"] == f"file:{tmp_path}/pools.xml"
     assert "spark.scheduler.mode" not in settings(tmp_path)
     assert settings(tmp_path, spark__master="yarn", spark__scheduler__mode="FIFO")["spark.scheduler.mode"] == "FIFO"
 

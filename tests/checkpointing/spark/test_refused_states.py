@@ -169,9 +169,9 @@ def test_a_state_of_another_schema_is_refused_before_the_file_sinks_log_goes_bac
     with pytest.raises(
         StateDoesNotFit, match=r"its key is \(value: string\), the program's is \(value: string, n: integer\)"
     ):
-        prepared(spark, checkpoint, tmp_path / "changed", lambda: distinct("value", "n"))
+        prepared(spark, checkpoint, tmp_path / "changed@work", lambda: distinct("value", "n"))
     assert seen() == before, "readers see what they saw"
-    assert prepared(spark, checkpoint, tmp_path / "same", lambda: distinct("value")).restored == {"words": 0}
+    assert prepared(spark, checkpoint, tmp_path / "same@work", lambda: distinct("value")).restored == {"words": 0}
     assert seen() != before
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.spark.session import WorkDirectory
+from checkpointing.spark.session import WorkDirectory, session_settings
 from checkpointing.spark.uploads import ExecutorUploads, Upload, UploadFailed, shares
 from tests.spark_session import spark_session
 from tests.storage_servers import StorageServer
@@ -23,9 +23,9 @@ NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    directory = tmp_path_factory.mktemp("session")
-    pools = WorkDirectory(directory).pools.as_uri()
-    settings = {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": pools}
+    directory = tmp_path_factory.mktemp("session@here")
+    cluster = session_settings(WorkDirectory(directory), 2, {"spark.master": "spark://127.0.0.1:7077"})
+    settings = {name: value for name, value in cluster.items() if name.startswith("spark.scheduler.")}
     with spark_session(directory, settings) as session:
         yield session
 

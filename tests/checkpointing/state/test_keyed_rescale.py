@@ -154,11 +154,11 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
     checkpoint = queries.snapshot(writer(), "first")
     for partitions in (2, 5):
         on(partitions)
-        moved(queries, checkpoint, writer(), f"on-{partitions}", partitions)
+        moved(queries, checkpoint, writer(), f"on@{partitions}", partitions)
         for name in (*PLAIN, *EXPIRING, "timers"):
             assert stored("first", name), name
-            assert stored(f"on-{partitions}", name) == stored("first", name), name
-    for key, states in run_on("on-5", 20).items():
+            assert stored(f"on@{partitions}", name) == stored("first", name), name
+    for key, states in run_on("on@5", 20).items():
         assert states[:-1] == expected([1, 20]), key
 
 
@@ -198,7 +198,7 @@ def test_each_event_time_timer_fires_once_on_the_partition_that_its_key_moved_to
     for partitions in (7, 2):
         on(partitions)
         fired.clear()
-        moved(queries, checkpoint, writer(), f"on-{partitions}", partitions)
+        moved(queries, checkpoint, writer(), f"on@{partitions}", partitions)
         queries.feed(["late 90", "z 300"])
-        queries.run(writer(), f"on-{partitions}")
+        queries.run(writer(), f"on@{partitions}")
         assert fired == Counter((f"{key} {150_000 + number * 1000}", 1) for number, key in enumerate(KEYS))

@@ -31,6 +31,7 @@ _STOP_S = 10.0
 _LONGEST_COMPLAINT = 20_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
 OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
+_GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")
 _OUT_OF_MEMORY_EXIT_CODE = 3
 _KILLED = -9
 
@@ -41,6 +42,10 @@ class JvmLost(Exception):
 
 class JvmNotStarted(Exception):
     """spark-submit gave up, or its JVM ended before it could be talked to; the text has what it said."""
+
+
+class ClusterRefused(Exception):
+    """The cluster did not take the application, or gave it up before it could begin; the text has what it said."""
 
 
 class ContextStopped(Exception):
@@ -56,7 +61,7 @@ def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
         properties = write_private(directory / PROPERTIES_NAME, properties_text(_with_temporary_directory(settings)))
         arguments = client_arguments(deployment_of(settings), name, properties)
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
-    written = _errors_size()
+    written = errors_size()
     try:
         SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
     except PySparkRuntimeError as error:
@@ -69,7 +74,16 @@ def _with_temporary_directory(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, JVM_OPTIONS: f"{option} {settings.get(JVM_OPTIONS, '')}".strip()}
 
 
-def _errors_size() -> int:
+def given_up(master: str, written: int) -> ClusterRefused | None:
+    """Why Spark gave an application on `master` up since this process's errors had `written` bytes; None: it did not.
+
+    What Python gets to see of it is only that the context is stopped.
+    """
+    reason = _GIVEN_UP.search(_errors_since(written))
+    return ClusterRefused(f"Spark's master {master} did not take the job: {reason[1]}") if reason else None
+
+
+def errors_size() -> int:
     """How much this process's standard error holds, which is the JVM's, too; 0 when it is no file."""
     found = os.fstat(2)
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
@@ -79,7 +93,7 @@ def _errors_since(size: int) -> str:
     try:
         with Path("/proc/self/fd/2").open("rb") as file:
             file.seek(size)
-            return file.read(_LONGEST_COMPLAINT).decode(errors="replace") if _errors_size() > size else ""
+            return file.read(_LONGEST_COMPLAINT).decode(errors="replace") if errors_size() > size else ""
     except OSError:
         return ""
 

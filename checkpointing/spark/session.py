@@ -161,7 +161,14 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    written = jvm.errors_size()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        given_up = jvm.given_up(settings[MASTER], written)
+        if given_up is not None:
+            raise given_up from error
+        raise
 
 
 def _prepare_environment(settings: Mapping[str, str]) -> None:

@@ -76,4 +76,5 @@ def test_a_program_that_never_returns_its_query_can_be_cancelled(jobs: dict[str,
 def test_a_master_that_cannot_be_reached_is_named(job_managers: JobManagers) -> None:
     master = f"spark://127.0.0.1:{any_free()}"
     found = failure(Job(job_managers, PROGRAM, "fine", {}, **{**NO_RESTART, "spark.master": master}))
-    assert master in found["message"]
+    assert found["exceptionName"] == "ClusterRefused"
+    assert found["message"] == f"Spark's master {master} did not take the job: All masters are unresponsive! Giving up."

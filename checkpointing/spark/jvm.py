@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _STOP_S = 10.0
-_LONGEST_COMPLAINT = 20_000
+_LONGEST_COMPLAINT = 200_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
 OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 MEAN = StructType([StructField("sum", DoubleType()), StructField("count", LongType())])
-KEYS = [f"k{number}" for number in range(12)]
+KEYS = [f"k{number}" for number in range(8)]
 BRIEF = StateTtlConfig(timedelta(seconds=10))
 LASTING = StateTtlConfig(timedelta(hours=1))
 FAR = 4_000_000_000_000  # a moment that no test lives to see

@@ -14,9 +14,9 @@ from typing import Any
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.walk import State
 from monitoring.models import AlertRule, Incident, RulePhase, RuleState
+from monitoring.polling.bulk import upsert
 
 WAYMARK = 0
-BATCH = 2000
 _FIELDS = ["phase", "since", "opened_at", "flapping", "opens", "counts_since"]
 
 Memory = dict[int, dict[int, State]]
@@ -35,27 +35,25 @@ def recall(rules: Collection[int]) -> Memory:
 
 def remember(kind_of_subject: Subject, changed: Mapping[int, Mapping[int, State]], now: datetime) -> None:
     """Write what changed, by rule and subject; what is not worth remembering is forgotten."""
-    kept: list[RuleState] = []
+    kept: list[dict[str, Any]] = []
     for rule, states in changed.items():
         kept += [_row(kind_of_subject, rule, each, state, now) for each, state in states.items() if state != State()]
         _forget(kind_of_subject, rule, [each for each, state in states.items() if state == State()])
-    RuleState.objects.bulk_create(
-        kept, batch_size=BATCH, update_conflicts=True, update_fields=_FIELDS, unique_fields=["rule", "job", "cluster"]
-    )
+    upsert(RuleState, kept, ("rule_id", "job_id", "cluster_id"), _FIELDS)
 
 
-def _row(kind_of_subject: Subject, rule: int, subject: int, state: State, now: datetime) -> RuleState:
-    return RuleState(
-        rule_id=rule,
-        job_id=subject if kind_of_subject is Subject.JOB else None,
-        cluster_id=subject if kind_of_subject is Subject.CLUSTER else None,
-        phase=state.phase,
-        since=state.since or now,
-        opened_at=state.opened_at,
-        flapping=state.flapping,
-        opens=list(state.opens),
-        counts_since=state.counts_since,
-    )
+def _row(kind_of_subject: Subject, rule: int, subject: int, state: State, now: datetime) -> dict[str, Any]:
+    return {
+        "rule_id": rule,
+        "job_id": subject if kind_of_subject is Subject.JOB else None,
+        "cluster_id": subject if kind_of_subject is Subject.CLUSTER else None,
+        "phase": state.phase.value,
+        "since": state.since or now,
+        "opened_at": state.opened_at,
+        "flapping": state.flapping,
+        "opens": list(state.opens),
+        "counts_since": state.counts_since,
+    }
 
 
 def _forget(kind_of_subject: Subject, rule: int, subjects: list[int]) -> None:

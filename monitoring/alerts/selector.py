@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 OWN_KEYS = ("job", "cluster", "engine")
 ALLOWED = "terms like team=payments, env!=dev, env=prod|stage, job=orders-*, team or !team, parted by commas"
@@ -36,9 +37,14 @@ class Term:
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.key)
-        if not self.patterns:
+        if value is None or not self.patterns:
             return (value is not None) is self.wanted
-        return any(value is not None and fnmatchcase(value, pattern) for pattern in self.patterns) is self.wanted
+        return (value in self.patterns or any(fnmatchcase(value, pattern) for pattern in self.globs)) is self.wanted
+
+    @cached_property
+    def globs(self) -> tuple[str, ...]:
+        """The patterns that are not simply the value itself."""
+        return tuple(pattern for pattern in self.patterns if "*" in pattern or "[" in pattern)
 
 
 @dataclass(frozen=True)

@@ -1,51 +1,40 @@
-"""Who may have missed something for too long: judged from two moments a job, before any row is read."""
+"""Who may have missed something for too long: judged in the database from two moments a job, before rows are read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
-from monitoring.alerts.facts import RunFact
-from monitoring.alerts.gathering.ask import Ask
+from monitoring.alerts.gathering.ask import Ask, select
 from monitoring.alerts.kinds.ages import Age
 
+# A run's limit: what the rules set, or what its configuration comes to (as no_completed_checkpoint.derived_limit_s).
+# Without periodic checkpoints the interval is Flink's largest number.
+LIMIT = """
+least(%(set)s::float8, CASE WHEN %(derived)s
+    AND (r.checkpoint_config ->> 'interval')::float8 BETWEEN 0 AND 9007199254740991 THEN
+    greatest((r.checkpoint_config ->> 'interval')::float8,
+             coalesce((r.checkpoint_config ->> 'timeout')::float8, 0)) / 1000
+    * (greatest(coalesce((r.checkpoint_config ->> 'tolerable_failed_checkpoints')::float8, 0), 0) + 2) END)"""
 
-class Marks(NamedTuple):
-    """Of a job: its last event up to the stretch's beginning, and the first one within the stretch."""
-
-    last: datetime | None
-    first: datetime | None
-
-
-def suspects(
-    ask: Ask, marks: Mapping[int, Marks], runs: Mapping[int, Sequence[RunFact]], first_seen: Mapping[int, datetime]
-) -> set[int]:
-    """Those whose age may reach a limit up to the first event of the stretch; see `is_short` for what comes after."""
-    found = set(ask.must)
-    for job in ask.jobs:
-        lives = runs.get(job)
-        limit = _limit(ask, lives[-1]) if lives else None
-        if lives is None or limit is None:
-            continue
-        last, first = marks.get(job) or (None, None)
-        begin = last or min(first_seen.get(job) or ask.until, lives[-1].started_at)
-        if (first or ask.until) - begin >= timedelta(seconds=limit):
-            found.add(job)
-    return found
+# Suspected is who reaches the limit before the first event of the stretch, or may do so between two of it.
+_SUSPECTS = """
+SELECT job_id FROM ({marks}) marks(job_id, "limit", begun, first)
+WHERE extract(epoch FROM coalesce(first, %(until)s::timestamptz) - begun) >= "limit"
+   OR extract(epoch FROM %(until)s::timestamptz - %(since)s::timestamptz) >= "limit"
+"""
 
 
-def is_short(ask: Ask, runs: Mapping[int, Sequence[RunFact]]) -> bool:
-    """Whether an age may reach a limit between two events of the stretch."""
-    limits = [limit for lives in runs.values() if (limit := _limit(ask, lives[-1])) is not None]
-    return bool(limits) and timedelta(seconds=min(limits)) <= ask.until - ask.since
+def suspects(ask: Ask, marks: str, parameters: Mapping[str, Any]) -> set[int]:
+    """The jobs that may reach a limit, and `ask.must`.
+
+    `marks` is the statement of rows (job, limit in seconds, what the age counts from, first event of the stretch).
+    """
+    rows = select(_SUSPECTS.format(marks=marks), {**parameters, **_limits(ask)})
+    return {*ask.must, *(job for (job,) in rows)}
 
 
-def least_limit(ask: Ask, runs: Mapping[int, Sequence[RunFact]]) -> timedelta:
-    limits = (limit for lives in runs.values() if (limit := _limit(ask, lives[-1])) is not None)
-    return timedelta(seconds=min(limits, default=0))
-
-
-def _limit(ask: Ask, run: RunFact) -> float | None:
-    limits = (cast("Age", ask.kind).shortest(run, terms, ask.since) for terms in ask.terms)
-    return min((limit for limit in limits if limit is not None), default=None)
+def _limits(ask: Ask) -> dict[str, Any]:
+    """The shortest that a rule sets, and whether one derives it from the job."""
+    limits = [cast("Age", ask.kind).limit_without_run(terms) for terms in ask.terms]
+    return {"set": min((limit for limit in limits if limit is not None), default=None), "derived": None in limits}

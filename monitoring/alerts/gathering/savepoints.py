@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from monitoring.alerts.facts import Facts
-from monitoring.alerts.gathering.ages import Marks, is_short, suspects
+from monitoring.alerts.gathering.ages import LIMIT, suspects
 from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
 from monitoring.alerts.gathering.runs import runs_of
 
-_MARKS = """
-SELECT job_id, max(completed_at) FILTER (WHERE completed_at <= %(since)s),
-       min(completed_at) FILTER (WHERE completed_at > %(since)s)
-FROM monitoring_savepoint
-WHERE state = 'completed' AND completed_at <= %(until)s AND job_id = ANY(%(jobs)s) GROUP BY job_id
-"""
+_MARKS = f"""
+SELECT r.job_id, min({LIMIT}),
+       coalesce((SELECT max(completed_at) FROM monitoring_savepoint s
+                 WHERE s.job_id = r.job_id AND state = 'completed' AND completed_at <= %(since)s),
+                (SELECT created_at FROM monitoring_job j WHERE j.id = r.job_id)),
+       (SELECT min(completed_at) FROM monitoring_savepoint s WHERE s.job_id = r.job_id AND state = 'completed'
+        AND completed_at > %(since)s AND completed_at <= %(until)s)
+FROM monitoring_run r WHERE r.job_id = ANY(%(jobs)s) AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
+GROUP BY r.job_id
+"""  # noqa: S608 (constants only)
 
 _COMPLETED = """
 SELECT job_id, completed_at, 0, id, id, '' FROM monitoring_savepoint
@@ -34,13 +38,10 @@ _FIRST_SEEN = "SELECT id, created_at FROM monitoring_job WHERE id = ANY(%(jobs)s
 
 def gather_savepoints(ask: Ask) -> Found:
     parameters = {"since": ask.since, "until": ask.until, "jobs": list(ask.jobs)}
-    runs = ask.once("runs", lambda: runs_of(ask.jobs, ask.since))
-    marks = {job: Marks(last, first) for job, last, first in select(_MARKS, parameters)}
-    first_seen = dict(select(_FIRST_SEEN, parameters))
-    moved = suspects(ask, marks, runs, first_seen)
-    if is_short(ask, runs):
-        moved |= {job for job, mark in marks.items() if mark.first}
-    events = by_job(select(_COMPLETED, parameters | {"jobs": list(moved)})) if moved else {}
+    moved = list(suspects(ask, _MARKS, parameters))
+    asked = parameters | {"jobs": moved}
+    runs, first_seen = runs_of(moved, ask.since), dict(select(_FIRST_SEEN, asked))
+    events = by_job(select(_COMPLETED, asked)) if moved else {}
     return {
         job: Facts(events=events.get(job, ()), runs=runs.get(job, ()), first_seen_at=first_seen.get(job))
         for job in moved

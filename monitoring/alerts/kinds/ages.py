@@ -20,9 +20,9 @@ class Age(Kind):
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
         """What the age counts from; None: nothing is missed then."""
 
-    def shortest(self, run: RunFact, terms: Terms, since: datetime) -> float | None:
-        """The limit for a job whose newest run is `run`; None: nothing of it can be missed after `since`."""
-        return terms.threshold if run.ended_at is None or run.ended_at > since else None
+    def limit_without_run(self, terms: Terms) -> float | None:
+        """The limit, where it does not depend on the job; None: it does."""
+        return terms.threshold
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         """Each event and each run's beginning and end may set the age anew; between them it may reach the limit."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar
 
-from monitoring.alerts.facts import Facts, RunFact
+from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.ages import Age
 from monitoring.alerts.kinds.base import Day, Finding, Number, Source, Terms, Unit
 from monitoring.durations import in_words
@@ -37,9 +37,8 @@ class DataLossRisk(Age):
     def limit(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
         return _oldest_s(terms)
 
-    def shortest(self, run: RunFact, terms: Terms, since: datetime) -> float | None:
-        matters = run.failed or run.ended_at is None or run.ended_at > since
-        return _oldest_s(terms) if matters else None
+    def limit_without_run(self, terms: Terms) -> float | None:
+        return _oldest_s(terms)
 
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
         """A job that ended as somebody wished, or that never had state, risks none."""

@@ -41,10 +41,6 @@ class NoCompletedCheckpoint(Age):
         run = live_run(facts, at)
         return derived_limit_s(run) if run else None
 
-    def shortest(self, run: RunFact, terms: Terms, since: datetime) -> float | None:
-        limit = derived_limit_s(run) if terms.threshold is None else terms.threshold
-        return limit if run.ended_at is None or run.ended_at > since else None
-
     def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
         run, last = live_run(facts, at), facts.last(at)
         if run is None:
@@ -77,7 +73,10 @@ class NoCompletedCheckpoint(Age):
 
 
 def derived_limit_s(run: RunFact) -> float | None:
-    """None: the run takes no periodic checkpoints, or its configuration is not known yet."""
+    """None: the run takes no periodic checkpoints, or its configuration is not known yet.
+
+    The same in SQL: gathering/ages.py.
+    """
     if run.interval_ms is None:
         return None
     return max(run.interval_ms, run.timeout_ms or 0) / 1000 * (run.tolerable + 2)

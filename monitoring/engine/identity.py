@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 _PROCESS = re.compile(r"flink-web-([0-9a-f-]{36})")
+_LONGEST = 500
 _HA_TYPE = ("high-availability.type", "high-availability")
 _ZOOKEEPER = "high-availability.zookeeper.quorum"
 _ADDRESSES = ("jobmanager.rpc.address", "jobmanager.rpc.port")
@@ -51,6 +52,7 @@ class Identity:
 
 def identity_of(config: Mapping[str, str]) -> Identity | None:
     """None: the engine says nothing that tells it from another."""
+    config = {key: value[:_LONGEST] for key, value in config.items()}
     found = _PROCESS.search(config.get("web.tmpdir", ""))
     process = found[1] if found else ""
     ours = _waymark(config)

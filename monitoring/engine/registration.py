@@ -90,7 +90,13 @@ def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
     cluster.enabled, cluster.disabled_reason, cluster.archived_at = False, reason, now
     cluster.token = cluster.password = cluster.client_key = ""
     cluster.unreachable_since, cluster.consecutive_failures, cluster.last_error = None, 0, ""
-    cluster.save()
+    cluster.next_poll_at = None
+    cluster.save(
+        update_fields=[
+            *("enabled", "disabled_reason", "archived_at", "token", "password", "client_key", "next_poll_at"),
+            *("unreachable_since", "consecutive_failures", "last_error"),
+        ]
+    )
     return False
 
 

@@ -25,7 +25,7 @@ _CERTIFICATE = {
 _WANTS_A_CERTIFICATE = (
     *("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN"),
 )
-_LISTEN_S = 1.0
+_CONNECT_S, _LISTEN_S = 3.0, 1.0
 _SPEAKS_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_EOF", "PACKET_LENGTH")
 
 
@@ -41,10 +41,11 @@ async def heard_in_silence(connection: Connection) -> Unreachable | None:
     """
     target = connection.require_allowed()
     try:
-        (found, *_) = await CheckedResolver().resolve(target.host, target.port)
-        reader, writer = await asyncio.open_connection(
-            found["host"], target.port, ssl=trust(connection.tls), server_hostname=target.host
-        )
+        async with asyncio.timeout(_CONNECT_S):
+            (found, *_) = await CheckedResolver().resolve(target.host, target.port)
+            reader, writer = await asyncio.open_connection(
+                found["host"], target.port, ssl=trust(connection.tls), server_hostname=target.host
+            )
     except OSError as error:
         return unreachable(connection.url, error)
     try:

@@ -23,6 +23,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from monitoring import outbound
 from monitoring.outbound import Denied
 
+LONGEST_ADDRESS = 500  # as long as the cluster's row can hold
 PLACES = ("leader/rest_server/connection_info", "leader/rest_server_lock")
 _STREAM = b"\xac\xed\x00\x05"
 # java.util.UUID: class description with its serial version and two longs, least significant bits first.
@@ -73,6 +74,8 @@ def parse_leader(data: bytes) -> str:
     target = outbound.parse(address)
     if isinstance(target, Denied):
         raise NotAnAddress(f"The leader's node names {address[:200]!r}, which is no address: {target.sentence}")
+    if len(address) > LONGEST_ADDRESS:
+        raise NotAnAddress(f"The leader's node names an address of {len(address)} characters.")
     return address.rstrip("/")
 
 

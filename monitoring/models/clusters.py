@@ -34,7 +34,8 @@ class Cluster(models.Model):
 
     name = models.CharField(max_length=100, unique=True)
     discovery = models.CharField(max_length=10, choices=Discovery.choices, default=Discovery.URL)
-    rest_url = models.URLField(max_length=500, blank=True)
+    # Judged by monitoring.outbound; a URLField would refuse hosts without a dot, such as http://jobmanager:8081.
+    rest_url = models.CharField(max_length=500, blank=True)
     zookeeper_hosts = models.CharField(max_length=500, blank=True, default="")
     zookeeper_root = models.CharField(max_length=200, blank=True, default="")
     zookeeper_cluster_id = models.CharField(max_length=200, blank=True, default="")

@@ -105,6 +105,8 @@ def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: Flink
         ({"rest_url": "http://169.254.169.254"}, "rest_url", "where clouds hand out credentials"),
         ({"rest_url": "http://no-such-host.invalid"}, "rest_url", "does not resolve"),
         ({"rest_url": "http://127.0.0.1:1"}, "rest_url", "nothing listens there"),
+        ({"rest_url": "http://no-such-job-manager:8081"}, "rest_url", "does not resolve"),
+        ({"rest_url": "http://a/" + "x" * 500}, "rest_url", "at most 500 characters"),
         ({"rest_url": "http://127.0.0.1:1/?x=1"}, "rest_url", "has no ? and no #"),
         ({"name": ""}, "name", "required"),
         ({"discovery": "zookeeper"}, "zookeeper_hosts", "At least one server is needed"),

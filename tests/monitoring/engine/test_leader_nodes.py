@@ -58,6 +58,7 @@ def test_a_node_that_is_cut_short_anywhere_names_nobody(cut: int) -> None:
         FLINK_2_3.replace(b"java.util.UUID", b"java.util.Date"),
         FLINK_2_3.replace(b"\x00\x16http", b"\x00\x15http"),
         DISPATCHER,
+        LeaderInformation("http://a/" + "x" * 500, "y").encode(),
         java("file:///etc/passwd"),
         java("http://user:pw@host"),
         b"\xac\xed\x00\x05" + b"s" + FLINK_2_3[31:],

@@ -98,7 +98,7 @@ class TemporaryDirectories:
         """Remove those whose driver has ended; one that cannot be removed is tried again the next time."""
         for path in self._all():
             with contextlib.suppress(OSError), _abandoned(path):
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
         with contextlib.suppress(OSError):
             self.parent.rmdir()
 
@@ -136,6 +136,16 @@ def _abandoned(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """The lock last: without it what could not be removed would be taken for somebody else's. OSError."""
+    for entry in path.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != LOCK_NAME:
+            entry.unlink()
+    shutil.rmtree(path)
 
 
 def _parent(state_directory: Path, *, is_shared: bool) -> Path:

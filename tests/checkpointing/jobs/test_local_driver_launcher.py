@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 import tempfile
 from dataclasses import replace
@@ -176,6 +178,26 @@ async def test_what_drivers_left_that_ended_unwatched_goes_when_a_job_manager_st
     await eventually(lambda: not left.path.exists())
     assert other.exists()
     other.rmdir()
+
+
+async def test_what_could_not_be_removed_is_tried_again(
+    launcher: LocalDriverLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[Path] = []
+    remove = shutil.rmtree
+
+    def refuse(path: Path, **how: object) -> None:
+        if not refused:
+            refused.append(path)
+            raise OSError(errno.EBUSY, "Device or resource busy", str(path))
+        remove(path)
+
+    monkeypatch.setattr(temporary.shutil, "rmtree", refuse)
+    with launcher.temporaries.new() as left:
+        (left.path / "busy").mkdir()
+
+    await eventually(lambda: not left.path.exists())
+    assert refused == [left.path / "busy"]
 
 
 async def test_a_driver_that_cannot_be_started_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, path
 
 from dashboard.views import (
+    automation,
     backtests,
     channels,
     charts,
@@ -83,6 +84,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("maintenance/<int:pk>/", maintenance.window, name="maintenance-window"),
     path("maintenance/<int:pk>/end/", maintenance.end, name="maintenance-end"),
     path("savepoints/", savepoints.all_savepoints, name="savepoints"),
+    path("automation/", automation.automation, name="automation"),
+    path("automation/pauses/<int:pk>/end/", automation.end_pause, name="automation-end-pause"),
+    path("jobs/<int:pk>/breaker/close/", automation.close_job_breaker, name="job-close-breaker"),
     path("savepoints/<int:pk>/", keeping.savepoint, name="savepoint"),
     path("savepoints/<int:pk>/keep/", keeping.keep, name="savepoint-keep"),
     path("savepoints/<int:pk>/dispose/", keeping.dispose_of, name="savepoint-dispose"),

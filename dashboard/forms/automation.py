@@ -54,6 +54,24 @@ class AutomationForm(JobModelForm):
         label="Labels",
         help_text="Such as team=payments, env=prod: rules and maintenance windows choose jobs by them.",
     )
+    max_restarts_per_day = forms.IntegerField(
+        min_value=1,
+        max_value=1000,
+        label="Restarts a day, at most",
+        help_text="Then the breaker opens until a person closes it.",
+        error_messages={
+            "invalid": "Write a whole number, from 1 to 1000.",
+            "min_value": "At least 1. To restart by hand only, clear “Restart automatically”.",
+            "max_value": "At most 1000.",
+        },
+    )
+    oldest_state_s = SpanField(
+        least=60,
+        most=365 * 86_400,
+        required=False,
+        label="Oldest state to restart from",
+        help_text="Such as 6 h before the death. Empty: however old; more is replayed then.",
+    )
 
     class Meta:
         model = Job
@@ -61,14 +79,25 @@ class AutomationForm(JobModelForm):
             "auto_restart",
             "restore_from",
             "max_restarts_per_hour",
+            "max_restarts_per_day",
+            "oldest_state_s",
+            "restart_on_lost",
+            "allow_empty_start",
+            "managed_elsewhere",
             "automation_paused",
             "automation_note",
             "labels",
         )
+        help_texts: ClassVar[dict[str, str]] = {
+            "managed_elsewhere": "Such as the Flink Kubernetes operator: then Waymark only watches the job."
+        }
         widgets: ClassVar[dict[str, Any]] = {"restore_from": forms.RadioSelect, "automation_note": forms.TextInput}
         labels: ClassVar[dict[str, str]] = {
             "auto_restart": "Restart automatically when the job dies",
             "restore_from": "Restart from",
+            "restart_on_lost": "Also when the cluster answers and does not know it any more",
+            "allow_empty_start": "Start it empty when no state can be restored: what it had counted is lost then",
+            "managed_elsewhere": "Managed elsewhere, by",
             "automation_paused": "Pause all of this for now",
             "automation_note": "Why it is paused",
         }

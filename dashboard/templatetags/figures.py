@@ -30,6 +30,7 @@ from monitoring.models import (
     NotificationState,
     RunState,
     SavepointState,
+    Verdict,
 )
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
@@ -50,6 +51,9 @@ _TONES: dict[str, str] = {
     **dict.fromkeys((SavepointState.REQUESTED, SavepointState.IN_PROGRESS, DeliveryState.PENDING, "running"), "busy"),
     **dict.fromkeys([s.value for s in AttemptState if s.open], "busy"),
     SavepointState.DISPOSING: "warn",
+    Verdict.RESTART: "good",
+    Verdict.PERSON: "bad",
+    Verdict.BREAKER: "bad",
     **dict.fromkeys((IncidentState.RESOLVED, "healthy"), "good"),
     **dict.fromkeys((NotificationState.WAITING, "again"), "busy"),
     "given_up": "bad",

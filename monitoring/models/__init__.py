@@ -1,6 +1,7 @@
 """What Waymark remembers. Status columns change only together with the row or field that says when and why."""
 
 from monitoring.models.audit import AuditEntry
+from monitoring.models.automation import AutomationPause, RestartDecision, Verdict
 from monitoring.models.checkpoints import (
     Checkpoint,
     CheckpointGap,
@@ -61,6 +62,7 @@ __all__ = [
     "AttemptState",
     "AuditEntry",
     "Authentication",
+    "AutomationPause",
     "ChangeKind",
     "Channel",
     "ChannelKind",
@@ -95,6 +97,7 @@ __all__ = [
     "Outage",
     "OutageKind",
     "RestartAttempt",
+    "RestartDecision",
     "RestartStep",
     "RestartTrigger",
     "RestoreFrom",
@@ -112,4 +115,5 @@ __all__ = [
     "SizeBaseline",
     "StepState",
     "Tick",
+    "Verdict",
 ]

@@ -36,6 +36,18 @@ class Job(models.Model):
     auto_restart = models.BooleanField(default=False)
     restore_from = models.CharField(max_length=10, choices=RestoreFrom.choices, default=RestoreFrom.NEWEST)
     max_restarts_per_hour = models.PositiveIntegerField(default=6)
+    max_restarts_per_day = models.PositiveIntegerField(default=24)
+    # A job that the engine, which answers, no longer knows counts as dead, too.
+    restart_on_lost = models.BooleanField(default=True)
+    # A state that was taken longer than this before the death is not restored by itself; None: any is.
+    oldest_state_s = models.PositiveIntegerField(null=True, blank=True)
+    allow_empty_start = models.BooleanField(default=False)
+    # Open: too many restarts; a person closes it. Attempts before `budget_since` are not counted any more.
+    breaker_opened_at = models.DateTimeField(null=True, blank=True)
+    breaker_reason = models.TextField(blank=True, default="")
+    budget_since = models.DateTimeField(null=True, blank=True)
+    # Who else restarts this job and takes its savepoints, such as an operator on Kubernetes; "": nobody, Waymark may.
+    managed_elsewhere = models.CharField(max_length=200, blank=True, default="")
     # On a schedule: every so often, or at the times of a cron expression; neither: none.
     savepoint_interval_s = models.PositiveIntegerField(null=True, blank=True)
     savepoint_cron = models.CharField(max_length=100, blank=True, default="")

@@ -45,6 +45,8 @@ class RestartAttempt(models.Model):
     launch = models.JSONField(null=True)
     # The state to restore is the savepoint that the job is stopped with.
     from_stop = models.BooleanField(default=False)
+    # There is no state to restore, and the job allows to be started without one.
+    start_empty = models.BooleanField(default=False)
     restore_path = models.TextField(blank=True, default="")
     restore_is_savepoint = models.BooleanField(null=True)
     restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed

@@ -8,8 +8,11 @@ from typing import assert_never
 
 from monitoring import audit
 from monitoring.models import Job, RestartTrigger
+from monitoring.pauses import active as pauses_now
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
-from monitoring.recovery.detection import Leave, NeedsPerson, Restart, decide
+from monitoring.recovery.breaker import open_breaker
+from monitoring.recovery.decisions import record
+from monitoring.recovery.detection import Leave, NeedsPerson, OpenBreaker, Restart, breaker_is_open, decide
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
 from monitoring.recovery.telling import all_clear, tell
@@ -33,18 +36,25 @@ def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
     """What was decided or told, and why the other dead jobs are left as they are."""
     done: list[str] = []
     left: list[str] = []
+    pauses = list(pauses_now(now))
     for job in dead_jobs():
-        verdict = decide(facts_of(job, now), now)
-        match verdict:
+        facts = facts_of(job, now, pauses)
+        decision = decide(facts, now)
+        record(job, decision, facts, now)
+        match decision:
             case Restart(reason):
                 done.append(_open(job, reason, now))
-            case NeedsPerson(reason):
+            case OpenBreaker(reason) if open_breaker(job, reason, now):
+                why = breaker_is_open(now, reason)
+                tell(job, f"{job.name} is dead and is not restarted: {why}.", {}, now)
+                done.append(f"The breaker of {job.name} opened: {reason}.")
+            case NeedsPerson(reason) | OpenBreaker(reason):
                 told = tell(job, f"{job.name} is dead and is not restarted: {reason}.", {}, now)
                 (done if told else left).append(f"{job.name} needs a person: {reason}.")
             case Leave(reason):
                 left.append(f"{job.name} is left: {reason}.")
             case _:
-                assert_never(verdict)
+                assert_never(decision)
     return done, left
 
 

@@ -15,6 +15,10 @@ HOLD_DOWN = timedelta(seconds=2)
 # The last checkpoints of a dead run are read once more before a state is chosen; not for ever.
 FINAL_READ = timedelta(seconds=15)
 BUDGET_WINDOW = timedelta(hours=1)
+DAY = timedelta(days=1)
+# A run that lived so long, with so many completed checkpoints, has recovered: what was before it is not counted.
+HEALTHY_AFTER = timedelta(minutes=10)
+HEALTHY_CHECKPOINTS = 2
 FIRST_BACKOFF = timedelta(seconds=5)
 LONGEST_BACKOFF = timedelta(minutes=10)
 # More jobs than this dying together: it is the cluster.
@@ -25,9 +29,10 @@ BRAKE_HOLD = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class JobFacts:
-    """`automatic_restarts`: when the automatic attempts of the last hour were decided. `deaths_nearby`: jobs of the
-    cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt succeeded, and its
-    run has not been polled yet."""
+    """`automatic_restarts`: when the automatic attempts of the last day were decided, but for those before the budget
+    was last refilled; `of_the_day`: how many they were in all. `paused`: why, "" when it is not. `deaths_nearby`: jobs
+    of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt succeeded, and
+    its run has not been polled yet."""
 
     name: str
     run_state: RunState | None
@@ -35,10 +40,15 @@ class JobFacts:
     final_read_done: bool
     cluster_reachable: bool
     auto_restart: bool
-    paused: bool
+    paused: str
     launch_known: bool
+    restart_on_lost: bool
+    breaker_opened_at: datetime | None
+    breaker_reason: str
     max_restarts_per_hour: int
+    max_restarts_per_day: int
     automatic_restarts: tuple[datetime, ...]
+    of_the_day: int
     open_attempt: bool
     awaited_run: bool
     deaths_nearby: int
@@ -63,16 +73,23 @@ class NeedsPerson:
     reason: str
 
 
-Verdict = Restart | Leave | NeedsPerson
+@dataclass(frozen=True)
+class OpenBreaker:
+    """It was restarted too often: a person is told, and nothing more happens until one closes the breaker."""
+
+    reason: str
 
 
-def decide(facts: JobFacts, now: datetime) -> Verdict:
+Decision = Restart | Leave | NeedsPerson | OpenBreaker
+
+
+def decide(facts: JobFacts, now: datetime) -> Decision:
     if facts.run_state not in DEAD or facts.died_at is None:
         return Leave("its run is not dead by the engine's word")
     if not facts.auto_restart:
         return Leave("automatic restart is off")
     if facts.paused:
-        return Leave("its automation is paused")
+        return Leave(facts.paused)
     if facts.open_attempt:
         return Leave("a restart is under way")
     if not facts.cluster_reachable:
@@ -87,23 +104,40 @@ def decide(facts: JobFacts, now: datetime) -> Verdict:
     return _dead(facts, facts.died_at, now)
 
 
-def _dead(facts: JobFacts, died_at: datetime, now: datetime) -> Verdict:
+def _dead(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
     if not facts.launch_known:
         return NeedsPerson("Waymark does not know how it was started")
+    if facts.run_state is RunState.LOST and not facts.restart_on_lost:
+        return NeedsPerson(
+            "the engine, which answers, does not know it any more, and its automation leaves that to you"
+        )
+    if facts.breaker_opened_at is not None:
+        return NeedsPerson(breaker_is_open(facts.breaker_opened_at, facts.breaker_reason))
     if facts.deaths_nearby > BRAKE_JOBS and now - died_at < BRAKE_HOLD:
         return NeedsPerson(
             f"{facts.deaths_nearby} jobs of its cluster died within {in_words(BRAKE_WINDOW)} of each other, which is "
             f"the cluster and not the jobs; it is held until {died_at + BRAKE_HOLD:%H:%M %Z}"
         )
+    return _by_budget(facts, died_at, now)
+
+
+def breaker_is_open(since: datetime, reason: str) -> str:
+    return f"its breaker is open since {since:%Y-%m-%d %H:%M %Z}, {reason}; close it to go on"
+
+
+def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
     recent = sorted(at for at in facts.automatic_restarts if now - at < BUDGET_WINDOW)
     if len(recent) >= facts.max_restarts_per_hour:
-        free = f"; the next one is free at {recent[0] + BUDGET_WINDOW:%H:%M %Z}" if recent else ""
-        return NeedsPerson(f"its budget of {facts.max_restarts_per_hour} restarts an hour is used up{free}")
-    if recent and now < (next_try := recent[-1] + _backoff(len(recent))):
+        return OpenBreaker(f"its budget of {facts.max_restarts_per_hour} restarts an hour is used up")
+    if facts.of_the_day >= facts.max_restarts_per_day:
+        return OpenBreaker(f"its budget of {facts.max_restarts_per_day} restarts a day is used up")
+    if recent and now < (next_try := recent[-1] + _backoff(len(recent), recent[-1])):
         return Leave(f"restart {len(recent) + 1} within an hour waits until {next_try:%H:%M:%S %Z}")
     what = "FAILED" if facts.run_state is RunState.FAILED else "no longer known to the engine, which answers"
     return Restart(f"{facts.name} is {what} since {died_at:%H:%M:%S %Z}.")
 
 
-def _backoff(restarts: int) -> timedelta:
-    return min(FIRST_BACKOFF * float(2 ** (restarts - 1)), LONGEST_BACKOFF)
+def _backoff(restarts: int, last: datetime) -> timedelta:
+    """Doubling, and up to a fifth longer: by the last restart's microseconds, so that jobs which died together part."""
+    jitter = 1 + last.microsecond / 1_000_000 / 5
+    return min(FIRST_BACKOFF * float(2 ** (restarts - 1)), LONGEST_BACKOFF) * jitter

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
-from monitoring.models import AttemptState, Job, RestartAttempt, RestartTrigger, Run, RunState
-from monitoring.recovery.detection import BRAKE_WINDOW, BUDGET_WINDOW, DEAD, JobFacts
+from monitoring.models import (
+    AttemptState,
+    AutomationPause,
+    Checkpoint,
+    CheckpointStatus,
+    Job,
+    RestartAttempt,
+    RestartTrigger,
+    Run,
+    RunState,
+)
+from monitoring.pauses import why_paused
+from monitoring.recovery.detection import (
+    BRAKE_WINDOW,
+    DAY,
+    DEAD,
+    HEALTHY_AFTER,
+    HEALTHY_CHECKPOINTS,
+    JobFacts,
+)
 
 ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
 # A poll that does not see a restarted run for so long will not see it any more.
@@ -16,15 +35,17 @@ AWAIT_RUN = timedelta(minutes=2)
 
 def dead_jobs() -> list[Job]:
     """Jobs with automatic restart whose current run is dead."""
-    return list(
-        Job.objects.filter(auto_restart=True, current_run__state__in=DEAD).select_related("cluster", "current_run")
-    )
+    dead = Job.objects.filter(auto_restart=True, managed_elsewhere="", current_run__state__in=DEAD)
+    return list(dead.select_related("cluster", "current_run"))
 
 
-def facts_of(job: Job, now: datetime) -> JobFacts:
+def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> JobFacts:
+    """`pauses`: the active ones, where the caller has them."""
     run = job.current_run
     died_at = (run.ended_at or run.observed_at) if run else None
     attempts = RestartAttempt.objects.filter(job=job)
+    of_the_day = _automatic_restarts(job, now)
+    counted_since = _counted_since(of_the_day, now)
     return JobFacts(
         name=job.name,
         run_state=RunState(run.state) if run else None,
@@ -32,18 +53,41 @@ def facts_of(job: Job, now: datetime) -> JobFacts:
         final_read_done=run is not None and run.final_read_done,
         cluster_reachable=job.cluster.reachable,
         auto_restart=job.auto_restart,
-        paused=job.automation_paused,
+        paused=why_paused(job, now, pauses),
         launch_known=job.launch is not None,
+        restart_on_lost=job.restart_on_lost,
+        breaker_opened_at=job.breaker_opened_at,
+        breaker_reason=job.breaker_reason,
         max_restarts_per_hour=job.max_restarts_per_hour,
+        max_restarts_per_day=job.max_restarts_per_day,
         automatic_restarts=tuple(
-            attempts.filter(trigger=RestartTrigger.AUTOMATIC, created_at__gt=now - BUDGET_WINDOW).values_list(
-                "created_at", flat=True
-            )
+            each.created_at for each in of_the_day if counted_since is None or each.created_at > counted_since
         ),
+        of_the_day=len(of_the_day),
         open_attempt=attempts.exclude(state__in=ENDED).exists(),
         awaited_run=_awaits_run(job, now),
         deaths_nearby=_deaths_nearby(job, died_at) if died_at else 0,
     )
+
+
+def _automatic_restarts(job: Job, now: datetime) -> list[RestartAttempt]:
+    """Of the last day, the newest first; those before a person closed the breaker are forgiven."""
+    rows = RestartAttempt.objects.filter(job=job, trigger=RestartTrigger.AUTOMATIC, created_at__gt=now - DAY)
+    if job.budget_since is not None:
+        rows = rows.filter(created_at__gt=job.budget_since)
+    return list(rows.select_related("new_run").order_by("-created_at"))
+
+
+def _counted_since(restarts: Iterable[RestartAttempt], now: datetime) -> datetime | None:
+    """The newest restart that led to a healthy run: it and those before it have refilled the hour's budget."""
+    for attempt in restarts:
+        run = attempt.new_run
+        if run is None or (run.ended_at or now) - run.started_at < HEALTHY_AFTER:
+            continue
+        completed = Checkpoint.objects.filter(run=run, status=CheckpointStatus.COMPLETED, is_savepoint=False)
+        if completed[:HEALTHY_CHECKPOINTS].count() >= HEALTHY_CHECKPOINTS:
+            return attempt.created_at
+    return None
 
 
 def _awaits_run(job: Job, now: datetime) -> bool:

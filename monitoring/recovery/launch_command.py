@@ -59,6 +59,8 @@ async def run(command: object, job_id: str, job_name: str, savepoint: str, limit
     when it ended well and nobody knows the job's id.
     """
     checked = check(command)
+    if not savepoint:
+        raise Refused(400, "a command starts a job from a savepoint only, and there is none")
     filled = [each.format(savepoint=savepoint, job_id=job_id, job_name=job_name) for each in checked]
     if not _runnable(filled[0]):
         raise Refused(400, f"{filled[0]} is no program that this worker may run")

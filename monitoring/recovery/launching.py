@@ -20,7 +20,7 @@ class BadLaunch(ValueError):
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """`job_id` is fixed before the launch; `restore_path` is never empty: nothing starts empty here."""
+    """`job_id` is fixed before the launch; `restore_path` is "" only where the job was allowed to start empty."""
 
     launch: Mapping[str, object]
     job_id: str
@@ -74,7 +74,7 @@ class ProgramLaunch:
             entry_class=entry_class(launch),
             program_args=arguments if isinstance(arguments, list) else (),
             parallelism=parallelism if isinstance(parallelism, int) else None,
-            savepoint_path=order.restore_path,
+            savepoint_path=order.restore_path or None,
             configuration=_texts(configuration) if isinstance(configuration, dict) else None,
             job_name=order.job_name,
         )

@@ -113,6 +113,8 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
 
 
 def _require_answer(job: Job) -> None:
+    if job.managed_elsewhere:
+        raise RestartRefused("managed_elsewhere", job.managed_elsewhere, "that is who restarts this job")
     if not job.cluster.reachable:
         raise RestartRefused("cluster", job.cluster.name, "a cluster that answers is needed")
 

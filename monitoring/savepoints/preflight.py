@@ -12,7 +12,7 @@ class PreflightFacts:
     run_state: RunState | None  # None: no run was ever seen
     cluster_reachable: bool
     savepoint_under_way: bool
-    paused: bool
+    paused: str  # why; "" when it is not
 
 
 @dataclass(frozen=True)
@@ -36,5 +36,5 @@ def preflight(facts: PreflightFacts) -> Ready | NotNow:
     if facts.savepoint_under_way:
         return NotNow("a savepoint is already under way")
     if facts.paused:
-        return NotNow("the job's automation is paused")
+        return NotNow(facts.paused)
     return Ready()

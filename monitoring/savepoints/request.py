@@ -17,6 +17,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.pauses import why_paused
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
 
 TIME_LIMIT = timedelta(minutes=10)
@@ -36,7 +37,7 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
 
     `stops_job`: the job ends with it (Flink's stop-with-savepoint). At most one is in flight per job.
     """
-    verdict = preflight(facts_of(job, scheduled=origin is SavepointOrigin.SCHEDULED))
+    verdict = preflight(facts_of(job, now, scheduled=origin is SavepointOrigin.SCHEDULED))
     run = job.current_run
     if isinstance(verdict, NotNow) or run is None:
         raise SavepointDeferred(verdict.reason if isinstance(verdict, NotNow) else "the job has never run")
@@ -50,7 +51,7 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
     return savepoint
 
 
-def facts_of(job: Job, scheduled: bool) -> PreflightFacts:
+def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
     run = job.current_run
     under_way = Savepoint.objects.filter(job=job, state__in=IN_FLIGHT).exists() or (
         run is not None
@@ -60,7 +61,7 @@ def facts_of(job: Job, scheduled: bool) -> PreflightFacts:
         run_state=None if run is None else RunState(run.state),
         cluster_reachable=job.cluster.reachable,
         savepoint_under_way=under_way,
-        paused=scheduled and job.automation_paused,
+        paused=why_paused(job, now) if scheduled else "",
     )
 
 

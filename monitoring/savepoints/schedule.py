@@ -22,7 +22,7 @@ from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
 log = logging.getLogger(__name__)
 
 TRY_AGAIN = timedelta(seconds=30)
-_SCHEDULED = Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")
+_SCHEDULED = (Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")) & Q(managed_elsewhere="")
 
 
 def timetable_of(job: Job) -> Timetable | None:

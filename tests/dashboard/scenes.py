@@ -8,6 +8,7 @@ from monitoring import audit
 from monitoring.launches import Launched, remember
 from monitoring.models import (
     AttemptState,
+    AutomationPause,
     ChangeKind,
     Cluster,
     ConfigurationChange,
@@ -18,6 +19,7 @@ from monitoring.models import (
     Job,
     JobConfiguration,
     LaunchOrigin,
+    RestartDecision,
     Run,
     RunException,
     RunState,
@@ -25,6 +27,7 @@ from monitoring.models import (
     SavepointState,
     Severity,
     Tick,
+    Verdict,
 )
 from monitoring.selfwatch.facts import periods
 from tests.dashboard import builders as make
@@ -210,6 +213,16 @@ def _dead_job(now: datetime, cluster: Cluster) -> Job:
         exception="OutOfMemoryError: Java heap space",
     )
     make.make_checkpoints(run, now - timedelta(minutes=11), Shape(count=50, failed=frozenset({0, 1, 2, 3})), 5)
+    RestartDecision.objects.create(
+        job=job,
+        at=now - timedelta(seconds=30),
+        verdict=Verdict.RESTART,
+        reason="orders-enrich is FAILED since 12:00:01 UTC.",
+        facts={"run_state": "FAILED", "automatic_restarts": [], "deaths_nearby": 1},
+    )
+    AutomationPause.objects.create(
+        cluster=cluster, reason="Disks are replaced.", author="olga", started_at=now - timedelta(minutes=9)
+    )
     rule = make.make_rule(job, severity=Severity.CRITICAL)
     make.make_incident(rule, now - timedelta(minutes=2), severity=Severity.CRITICAL)
     make.make_attempt(job, now - timedelta(seconds=30), AttemptState.WAITING, old_run=run)

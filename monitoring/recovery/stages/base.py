@@ -14,6 +14,7 @@ from typing import Protocol
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
+from monitoring.pauses import why_paused
 
 Act = Callable[[FlinkClient], Awaitable[object]]
 
@@ -71,10 +72,10 @@ def automatic(attempt: RestartAttempt) -> bool:
     return attempt.trigger == RestartTrigger.AUTOMATIC
 
 
-def paused(attempt: RestartAttempt) -> End | None:
+def paused(attempt: RestartAttempt, now: datetime) -> End | None:
     """Looked at before every act: automation that was paused meanwhile goes no further."""
-    if automatic(attempt) and attempt.job.automation_paused:
-        return End(AttemptState.CANCELED, "The job's automation was paused; nothing was started.")
+    if automatic(attempt) and (why := why_paused(attempt.job, now)):
+        return End(AttemptState.CANCELED, f"Nothing was started: {why}.")
     return None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from monitoring.durations import in_words
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, StepState
+from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, paused, write
 from monitoring.recovery.states import restore_candidates
@@ -18,14 +20,18 @@ class CheckState:
     step = "Check the state"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if stopped := paused(attempt):
+        if stopped := paused(attempt, now):
             return stopped
         if attempt.from_stop and not attempt.restore_path:
             return Next(
                 AttemptState.STOPPING, "The job is stopped with the savepoint to go on from.", StepState.SKIPPED
             )
         if not attempt.restore_path and not _choose(attempt):
-            return End(AttemptState.FAILED, _nothing_left(attempt))
+            if not (automatic(attempt) and attempt.job.allow_empty_start):
+                return End(AttemptState.FAILED, _nothing_left(attempt))
+            write(attempt, start_empty=True)
+            text = "No state can be restored; the job allows to be started empty."
+            return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
         path, program = attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
@@ -81,6 +87,9 @@ def _choose(attempt: RestartAttempt) -> bool:
     state = next((state for state in restore_candidates(attempt.job) if state.path not in rejected), None)
     if state is None:
         return False
+    if too_old := _too_old(attempt, state):
+        write(attempt, rejected=[*attempt.rejected, {"path": state.path, "why": too_old}])
+        return False
     write(
         attempt,
         restore_path=state.path,
@@ -89,6 +98,18 @@ def _choose(attempt: RestartAttempt) -> bool:
         savepoint_id=state.savepoint_row,
     )
     return True
+
+
+def _too_old(attempt: RestartAttempt, state: State) -> str:
+    """The newest one that is left is too old for the automation, so all others are; "" when it is not."""
+    limit, run = attempt.job.oldest_state_s, attempt.old_run
+    if limit is None or not automatic(attempt):
+        return ""
+    age = ((run.ended_at if run else None) or attempt.created_at) - state.taken_at
+    allowed = timedelta(seconds=limit)
+    if age <= allowed:
+        return ""
+    return f"it was {in_words(age)} old when the job died, and the job allows {in_words(allowed)}"
 
 
 def _nothing_left(attempt: RestartAttempt) -> str:

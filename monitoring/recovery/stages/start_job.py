@@ -50,7 +50,9 @@ class StartJob:
     step = "Start the job"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if attempt.launch_sent_at is None and (stopped := paused(attempt)):
+        if not attempt.restore_path and not attempt.start_empty:
+            return End(AttemptState.FAILED, "There is no state to restore, and a job is never started empty.")
+        if attempt.launch_sent_at is None and (stopped := paused(attempt, now)):
             return stopped
         try:
             check_launch(launch_of(attempt))
@@ -65,10 +67,10 @@ class StartJob:
         match answer:
             case Launched(job_id):
                 write(attempt, launched_at=now, engine_job_id=job_id)
-                return Next(AttemptState.WAITING, f"Started as {job_id} from {attempt.restore_path}.")
+                return Next(AttemptState.WAITING, f"Started as {job_id} {_from(attempt)}.")
             case Known(job):
                 write(attempt, launched_at=now)
-                return Next(AttemptState.WAITING, f"Started as {job.id} from {attempt.restore_path}.")
+                return Next(AttemptState.WAITING, f"Started as {job.id} {_from(attempt)}.")
             case LivesAlready(job):
                 why = f"A life of this job, {job.id}, is {job.state} already. Nothing was started."
                 return End(AttemptState.CANCELED, why)
@@ -83,6 +85,10 @@ class StartJob:
                 return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
+
+
+def _from(attempt: RestartAttempt) -> str:
+    return f"from {attempt.restore_path}" if attempt.restore_path else "without a state"
 
 
 def _may_send(attempt: RestartAttempt, now: datetime) -> bool:

@@ -24,7 +24,7 @@ class StopJob:
     step = "Stop the job"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if stopped := paused(attempt):
+        if stopped := paused(attempt, now):
             return stopped
         lives = lives_of(attempt)
         to_cancel = None if automatic(attempt) or attempt.stop_first else _known_life(attempt)

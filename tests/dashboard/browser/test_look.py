@@ -52,6 +52,7 @@ def test_pages_of_a_troubled_fleet(
         "incidents": reverse("incidents"),
         "incident": reverse("incident", args=[job.incidents.get().pk]),
         "all-savepoints": reverse("savepoints"),
+        "automation": reverse("automation"),
         "clusters": reverse("clusters"),
         "mails": reverse("mails"),
         "audit": reverse("audit"),

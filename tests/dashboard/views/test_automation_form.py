@@ -19,8 +19,16 @@ def job(now: datetime) -> Job:
     return job
 
 
+BUDGET = {"max_restarts_per_hour": "3", "max_restarts_per_day": "9"}
+
+
 def test_automation_is_changed_and_its_schedule_begins(operator: Client, job: Job, now: datetime) -> None:
-    typed = {"savepoint_schedule": "2 h", "restore_from": "savepoint", "max_restarts_per_hour": "3"}
+    typed = {
+        "savepoint_schedule": "2 h",
+        "restore_from": "savepoint",
+        "max_restarts_per_hour": "3",
+        "max_restarts_per_day": "9",
+    }
     assert operator.post(reverse("job-automation", args=[job.pk]), typed).status_code == 302
     job.refresh_from_db()
     assert (job.savepoint_interval_s, job.restore_from, job.auto_restart) == (7200, "savepoint", False)
@@ -30,7 +38,7 @@ def test_automation_is_changed_and_its_schedule_begins(operator: Client, job: Jo
 
 
 def test_times_of_cron_are_kept_in_their_zone(operator: Client, job: Job) -> None:
-    typed = {"restore_from": "newest", "max_restarts_per_hour": "3"}
+    typed = {"restore_from": "newest", **BUDGET}
     times = {"savepoint_schedule": " 0  3 * * MON ", "savepoint_time_zone": "Asia/Shanghai"}
     operator.post(reverse("job-automation", args=[job.pk]), typed | times)
     job.refresh_from_db()
@@ -43,7 +51,12 @@ def test_times_of_cron_are_kept_in_their_zone(operator: Client, job: Job) -> Non
 
 
 def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None:
-    typed = {"savepoint_schedule": "", "restore_from": "newest", "max_restarts_per_hour": "3"}
+    typed = {
+        "savepoint_schedule": "",
+        "restore_from": "newest",
+        "max_restarts_per_hour": "3",
+        "max_restarts_per_day": "9",
+    }
     operator.post(reverse("job-automation", args=[job.pk]), typed)
     job.refresh_from_db()
     assert (job.savepoint_interval_s, job.next_savepoint_at) == (None, None)
@@ -57,13 +70,20 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
         ("savepoint_schedule", "0 0 30 2 *", "Bad day-of-month"),
         ("savepoint_schedule", "0 3 * *", "Five fields are needed"),
         ("max_restarts_per_hour", "0", "At least 1"),
+        ("max_restarts_per_day", "0", "At least 1"),
+        ("oldest_state_s", "1 s", "is not allowed"),
         ("automation_paused", "on", "Say why"),
     ],
 )
 def test_bad_automation_is_named_and_changes_nothing(
     operator: Client, job: Job, field: str, typed: str, told: str
 ) -> None:
-    good = {"savepoint_schedule": "2 h", "restore_from": "newest", "max_restarts_per_hour": "3"}
+    good = {
+        "savepoint_schedule": "2 h",
+        "restore_from": "newest",
+        "max_restarts_per_hour": "3",
+        "max_restarts_per_day": "9",
+    }
     response = operator.post(reverse("job-automation", args=[job.pk]), good | {field: typed})
     assert response.status_code == 422
     assert told in str(response.context["form"].errors)

@@ -255,7 +255,7 @@ def test_pausing_stops_an_attempt_before_it_starts_anything(job, job_manager, no
 
     advance(now + timedelta(seconds=2))
 
-    assert RestartAttempt.objects.get().error == "The job's automation was paused; nothing was started."
+    assert RestartAttempt.objects.get().error == "Nothing was started: its automation is paused."
     assert job_manager.count("run") == 0
 
 

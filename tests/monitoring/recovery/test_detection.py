@@ -13,6 +13,7 @@ from monitoring.recovery.detection import (
     JobFacts,
     Leave,
     NeedsPerson,
+    OpenBreaker,
     Restart,
     decide,
 )
@@ -25,10 +26,15 @@ DEAD = JobFacts(
     final_read_done=True,
     cluster_reachable=True,
     auto_restart=True,
-    paused=False,
+    paused="",
     launch_known=True,
+    restart_on_lost=True,
+    breaker_opened_at=None,
+    breaker_reason="",
     max_restarts_per_hour=3,
+    max_restarts_per_day=24,
     automatic_restarts=(),
+    of_the_day=0,
     open_attempt=False,
     awaited_run=False,
     deaths_nearby=1,
@@ -60,7 +66,7 @@ def test_a_job_that_lives_or_ended_as_wished_is_left(state):
     ("change", "reason"),
     [
         ({"auto_restart": False}, "automatic restart is off"),
-        ({"paused": True}, "its automation is paused"),
+        ({"paused": "its automation is paused"}, "its automation is paused"),
         ({"open_attempt": True}, "a restart is under way"),
         ({"cluster_reachable": False}, "the cluster does not answer"),
         ({"awaited_run": True}, "it was restarted, and its new run has not been polled yet"),
@@ -88,10 +94,33 @@ def test_a_job_whose_launch_is_unknown_needs_a_person():
 
 def test_the_budget_is_by_the_sliding_hour():
     used = replace(DEAD, automatic_restarts=minutes_ago(59, 40, 30))
-    assert decide(used, NOW) == NeedsPerson(
-        "its budget of 3 restarts an hour is used up; the next one is free at 12:01 UTC"
-    )
+    assert decide(used, NOW) == OpenBreaker("its budget of 3 restarts an hour is used up")
     assert isinstance(decide(used, NOW + timedelta(minutes=1)), Restart)
+
+
+def test_the_day_has_a_budget_of_its_own():
+    assert isinstance(decide(replace(DEAD, of_the_day=23), NOW), Restart)
+    assert decide(replace(DEAD, of_the_day=24), NOW) == OpenBreaker("its budget of 24 restarts a day is used up")
+
+
+def test_an_open_breaker_needs_a_person_however_long_it_waits():
+    opened = replace(DEAD, breaker_opened_at=NOW - timedelta(days=3), breaker_reason="its budget is used up")
+    assert decide(opened, NOW) == NeedsPerson(
+        "its breaker is open since 2026-11-18 12:00 UTC, its budget is used up; close it to go on"
+    )
+
+
+def test_a_lost_job_is_left_to_a_person_where_its_automation_says_so():
+    lost = replace(DEAD, run_state=RunState.LOST, restart_on_lost=False)
+    assert isinstance(decide(lost, NOW), NeedsPerson)
+    assert isinstance(decide(replace(lost, run_state=RunState.FAILED), NOW), Restart)
+
+
+def test_jobs_that_died_together_come_back_apart():
+    last = NOW.replace(microsecond=500_000)
+    tired = replace(DEAD, died_at=NOW - timedelta(seconds=60), automatic_restarts=(last - timedelta(seconds=5),))
+    assert isinstance(decide(tired, NOW + timedelta(seconds=0.5)), Leave)
+    assert isinstance(decide(tired, NOW + timedelta(seconds=1.01)), Restart)
 
 
 def test_the_hour_is_open_at_its_start():
@@ -100,7 +129,7 @@ def test_the_hour_is_open_at_its_start():
 
 
 def test_a_budget_of_nothing_restarts_nothing():
-    assert isinstance(decide(replace(DEAD, max_restarts_per_hour=0), NOW), NeedsPerson)
+    assert isinstance(decide(replace(DEAD, max_restarts_per_hour=0), NOW), OpenBreaker)
 
 
 @pytest.mark.parametrize(("restarts", "wait_s"), [(1, 5), (2, 10), (3, 20)])

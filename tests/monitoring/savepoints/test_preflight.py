@@ -3,7 +3,7 @@ import pytest
 from monitoring.models import RunState
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, Ready, preflight
 
-GOOD = {"run_state": RunState.RUNNING, "cluster_reachable": True, "savepoint_under_way": False, "paused": False}
+GOOD = {"run_state": RunState.RUNNING, "cluster_reachable": True, "savepoint_under_way": False, "paused": ""}
 
 
 def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
@@ -17,7 +17,7 @@ def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
         ({"run_state": RunState.RESTARTING}, "the job is RESTARTING, not RUNNING"),
         ({"cluster_reachable": False}, "the cluster does not answer"),
         ({"savepoint_under_way": True}, "a savepoint is already under way"),
-        ({"paused": True}, "the job's automation is paused"),
+        ({"paused": "its automation is paused"}, "its automation is paused"),
     ],
 )
 def test_what_stands_against_it_is_said(change, reason):

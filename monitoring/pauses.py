@@ -1,0 +1,71 @@
+"""Is the automation of a job paused, by whom and why? Asked right before it acts, of the rows as they are then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from monitoring import audit
+from monitoring.models import AutomationPause, Cluster, Job
+
+LONGEST_REASON = 500
+
+
+class BadPause(ValueError):
+    """A pause that makes no sense: which field, and what is allowed."""
+
+    def __init__(self, field: str, allowed: str) -> None:
+        super().__init__(f"{field}: {allowed}")
+        self.field = field
+        self.allowed = allowed
+
+
+def active(now: datetime) -> QuerySet[AutomationPause]:
+    lasting = Q(until=None) | Q(until__gt=now)
+    return AutomationPause.objects.filter(lasting, ended_at=None, started_at__lte=now).select_related("cluster")
+
+
+def why_paused(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> str:
+    """As it goes on after "because"; "" when it is not. `pauses`: the active ones, where the caller has them."""
+    if job.managed_elsewhere:
+        return f"the job is managed elsewhere ({job.managed_elsewhere})"
+    if job.automation_paused:
+        return "its automation is paused"
+    found = active(now) if pauses is None else pauses
+    pause = next((each for each in found if each.cluster_id in (None, job.cluster_id)), None)
+    if pause is None:
+        return ""
+    what = f"of {pause.cluster}" if pause.cluster else "of everything"
+    end = f" until {pause.until:%Y-%m-%d %H:%M %Z}" if pause.until else ""
+    return f"the automation {what} is paused{end} by {pause.author}: {pause.reason.rstrip('.')}"
+
+
+@transaction.atomic
+def pause(cluster: Cluster | None, reason: str, until: datetime | None, by: str, now: datetime) -> AutomationPause:
+    """Raises BadPause."""
+    reason = reason.strip()
+    if not reason:
+        raise BadPause("reason", "Say why, for whoever finds it paused.")
+    if len(reason) > LONGEST_REASON:
+        raise BadPause("reason", f"At most {LONGEST_REASON} characters; these are {len(reason)}.")
+    if until is not None and until <= now:
+        raise BadPause("until", "It has to end later than now; empty: until somebody ends it.")
+    made = AutomationPause.objects.create(cluster=cluster, reason=reason, author=by, started_at=now, until=until)
+    audit.record(by, "automation.pause", _target(made), reason, until=until.isoformat() if until else None)
+    return made
+
+
+@transaction.atomic
+def end(found: AutomationPause, by: str, now: datetime) -> bool:
+    """False: it had ended already."""
+    ended = active(now).filter(pk=found.pk).update(ended_at=now, ended_by=by)
+    if ended:
+        audit.record(by, "automation.resume", _target(found), found.reason)
+    return bool(ended)
+
+
+def _target(pause: AutomationPause) -> str:
+    return f"cluster {pause.cluster}" if pause.cluster else "everything"

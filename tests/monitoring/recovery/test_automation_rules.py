@@ -1,0 +1,199 @@
+"""What a job's own automation allows: pauses, the breaker, the age of a state, an empty start, others who manage it."""
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring import pauses
+from monitoring.models import Job, RestartAttempt, RestartDecision, RestartTrigger, RunState, Savepoint
+from monitoring.pauses import BadPause
+from monitoring.recovery.breaker import close_breaker
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.evidence import facts_of
+from monitoring.recovery.manual import RestartRefused, restart_from
+from monitoring.savepoints.schedule import request_due
+
+
+def restarted(rows, job, minutes_ago, lived_s=0, checkpoints=0):
+    run = rows.run(
+        job,
+        RunState.FAILED,
+        started_at=rows.ago(minutes_ago * 60),
+        ended_at=rows.ago(minutes_ago * 60 - lived_s),
+        final_read_done=True,
+    )
+    for number in range(1, checkpoints + 1):
+        rows.checkpoint(run, number)
+    return RestartAttempt.objects.create(
+        job=job,
+        epoch=job.restart_attempts.count() + 1,
+        trigger=RestartTrigger.AUTOMATIC,
+        state="succeeded",
+        reason="because",
+        engine_job_id=run.engine_job_id,
+        new_run=run,
+        created_at=rows.ago(minutes_ago * 60),
+        deadline_at=rows.now,
+    )
+
+
+class TestPauses:
+    @pytest.fixture(params=["everything", "its cluster"])
+    def cluster(self, request, job):
+        return job.cluster if request.param == "its cluster" else None
+
+    def test_nothing_is_restarted_while_it_lasts(self, job, job_manager, cluster, now):
+        pause = pauses.pause(cluster, "upgrade of the disks", now + timedelta(hours=1), "ada", now)
+        assert "upgrade of the disks" in advance(now)
+        assert job_manager.count("run") == 0
+        assert pauses.end(pause, "bob", now)
+        assert not pauses.end(pause, "bob", now)
+        advance(now + timedelta(seconds=2))
+        assert job_manager.count("run") == 1
+
+    def test_it_ends_by_itself(self, job, job_manager, cluster, now):
+        pauses.pause(cluster, "upgrade", now + timedelta(hours=1), "ada", now)
+        advance(now + timedelta(minutes=59))
+        assert job_manager.count("run") == 0
+        advance(now + timedelta(hours=1))
+        assert job_manager.count("run") == 1
+
+    def test_savepoints_on_a_schedule_wait_too(self, rows, cluster, job, now):
+        rows.run(job)
+        Job.objects.filter(pk=job.pk).update(savepoint_interval_s=600, next_savepoint_at=now)
+        pauses.pause(cluster, "upgrade", None, "ada", now)
+        assert request_due(now)["deferred"] == 1
+        assert "is paused by ada: upgrade" in Savepoint.objects.get().failure
+
+    def test_another_cluster_is_not_held(self, rows, job, job_manager, now):
+        pauses.pause(rows.cluster(), "upgrade", None, "ada", now)
+        advance(now)
+        assert job_manager.count("run") == 1
+
+    def test_one_that_begins_in_the_middle_of_a_restart_stops_it_before_the_launch(
+        self, job, job_manager, cluster, now
+    ):
+        job_manager.loses_request_of = {"validate"}
+        advance(now)
+        pauses.pause(cluster, "upgrade", None, "ada", now)
+        job_manager.loses_request_of = set()
+        advance(now + timedelta(seconds=2))
+        assert RestartAttempt.objects.get().error.startswith("Nothing was started: the automation of")
+        assert job_manager.count("run") == 0
+
+    @pytest.mark.parametrize(
+        ("reason", "minutes", "field"), [(" ", 5, "reason"), ("x" * 501, 5, "reason"), ("upgrade", 0, "until")]
+    )
+    def test_one_that_makes_no_sense_is_refused(self, now, reason, minutes, field, db):
+        with pytest.raises(BadPause) as problem:
+            pauses.pause(None, reason, now + timedelta(minutes=minutes), "ada", now)
+        assert problem.value.field == field
+
+
+class TestBreaker:
+    def test_it_opens_and_stays_open_until_a_person_closes_it(self, rows, job, job_manager, poll, now):
+        job_manager.starts_as = "FAILED"
+        moment = now
+        for _ in range(30):
+            poll(job, moment)
+            advance(moment)
+            moment += timedelta(seconds=30)
+        assert RestartAttempt.objects.count() == 6
+        job.refresh_from_db()
+        assert job.breaker_opened_at is not None
+
+        later = moment + timedelta(days=2)
+        poll(job, later)
+        advance(later)
+        assert RestartAttempt.objects.count() == 6
+
+        job_manager.starts_as = "RUNNING"
+        assert close_breaker(job, "the disk was full", "ada", later)
+        assert not close_breaker(job, "again", "bob", later)
+        advance(later + timedelta(seconds=2))
+        assert RestartAttempt.objects.count() == 7
+        assert job_manager.alive()
+
+    def test_a_run_that_recovered_refills_the_hour(self, rows, job, now):
+        restarted(rows, job, 50)
+        restarted(rows, job, 40, lived_s=601, checkpoints=2)
+        restarted(rows, job, 20, lived_s=60, checkpoints=5)
+        facts = facts_of(job, now)
+        assert len(facts.automatic_restarts) == 1
+        assert facts.of_the_day == 3
+
+    @pytest.mark.parametrize(("lived_s", "checkpoints"), [(599, 5), (3000, 1)])
+    def test_a_short_life_or_one_without_checkpoints_refills_nothing(self, rows, job, now, lived_s, checkpoints):
+        restarted(rows, job, 55, lived_s=lived_s, checkpoints=checkpoints)
+        assert len(facts_of(job, now).automatic_restarts) == 1
+
+
+class TestStates:
+    def test_a_state_that_is_too_old_is_left_to_a_person(self, rows, job, job_manager, now):
+        Job.objects.filter(pk=job.pk).update(oldest_state_s=50)  # the newest one is older by seconds
+        advance(now)
+        attempt = RestartAttempt.objects.get()
+        assert attempt.state == "failed"
+        assert "old when the job died, and the job allows 50 s" in attempt.error
+        assert job_manager.count("run") == 0
+
+    def test_one_that_is_young_enough_is_restored(self, job, job_manager, now):
+        Job.objects.filter(pk=job.pk).update(oldest_state_s=3600)
+        advance(now)
+        assert job_manager.ran[0]["savepointPath"] == "file:/chk/7"
+
+    def test_a_job_is_never_started_empty_unless_it_says_so(self, job, job_manager, now):
+        job.current_run.checkpoints.all().delete()
+        advance(now)
+        assert RestartAttempt.objects.get().state == "failed"
+        assert job_manager.count("run") == 0
+
+    def test_a_job_that_says_so_is_started_empty_when_nothing_is_left(self, job, job_manager, go_on, now):
+        job_manager.invalid_paths = {"file:/chk/7": "_metadata is missing"}
+        Job.objects.filter(pk=job.pk).update(allow_empty_start=True)
+        attempt = go_on(job, now)
+        assert (attempt.state, attempt.start_empty) == ("succeeded", True)
+        assert "savepointPath" not in job_manager.ran[0]
+        assert attempt.rejected == [{"path": "file:/chk/7", "why": "_metadata is missing"}]
+
+    def test_a_good_state_is_restored_all_the_same(self, job, job_manager, now):
+        Job.objects.filter(pk=job.pk).update(allow_empty_start=True)
+        advance(now)
+        assert job_manager.ran[0]["savepointPath"] == "file:/chk/7"
+
+
+class TestManagedElsewhere:
+    @pytest.fixture
+    def job(self, job):
+        job.managed_elsewhere = "the Kubernetes operator"
+        job.savepoint_interval_s, job.next_savepoint_at = 600, job.created_at
+        job.save()
+        return job
+
+    def test_it_is_only_watched(self, rows, job, job_manager, now):
+        assert advance(now) == "No job is dead."
+        rows.run(job)
+        assert not request_due(now)
+
+    def test_a_restart_by_hand_is_refused_with_who_does_it(self, job, now):
+        with pytest.raises(RestartRefused, match="the Kubernetes operator': that is who restarts this job"):
+            restart_from(job, "file:/chk/7", "ada", now)
+
+
+class TestDecisions:
+    def test_each_change_of_mind_is_a_row_with_its_facts(self, job, job_manager, now):
+        job.cluster.unreachable_since = now
+        job.cluster.save()
+        advance(now)
+        advance(now + timedelta(seconds=2))
+        job.cluster.unreachable_since = None
+        job.cluster.save()
+        advance(now + timedelta(seconds=4))
+
+        found = list(RestartDecision.objects.filter(job=job).order_by("at", "id"))
+        assert [(each.verdict, each.reason) for each in found][:2] == [
+            ("leave", "the cluster does not answer"),
+            ("restart", found[1].reason),
+        ]
+        assert found[0].facts["cluster_reachable"] is False
+        assert found[1].facts["automatic_restarts"] == []

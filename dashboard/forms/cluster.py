@@ -119,7 +119,7 @@ class ClusterForm(ClusterModelForm):
             "zookeeper_root": "Root",
             "zookeeper_cluster_id": "Cluster id",
             "authentication": "It asks for",
-            "username": "Name",
+            "username": "User name",
             "ca_bundle": "Authorities to trust (CA bundle)",
             "client_certificate": "Certificate to show",
         }

@@ -154,6 +154,12 @@ def test_what_the_server_says_is_said_at_the_field(admin: Client, flink: FlinkSe
     assert "needs a log-in" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["authentication"][0]
 
 
+def test_an_empty_form_has_the_usual_rhythm(admin: Client) -> None:
+    page = admin.get(reverse("cluster-add")).content.decode()
+    usual = {"poll_interval_s": "3", "request_limit_s": "10", "requests_at_once": "8"}
+    assert all(f'name="{name}" value="{value}"' in page for name, value in usual.items())
+
+
 def test_one_that_is_down_is_saved_when_that_is_meant(admin: Client) -> None:
     response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1"))
     assert "Save it although it does not answer now" in response.content.decode()

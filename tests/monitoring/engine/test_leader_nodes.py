@@ -13,8 +13,17 @@ FLINK_2_3 = bytes.fromhex(
     "bc9903f7986d852f0200024a000c6c65617374536967426974734a000b6d6f7374536967426974737870"
     "ada31b63f0195d92309c402aa1824c19"
 )
-# The dispatcher's node of the same cluster: a leader, and no address of a REST API.
-DISPATCHER = FLINK_2_3.replace(b"w\x18\x00\x16http://127.0.0.1:18310", b"w\x16\x00\x14pekko.tcp://flink@jm")
+# Of a 1.20.5, and its dispatcher's node: a leader, but no address of a REST API.
+FLINK_1_20 = bytes.fromhex(
+    "aced000577180016687474703a2f2f3132372e302e302e313a31383332307372000e6a6176612e7574696c2e55554944"
+    "bc9903f7986d852f0200024a000c6c65617374536967426974734a000b6d6f7374536967426974737870"
+    "9f3c527c75e4d59a7e25a26adddf4a98"
+)
+DISPATCHER = bytes.fromhex(
+    "aced00057739003770656b6b6f2e7463703a2f2f666c696e6b403132372e302e302e313a31393332302f757365722f7270632f"
+    "646973706174636865725f317372000e6a6176612e7574696c2e55554944bc9903f7986d852f0200024a000c6c65617374"
+    "536967426974734a000b6d6f73745369674269747378709f3c527c75e4d59a7e25a26adddf4a98"
+)
 
 
 def java(address: str) -> bytes:
@@ -24,6 +33,7 @@ def java(address: str) -> bytes:
 
 def test_flinks_node() -> None:
     assert parse_leader(FLINK_2_3) == "http://127.0.0.1:18310"
+    assert parse_leader(FLINK_1_20) == "http://127.0.0.1:18320"
     assert parse_leader(java("https://flink.internal/")) == "https://flink.internal"
 
 

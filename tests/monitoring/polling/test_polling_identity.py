@@ -64,6 +64,7 @@ def test_a_person_confirms_that_it_was_rebuilt(
     says(engine, ANOTHER)
     poll()
     cluster.refresh_from_db()
+    assert cluster.stranger is not None
     registration.confirm_same(cluster, "alma")
     for _ in range(8):
         poll()

@@ -1,0 +1,77 @@
+"""What a driver that died has left goes while the next one runs, and nothing goes that this one needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.reasons import CheckpointFailureReason
+from tests.checkpointing.coordinator.job_on_disk import JobOnDisk, surviving_stores
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobOnDisk:
+    """Its driver died in the middle of checkpoint 2, with `lost` in the pool; the next one is told to begin."""
+    job = JobOnDisk(tmp_path, JOB_ID, surviving_stores())
+    job.checkpoint("kept")
+    brings(job, "lost")
+    job.coordinator.abort_pending(CheckpointFailureReason.TASK_FAILURE)
+    job.work.clear()
+    job.coordinator.when_next_completed(lambda below: job.sweep(below))
+    return job
+
+
+def brings(job: JobOnDisk, *names: str) -> None:
+    """A driver at work on the next checkpoint: its files are there, and nobody knows."""
+    job.trigger()
+    job.begin_snapshot(*names)
+    job.write_only(job.work[-1])
+
+
+def pool(job: JobOnDisk) -> set[str]:
+    return {path.name for path in Path(job.storage.job_directory, "shared").iterdir()}
+
+
+def test_with_the_first_checkpoint_of_the_next_driver(job: JobOnDisk) -> None:
+    assert pool(job) == {"kept", "lost"}
+
+    job.checkpoint("kept")
+
+    assert pool(job) == {"kept"}
+
+
+def test_not_what_the_next_driver_has_taken_up_again(job: JobOnDisk) -> None:
+    job.checkpoint("kept", "lost")
+
+    assert pool(job) == {"kept", "lost"}
+
+
+def test_not_while_a_checkpoint_is_on_its_way_that_may_have_seen_it(job: JobOnDisk) -> None:
+    job.trigger()
+    job.begin_snapshot("kept")
+    first = job.work[-1]
+    brings(job, "lost", "new")
+    second = job.work[-1]
+    job.acknowledge(first, all_of_them=True)
+    assert pool(job) == {"kept", "lost", "new"}
+
+    job.acknowledge(second, all_of_them=True)
+
+    assert pool(job) == {"kept", "lost", "new"}
+    assert job.checkpoint("kept").checkpoint_id == 5
+
+
+def test_what_an_abandoned_checkpoint_alone_had_seen_goes_after_it(job: JobOnDisk) -> None:
+    job.trigger()
+    job.begin_snapshot("kept")
+    first = job.work[-1]
+    brings(job, "lost")
+    job.acknowledge(first, all_of_them=True)
+    assert pool(job) == {"kept", "lost"}
+
+    job.decline(job.work[-1])
+
+    assert pool(job) == {"kept"}

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from monitoring.engine.answers import Checkpoints, CheckpointStats, JobOverview, ManagerConfig, OperatorSubtasks
+from monitoring.engine.answers import (
+    TERMINAL_STATES,
+    Checkpoints,
+    CheckpointStats,
+    JobOverview,
+    ManagerConfig,
+    OperatorSubtasks,
+)
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
@@ -90,6 +97,7 @@ async def _manager(client: FlinkClient) -> ManagerConfig | None:
 def _readers(
     client: FlinkClient, known: KnownCluster, jobs: Mapping[str, JobOverview], now: datetime
 ) -> list[_RunReader]:
+    """Of runs that live first: what is read of ended ones waits in the engine."""
     readers, backlog = [], []
     for job in jobs.values():
         run = known.runs.get(job.id)
@@ -101,6 +109,7 @@ def _readers(
             readers.append(reader)
         elif run is not None and run.has_backlog:
             backlog.append(job)
+    readers.sort(key=lambda reader: reader.job.state in TERMINAL_STATES)
     chosen = random.sample(backlog, min(len(backlog), BACKLOG_RUNS))
     return readers + [_RunReader(client, job, known.runs[job.id], _NO_ANSWER, due=True) for job in chosen]
 

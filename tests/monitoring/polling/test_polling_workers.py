@@ -47,6 +47,19 @@ def life(engine):
     yield
     job.add(*range(5, 30))
     yield
+    # Seen by one worker, and over again when the next one looks; each in its turn, so once by either.
+    for _ in range(2):
+        job.state, job.ended = "FAILED", job.started + 20_000
+        yield
+        job.state, job.ended = "RUNNING", -1
+        yield
+        yield
+    for _ in range(2):
+        engine.jobs.remove(job)
+        yield
+        engine.jobs.append(job)
+        yield
+        yield
     second = engine.job(started=job.started + 60_000)
     job.state, job.ended = "FAILED", job.started + 50_000
     yield
@@ -63,7 +76,7 @@ def test_workers_that_take_turns_store_what_one_alone_does(engine, watch, poll):
             Cluster.objects.exclude(pk=cluster.pk).update(enabled=False)
             Cluster.objects.filter(pk=cluster.pk).update(enabled=True)
             poll.tick(worker)
-    assert rows(shared) == rows(alone)
+        assert rows(shared) == rows(alone), f"after step {step}"
     assert Checkpoint.objects.filter(run__job__cluster=alone, final=False).count() == 0
     assert CheckpointGap.objects.filter(run__job__cluster=shared).exists()
 

@@ -62,9 +62,9 @@ class KnownRun:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether figures are left to be read that no read of its own rhythm is about to bring: more than one that is
-        under way."""
-        return self.live and len(self.unfinished) > 1
+        """Whether figures are left that should not wait for the run's rhythm: more than of one that is under way, and
+        nothing went wrong when they were read."""
+        return self.live and len(self.unfinished) > 1 and self.next_read_at is None
 
 
 @dataclass(frozen=True, slots=True)

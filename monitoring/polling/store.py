@@ -221,8 +221,6 @@ def _jobs(observation: ClusterObservation) -> dict[str, JobOverview]:
 
 def _next_poll(cluster: Cluster, known: KnownCluster, now: datetime) -> datetime:
     live = [run for run in known.runs.values() if run.live]
-    if any(run.next_read_at is not None for run in live):
-        return now + timedelta(seconds=cluster.poll_interval_s)
     if any(run.has_backlog for run in live):
         return now + timedelta(seconds=plan.BACKLOG_TICK_S)
     every_s = plan.tick_every_s(cluster.poll_interval_s, (run.rhythm.every_s for run in live))

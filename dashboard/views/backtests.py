@@ -30,7 +30,7 @@ SHORTEST = timedelta(minutes=5)
 COUNTED_JOBS = 50
 LISTED_BOUTS = 20
 LISTED_JOBS = 500
-PER_WEEK = 1
+PER_WEEK = (1, 2, 5, 20)
 
 
 def sentence(request: HttpRequest, kind: str) -> HttpResponse:
@@ -49,7 +49,7 @@ def backtest(request: HttpRequest, kind: str) -> HttpResponse:
     chosen = _range(request)
     context |= {"job": job, "range": chosen, "query": request.GET.urlencode()}
     if form.is_valid() and job is not None:
-        context |= _replayed(Asked(watch_of(form.apply()), job, RANGES[chosen]), jobs)
+        context |= _replayed(Asked(watch_of(form.apply()), job, RANGES[chosen]), jobs, _per_week(request))
     return render(request, "rules/backtest.html", context)
 
 
@@ -79,7 +79,7 @@ class Asked:
         return replay(self.watch, self.job, self.since(now), now)
 
 
-def _replayed(asked: Asked, jobs: list[WatchedJob]) -> dict[str, Any]:
+def _replayed(asked: Asked, jobs: list[WatchedJob], per_week: int) -> dict[str, Any]:
     """For the chosen job, and counted over the scope as far as that is quick."""
     now = timezone.now()
     found = asked.replay()
@@ -87,7 +87,7 @@ def _replayed(asked: Asked, jobs: list[WatchedJob]) -> dict[str, Any]:
     counts = {other.name: len(replay(asked.watch, other, now - asked.length, now).bouts) for other in others.values()}
     counts = {asked.job.name: len(found.bouts)} | counts
     loudest = sorted((each for each in counts.items() if each[1]), key=lambda each: -each[1])[:5]
-    suggestion = suggest(asked.watch, asked.job, asked.since(now), now, PER_WEEK)
+    suggestion = suggest(asked.watch, asked.job, asked.since(now), now, per_week)
     threshold, unit = asked.watch.kind.threshold, asked.watch.kind.unit
     return {
         "replay": found,
@@ -98,7 +98,8 @@ def _replayed(asked: Asked, jobs: list[WatchedJob]) -> dict[str, Any]:
         "suggestion": suggestion,
         "suggested_text": unit.text(suggestion.threshold) if suggestion else "",
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
-        "per_week": PER_WEEK,
+        "per_week": per_week,
+        "per_week_choices": PER_WEEK,
         "terms": asked.watch.terms,
     }
 
@@ -137,6 +138,11 @@ def _chosen(request: HttpRequest, jobs: list[WatchedJob]) -> Job | None:
     known = {job.pk for job in jobs}
     number = wanted if wanted in known else jobs[0].pk if jobs else 0
     return Job.objects.filter(pk=number).first()
+
+
+def _per_week(request: HttpRequest) -> int:
+    chosen = _number(request, "per_week")
+    return chosen if chosen in PER_WEEK else PER_WEEK[0]
 
 
 def _range(request: HttpRequest) -> str:

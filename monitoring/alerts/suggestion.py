@@ -35,7 +35,7 @@ def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: 
     facts = facts_over(watch, job, since - watch.kind.reach, until)
     if not _says_something(watch, facts, since, until):
         return None
-    allowed = max(1.0, per_week * ((until - since) / WEEK))  # a shorter history than a week is taken for one
+    allowed = per_week * max(1.0, (until - since) / WEEK)  # a shorter history than a week is taken for one
     low, high = 0, len(ladder := _ladder(watch.kind.threshold)) - 1
     while low < high:
         middle = (low + high) // 2

@@ -208,6 +208,9 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     expect(person.get_by_role("link", name="Restart from this savepoint")).to_be_visible(timeout=120_000)
 
     person.goto(job_page + "alerts/")
+    rule = person.get_by_role("row").filter(has_text="Failed checkpoints within a window")
+    rule.get_by_role("link", name="Override").click()
+    person.get_by_text("Holds, flapping and rhythm").click()
     person.get_by_label("Check every").fill("5 s")
     person.get_by_role("button", name="Save the rule").click()
     person.goto(job_page + "configuration/")

@@ -144,6 +144,8 @@ def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(ope
     assert len(page.context["replay"].bouts) == 1
     assert "It would have opened 1 incident</b>" in page.content.decode()
     assert (page.context["suggestion"].threshold, page.context["suggestion"].bouts) == (5, 0)
+    often = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed | {"per_week": "2"})
+    assert (often.context["suggestion"].threshold, often.context["suggestion"].bouts) == (1, 1)
     told = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
     assert max(value for value in told["figure"]["data"][0]["y"]) == 3
     assert len(told["figure"]["layout"]["shapes"]) == 1

@@ -17,6 +17,8 @@ from monitoring.models import (
     IncidentEventKind,
     IncidentState,
     Notification,
+    Outage,
+    OutageKind,
 )
 
 
@@ -390,3 +392,59 @@ def test_two_workers_at_once_open_one_incident(rows, now):
 
     assert Incident.objects.count() == 20
     assert IncidentEvent.objects.count() == 20
+
+
+def test_when_a_cluster_dies_its_jobs_stand_still_and_it_alone_is_told_of(rows, now, later):
+    cluster = rows.cluster()
+    runs = [rows.run(rows.job(cluster)) for _ in range(30)]
+    evaluate_due(now)
+    cluster.unreachable_since = later(30)
+    cluster.save()
+    Outage.objects.create(cluster=cluster, kind=OutageKind.NO_ANSWER, began_at=later(30))
+    for run in runs:
+        for number in (1, 2, 3):
+            rows.failed(run, number, later(40 + number))
+
+    evaluate_due(later(300))
+
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.cluster, incident.job) == ("cluster_unreachable", cluster, None)
+    assert incident.opened_at == later(90)
+
+
+def test_what_a_person_resolved_stays_quiet_until_it_was_gone_once(rows, run, job, only_own_rules, now, later):
+    rule = AlertRule.objects.create(job=job, kind="end_to_end_duration", threshold=1000, check_every_s=5)
+
+    def completed(number, seconds, took):
+        rows.checkpoint(
+            run, number, triggered_at=later(seconds - 1), latest_ack_at=later(seconds), end_to_end_duration=took
+        )
+
+    completed(1, 0, 2000)
+    evaluate_due(now)
+    lifecycle.resolve(Incident.objects.get(), "ada", "known", later(10))
+    completed(2, 60, 2000)
+    evaluate_due(later(100))
+    assert Incident.objects.filter(rule=rule).count() == 1
+
+    completed(3, 160, 500)
+    completed(4, 220, 2000)
+    evaluate_due(later(300))
+    assert list(Incident.objects.order_by("id").values_list("state", "opened_at")) == [
+        ("resolved", now),
+        ("open", later(220)),
+    ]
+
+
+def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_rules, now, later):
+    AlertRule.objects.create(job=job, threshold=1, window_s=60, check_every_s=5, flap_opens=3)
+    evaluate_due(now)
+    for number in range(1, 9):
+        rows.failed(run, number, later(100 * number))
+
+    evaluate_due(later(1000))
+
+    *short, flapping = Incident.objects.order_by("opened_at")
+    assert [each.state for each in short] == ["resolved", "resolved"]
+    assert flapping.state == IncidentState.OPEN
+    assert flapping.sentence.startswith("flights-by-route is flapping, opened 3 times within 1 h. ")

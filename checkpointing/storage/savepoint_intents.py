@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from checkpointing.durable_files import sync
-from checkpointing.storage.errors import OutsideSavepointRoots
+from checkpointing.storage.errors import StorageError
 from checkpointing.storage.files import Files, LocalFiles
 from checkpointing.storage.layout import METADATA, QUERY_ENTRIES, is_savepoint_directory_of, is_temporary
 from checkpointing.storage.locations import name
@@ -79,19 +79,28 @@ class SavepointIntents:
     ) -> tuple[str, ...]:
         """Remove what others began and left; which directories went. Only while no driver of theirs lives. OSError.
 
-        `may_remove` is asked right before each removal. Repeated after a crash it goes on where the last one ended.
+        `may_remove` is asked right before each removal. Repeated after a crash it goes on where the last one ended. One
+        that cannot be removed now keeps nobody from the others.
         """
         removed: list[str] = []
+        problems: list[OSError] = []
         for path in sorted(self._directory.glob(f"{self._job_id}.*")):
-            with _held(path) as intent:
-                if intent is None or not may_remove():
-                    continue
-                savepoint = intent.read()
-                # One that was cut off was never durable: no directory was made after it.
-                if savepoint.endswith("\n") and not self._is_settled(savepoint[:-1], roots, files, removed):
-                    continue
-                path.unlink(missing_ok=True)
+            try:
+                with _held(path) as intent:
+                    if intent is not None and may_remove() and self._is_over(intent.read(), roots, files, removed):
+                        path.unlink(missing_ok=True)
+            except OSError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
         return tuple(removed)
+
+    def _is_over(self, noted: str, roots: SavepointRoots | None, files: Files | None, removed: list[str]) -> bool:
+        """One that was cut off was never durable: no directory was made after it."""
+        savepoint = noted.removesuffix("\n")
+        if savepoint in self._begun:
+            return False
+        return savepoint == noted or self._is_settled(savepoint, roots, files, removed)
 
     def _is_settled(
         self, savepoint: str, roots: SavepointRoots | None, files: Files | None, removed: list[str]
@@ -128,7 +137,7 @@ def jobs_with_intents(directory: Path) -> set[str]:
 def _held(path: Path) -> Iterator[TextIO | None]:
     """The intent, locked; None when its job manager lives, or when it has just ended."""
     try:
-        file = path.open(encoding="utf-8")
+        file = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         yield None
         return
@@ -146,7 +155,7 @@ def _held(path: Path) -> Iterator[TextIO | None]:
 def _is_within(savepoint: str, roots: SavepointRoots | None) -> bool:
     try:
         return roots is None or roots.confine(savepoint) == savepoint
-    except OutsideSavepointRoots:
+    except StorageError:
         return False
 
 

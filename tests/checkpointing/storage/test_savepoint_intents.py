@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -254,3 +255,42 @@ def test_one_that_could_not_be_discarded_is_left_to_the_next_sweep(tmp_path: Pat
 
     assert not Path(location.directory).exists()
     assert manager.noted == []
+
+
+def test_without_locks_a_job_manager_leaves_its_own_alone(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    directory = dead.begin()
+
+    assert dead.sweep() == ()
+    assert directory.exists()
+    dead.intents.abandon()
+    (directory / "wordcount").mkdir()
+    assert dead.sweep() == (str(directory),)
+
+
+def test_one_that_cannot_be_removed_keeps_nobody_from_the_others(dead: JobManager) -> None:
+    first, second = sorted([dead.begin_and_die(), dead.begin_and_die()])
+
+    class Stubborn(LocalFiles):
+        def remove_tree(self, path: str) -> None:
+            if path == str(first):
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+            super().remove_tree(path)
+
+    with pytest.raises(OSError, match="busy"):
+        JobManager(dead.root, Stubborn()).sweep()
+    assert first.exists()
+    assert not second.exists()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\n", b"savepoint-012345-0123456789ab\n", b"\n"])
+def test_an_intent_that_makes_no_sense_stays_for_a_person_to_look_at(dead: JobManager, content: bytes) -> None:
+    dead.begin_and_die()
+    [intent] = (dead.root / "intents").iterdir()
+    intent.write_bytes(content)
+
+    assert dead.sweep() == ()
+    assert intent.exists()

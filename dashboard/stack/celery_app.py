@@ -16,6 +16,11 @@ from dashboard.stack.parts import READY_FILE
 __all__ = ["app"]
 
 
+def hush(**_: Any) -> None:
+    """About a setting that we set on purpose, told at each loss of Redis. Celery has its own filter set by now."""
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+
+
 def say_ready(**_: Any) -> None:
     path = os.environ.get(READY_FILE)
     if path:
@@ -24,7 +29,6 @@ def say_ready(**_: Any) -> None:
 
 # About running as root, which a container's only user may: messages are JSON and the broker is ours.
 warnings.filterwarnings("ignore", category=SecurityWarning)
-# About a setting that we set on purpose, told at each loss of Redis.
-warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+worker_ready.connect(hush)
 worker_ready.connect(say_ready)
 beat_init.connect(say_ready)

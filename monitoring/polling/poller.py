@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError, OperationalError
 
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
@@ -35,6 +35,7 @@ from monitoring.polling.known import KnownCluster, KnownRun, named_runs, recall
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.observe import observe
 from monitoring.polling.store import postpone, store
+from monitoring.selfwatch.ticks import SAID
 
 log = logging.getLogger(__name__)
 
@@ -171,15 +172,16 @@ class Poller:
         error = flight.exception() if flight is not None and not flight.cancelled() else None
         if error is not None:  # the loop's edge: one cluster must not stop the others
             self._known.pop(claim.cluster.pk, None)
-            log.error("%s: its answer could not be stored", claim.cluster, exc_info=error)
-            self._say(self._postponed(claim, error))
+            self._postpone(claim, error)
+            if SAID.worth_a_line(f"storing {claim.cluster.pk}", type(error).__name__):
+                # Of a database that is full or restarts the trace tells nothing.
+                trace = None if isinstance(error, OperationalError | InterfaceError) else error
+                why = str(error).strip().partition("\n")[0]
+                log.error("%s: its answer cannot be stored, and is read again: %s", claim.cluster, why, exc_info=trace)
 
-    def _postponed(self, claim: Claim, error: BaseException) -> str:
-        try:
+    def _postpone(self, claim: Claim, error: BaseException) -> None:
+        with suppress(ClaimLost):
             postpone(claim, f"{type(error).__name__}: {error}"[:1000], self._now())
-        except ClaimLost:
-            return ""
-        return f"{claim.cluster}: its answer could not be stored; tried again later."
 
     def _say(self, sentence: str) -> None:
         if sentence:

@@ -57,7 +57,7 @@ class OnceAMinute:
             return self._said.pop(subject, None) is not None
 
 
-_said = OnceAMinute()
+SAID = OnceAMinute()
 _DATABASE = "database"
 
 
@@ -105,20 +105,20 @@ def _note_done(task: str, sentence: str, took_ms: int, now: datetime) -> None:
         sentence=sentence if told else "",
         said_at=now if told else None,
     )
-    _said.over(task)
-    if _said.over(_DATABASE):
+    SAID.over(task)
+    if SAID.over(_DATABASE):
         log.info("The database can be used again.")
 
 
 def database_away(error: Exception) -> None:
     """Every task and the poller meet it again and again: one line a minute for all of them."""
-    if _said.worth_a_line(_DATABASE, "away"):
+    if SAID.worth_a_line(_DATABASE, "away"):
         log.warning("The database cannot be used, and nothing is watched until it can: %s", _first_line(error))
 
 
 def _failed(task: str, error: Exception) -> None:
     text = f"{type(error).__name__}: {_first_line(error)}"[:_TEXT_LIMIT]
-    if _said.worth_a_line(task, text):
+    if SAID.worth_a_line(task, text):
         log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
     try:
         _write(_FAILED, task=task, now=clock.now(), failure=text)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticks, "_said", OnceAMinute())
+    monkeypatch.setattr(ticks, "SAID", OnceAMinute())
 
 
 def test_a_run_leaves_when_how_long_by_whom_and_what_it_said(caplog):
@@ -60,7 +60,7 @@ def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
 
 def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, caplog):
     now = 0.0
-    monkeypatch.setattr(ticks, "_said", OnceAMinute(lambda: now))
+    monkeypatch.setattr(ticks, "SAID", OnceAMinute(lambda: now))
     reasons = iter(["one", "one", "other", "other"])
 
     @noted

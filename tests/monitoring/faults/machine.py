@@ -1,0 +1,201 @@
+"""Waymark's processes and servers as they run in production, each of which a test may kill, stop or fill up.
+
+The cluster that is watched is an HTTP server in Flink's shapes (`FakeEngine`), in the test's own process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from dashboard.stack.composition import get
+from dashboard.stack.ports import any_free
+from dashboard.stack.postgres import PostgresServer
+from dashboard.stack.process import Server, spawn, stop, wait_until
+from dashboard.stack.redis import RedisServer
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Process:
+    """One process that was started and may be started again; its output is appended to `log`."""
+
+    def __init__(self, argv: tuple[str, ...], environ: dict[str, str], log: Path) -> None:
+        self._argv, self._environ, self._log = argv, environ, log
+        self._log.touch()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._argv, cwd=ROOT, env=self._environ, stdout=log, stderr=log)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+        self._process.wait(30)
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+class ServerProcess:
+    """PostgreSQL or Redis; its data stays over a kill."""
+
+    def __init__(self, server: Server, log: Path) -> None:
+        self.server, self._log = server, log
+        server.prepare()
+        self._command = server.command()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = spawn(self._command, log)
+        wait_until(self.server.answers, limit_s=30, what=self.server.name)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(30)
+
+    def stop(self) -> None:
+        stop(self._process, self._command)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+
+class Machine:
+    """One installation: `postgres` with its data on `disk`, `redis`, the web server, workers and beats by number."""
+
+    def __init__(self, directory: Path, disk: Path) -> None:
+        self.directory, self.disk = directory, disk
+        self._postgres_server = PostgresServer(disk / "pg", socket_directory=directory / "socket")
+        self._redis_server = RedisServer(directory / "redis", any_free())
+        self.web_port = any_free()
+        self.postgres = ServerProcess(self._postgres_server, directory / "postgres.log")
+        self.redis = ServerProcess(self._redis_server, directory / "redis.log")
+        self.processes: dict[str, Process] = {}
+
+    @property
+    def dsn(self) -> str:
+        return self._postgres_server.dsn()
+
+    @property
+    def redis_url(self) -> str:
+        return self._redis_server.url
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "DATABASE_URL": self.dsn,
+            "REDIS_URL": self.redis_url,
+            "WAYMARK_VAR": str(self.directory / "var"),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def manage(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.environ, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def worker(self, number: int = 1) -> Process:
+        options = ("worker", "--pool", "threads", "--concurrency", "4", "--without-gossip", "--without-mingle")
+        return self._process(f"worker{number}", *options, "--hostname", f"worker{number}@test")
+
+    def beat(self, number: int = 1) -> Process:
+        return self._process(f"beat{number}", "beat", "--pidfile", "")
+
+    def web(self) -> Process:
+        options = ("--bind", f"127.0.0.1:{self.web_port}", "--worker-class", "gthread", "--threads", "4")
+        return self._started_by("web", "gunicorn", "dashboard.wsgi", *options, "--log-level", "warning")
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """What the web process answers; (0, b"") when nothing does."""
+        return get(f"http://127.0.0.1:{self.web_port}{path}", limit_s=20)
+
+    def _process(self, name: str, *options: str) -> Process:
+        return self._started_by(name, "celery", "-A", "dashboard.stack.celery_app", "--quiet", *options)
+
+    def _started_by(self, name: str, module: str, *options: str) -> Process:
+        if name not in self.processes:
+            argv = (sys.executable, "-m", module, *options)
+            self.processes[name] = Process(argv, self.environ, self.directory / f"{name}.log")
+        return self.processes[name]
+
+    def rows(self, sql: str, *parameters: Any) -> list[dict[str, Any]]:
+        with psycopg.connect(self.dsn, row_factory=dict_row, autocommit=True, connect_timeout=5) as connection:
+            cursor = connection.execute(sql, parameters or None)  # type: ignore[call-overload]
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, sql: str, *parameters: Any) -> Any:
+        [row] = self.rows(sql, *parameters)
+        return next(iter(row.values()))
+
+
+@contextmanager
+def running(directory: Path, disk: Path) -> Iterator[Machine]:
+    machine = Machine(directory, disk)
+    with ExitStack() as left:
+        for server in (machine.postgres, machine.redis):
+            server.start()
+            left.callback(server.stop)
+        left.callback(lambda: [process.kill() for process in machine.processes.values() if process.alive])
+        yield machine
+
+
+@contextmanager
+def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of its own where one can be mounted, else a plain directory."""
+    place.mkdir()
+    mount, size = shutil.which("mount"), f"size={megabytes}m"
+    made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", size, "tmpfs", str(place)], capture_output=True)
+    place.chmod(0o711)
+    try:
+        yield place
+    finally:
+        if made and made.returncode == 0:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """Not a byte is free on `disk` inside the block."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"0" * size)
+    try:
+        yield
+    finally:
+        ballast.unlink()

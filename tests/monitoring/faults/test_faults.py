@@ -1,0 +1,171 @@
+"""Servers and processes that die under a running installation: no wrong row, no lost row, no crash loop.
+
+The faults last seconds here; WAYMARK_FAULT_S=60 makes them a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from redis import Redis
+
+from monitoring import broker
+from tests.monitoring.faults.conftest import Watch
+from tests.monitoring.faults.machine import Process, full
+from tests.waiting import eventually
+
+FAULT_S = float(os.environ.get("WAYMARK_FAULT_S", "2"))
+Said = dict[str, Callable[[str], str]]
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(400), pytest.mark.usefixtures("quiet")]
+
+
+@pytest.fixture(scope="module")
+def redis(machine: Any) -> Redis:
+    return broker.connect(machine.redis_url)
+
+
+def last_for(seconds: float) -> None:
+    """The fault's own length: there is nothing else to wait for."""
+    over = time.monotonic() + seconds
+    eventually("the fault is over", lambda: time.monotonic() > over, seconds + 30)
+
+
+def leader(watch: Watch, redis: Redis) -> Process | None:
+    """The beat that ticks."""
+    for number in (1, 2):
+        beat = watch.machine.beat(number)
+        text = beat.alive and redis.get(f"waymark:sign:beat:{os.uname().nodename}:{beat.pid}")
+        if text and '"leads": true' in text:
+            return beat
+    return None
+
+
+def runs(watch: Watch) -> int:
+    return int(watch.machine.value("SELECT coalesce(sum(runs), 0) FROM monitoring_tick WHERE task = 'poll_clusters'"))
+
+
+def ticks_go_on(watch: Watch) -> None:
+    before = runs(watch)
+    eventually("three more ticks", lambda: runs(watch) >= before + 3, 60)
+
+
+def tracebacks(text: str) -> int:
+    return text.count("Traceback (most recent call last)")
+
+
+def test_the_second_beat_takes_over_from_one_that_was_killed(watch: Watch, redis: Redis) -> None:
+    first = eventually("a beat ticks", lambda: leader(watch, redis))
+    first.kill()
+    killed = time.monotonic()
+    second = eventually("the other one ticks", lambda: leader(watch, redis), 30)
+    took = time.monotonic() - killed
+    assert second is not first
+    assert took < 12, "a lease of 5 s and a look a second, on a busy machine"
+    ticks_go_on(watch)
+    first.start()
+    before, begun = runs(watch), time.monotonic()
+    eventually("both are there", lambda: len(list(redis.scan_iter("waymark:sign:beat:*"))) >= 2)
+    eventually("some ticks", lambda: runs(watch) >= before + 3, 60)
+    assert runs(watch) - before <= time.monotonic() - begun + 3, "one of them ticks, once a second"
+    watch.grows_and_is_seen()
+
+
+def test_emptied_redis_costs_nothing(watch: Watch, redis: Redis, quiet: Said) -> None:
+    redis.flushall()
+    ticks_go_on(watch)
+    watch.grows_and_is_seen()
+    assert tracebacks(quiet["since"]("worker1")) == 0
+
+
+def test_killed_redis_costs_nothing_and_leaves_no_storm(watch: Watch, redis: Redis, quiet: Said) -> None:
+    watch.machine.redis.kill()
+    watch.grow()
+    last_for(FAULT_S)
+    watch.machine.redis.start()
+    ticks_go_on(watch)
+    watch.grows_and_is_seen()
+    assert broker.waiting(redis) < 40
+    for name in ("worker1", "beat1", "beat2"):
+        said = quiet["since"](name)
+        assert tracebacks(said) == 0, said
+        assert len(said.splitlines()) < 15 + FAULT_S
+
+
+def test_a_worker_killed_in_the_middle_of_a_write_leaves_no_half(watch: Watch) -> None:
+    machine, worker = watch.machine, watch.machine.worker()
+    with psycopg.connect(machine.dsn) as blocker:
+        blocker.execute("LOCK TABLE monitoring_operatorcheckpoint IN SHARE MODE")
+        watch.grow()
+        eventually("its transaction has begun and waits", lambda: machine.value(_WAITS) > 0, 30)
+        worker.kill()
+    eventually("the server ended its transaction", lambda: machine.value(_OPEN) == 0, 30)
+    newest = machine.value("SELECT max(checkpoint_id) FROM monitoring_checkpoint")
+    assert newest == watch.job.checkpoints[-1].id - 3, "nothing of what it was writing is there"
+    worker.start()
+    machine.rows("UPDATE monitoring_cluster SET poll_claimed_until = now()")  # the lease runs out: 20 s later
+    watch.caught_up()
+
+
+_WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE '%operatorcheckpoint%'"
+_OPEN = "SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datid > 0"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_database_restarts_under_workers_and_pages(watch: Watch, quiet: Said, killed: bool) -> None:
+    machine = watch.machine
+    eventually("the web server sees", lambda: machine.get("/health")[0] == 200)
+    machine.postgres.kill() if killed else machine.postgres.stop()
+    watch.grow()
+    status, body = machine.get("/health")
+    assert (status, json.loads(body)["problems"][0]["part"]) == (503, "database")
+    assert machine.get("/healthz")[0] == 200
+    last_for(FAULT_S)
+    machine.postgres.start()
+    ticks_go_on(watch)
+    watch.grows_and_is_seen()
+    eventually("the web server sees again", lambda: machine.get("/health")[0] == 200)
+    assert b"waymark_database_up 1.0" in machine.get("/metrics")[1]
+    said = quiet["since"]("worker1")
+    assert tracebacks(said) == 0, said
+    assert 1 <= said.count("The database cannot be used") <= 2 + FAULT_S / 60
+    assert said.count("The database can be used again.") >= 1
+    assert len(said.splitlines()) < 12 + FAULT_S
+
+
+def test_a_full_disk_of_the_database_loses_nothing(watch: Watch, quiet: Said) -> None:
+    machine = watch.machine
+    if not os.path.ismount(machine.disk):
+        pytest.skip("no file system can be mounted here")
+    with full(machine.disk):
+        watch.grow(400)
+        eventually("the disk is met", lambda: "No space left" in quiet["since"]("worker1"), 60)
+    if not machine.postgres.alive:
+        machine.postgres.start()
+    watch.caught_up()
+    ticks_go_on(watch)
+    said = quiet["since"]("worker1")
+    assert tracebacks(said) == 0, said
+    assert len(said.splitlines()) < 20
+
+
+def test_two_workers_at_once_write_everything_once(watch: Watch) -> None:
+    second = watch.machine.worker(2)
+    second.start()
+    eventually("both take ticks", lambda: watch.machine.value(_WORKERS) >= 2 or ticks_go_on(watch), 60)
+    for _ in range(3):
+        watch.grow(10)
+        ticks_go_on(watch)
+    watch.caught_up()
+    second.kill(signal.SIGTERM)
+    watch.machine.processes.pop("worker2")
+
+
+_WORKERS = "SELECT count(DISTINCT worker) FROM monitoring_tick"

@@ -30,6 +30,7 @@ from monitoring.alerts.terms import terms_of, watch_of
 from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
 from monitoring.alerts.walk import State, advance
 from monitoring.models import AlertRule, OutageKind
+from monitoring.polling.bulk import update
 
 BATCH = 2000
 
@@ -55,7 +56,7 @@ def _evaluate_batch(now: datetime) -> Counter[str]:
     )
     if not rules:
         return Counter()
-    fleet = Fleet.read(_own_jobs(rules))
+    fleet = Fleet.read(now, _own_jobs(rules))
     watched = _watched(rules, fleet)
     outcome: Counter[str] = Counter(taken=len(rules))
     shared: dict[object, Any] = {}
@@ -63,7 +64,8 @@ def _evaluate_batch(now: datetime) -> Counter[str]:
         outcome += _evaluate(kind, alike, fleet, watched, shared, now)
     for rule in rules:
         rule.next_check_at = now + timedelta(seconds=rule.check_every_s)
-    AlertRule.objects.bulk_update(rules, ["next_check_at", "last_checked_at", "evaluated_until"], batch_size=500)
+    columns = ("next_check_at", "last_checked_at", "evaluated_until")
+    update(AlertRule, [{"id": rule.pk, **{name: getattr(rule, name) for name in columns}} for rule in rules], columns)
     return outcome
 
 

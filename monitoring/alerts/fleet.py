@@ -14,6 +14,7 @@ from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watched_jobs
 from monitoring.models import Cluster, Outage, OutageKind
+from monitoring.polling.outages import is_late
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Fleet:
     frozen: frozenset[int]
 
     @classmethod
-    def read(cls, jobs: Iterable[int] | None = None) -> Fleet:
+    def read(cls, now: datetime, jobs: Iterable[int] | None = None) -> Fleet:
         """Of all jobs, or those."""
-        clusters = list(Cluster.objects.only("pk", "name", "enabled", "unreachable_since"))
-        silent = (cluster.pk for cluster in clusters if not cluster.enabled or not cluster.reachable)
+        clusters = list(Cluster.objects.only("pk", "name", "enabled", "unreachable_since", "next_poll_at"))
+        silent = (cluster.pk for cluster in clusters if not _is_learned_of(cluster, now))
         asked = {cluster.pk: cluster.name for cluster in clusters if cluster.enabled}
         return cls({job.pk: job for job in watched_jobs(jobs)}, asked, frozenset(silent))
 
@@ -44,6 +45,11 @@ class Fleet:
     def part(self, subject: Subject, number: int) -> str:
         """The part of the fleet that a rule's progress is kept for: a job's cluster."""
         return str(self.jobs[number].cluster_id) if subject is Subject.JOB else ""
+
+
+def _is_learned_of(cluster: Cluster, now: datetime) -> bool:
+    """It is asked, in time, and answers."""
+    return cluster.enabled and cluster.reachable and not is_late(cluster, now)
 
 
 def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int, list[Interval]]:

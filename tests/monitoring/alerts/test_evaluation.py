@@ -12,6 +12,7 @@ from monitoring.models import (
     AlertRule,
     AuditEntry,
     Channel,
+    Cluster,
     Incident,
     IncidentEvent,
     IncidentEventKind,
@@ -448,3 +449,22 @@ def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_r
     assert [each.state for each in short] == ["resolved", "resolved"]
     assert flapping.state == IncidentState.OPEN
     assert flapping.sentence.startswith("flights-by-route is flapping, opened 3 times within 1 h. ")
+
+
+def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run, job, only_own_rules, now, later):
+    """The poller is gone, evaluation goes on: the jobs' checkpoints are not missing, they are unread."""
+    AlertRule.objects.create(job=job, kind="no_completed_checkpoint", threshold=600, check_every_s=5)
+    rows.checkpoint(run, 1, triggered_at=later(-2), latest_ack_at=later(-1))
+    Cluster.objects.update(next_poll_at=later(5))
+    evaluate_due(now)
+
+    assert "1 frozen" in evaluate_due(later(3600))
+    assert not Incident.objects.exists()
+
+    Outage.objects.create(cluster=job.cluster, kind=OutageKind.NOT_ASKED, began_at=later(5), ended_at=later(3700))
+    Cluster.objects.update(next_poll_at=later(9999))
+    rows.checkpoint(run, 2, triggered_at=later(3690), latest_ack_at=later(3695))
+    evaluate_due(later(3705))
+    assert not Incident.objects.exists()
+    evaluate_due(later(3695 + 605))
+    assert Incident.objects.get().opened_at == later(3695 + 600)

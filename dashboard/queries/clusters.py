@@ -15,6 +15,16 @@ from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
 LIVE = [state for state in RunState if not state.terminal]
 # A poll that is later than this, in the cluster's own intervals, is worth a word.
 LATE_INTERVALS = 5.0
+# A state's word in a sentence, of one cluster and of several.
+_SAID = {
+    "answers": ("answers", "answer"),
+    "late": ("is asked late", "are asked late"),
+    "no answer": ("does not answer", "do not answer"),
+    "not watched": ("is not watched", "are not watched"),
+    "not asked yet": ("was not asked yet", "were not asked yet"),
+    "another cluster": ("is another cluster", "are other clusters"),
+    "secret not readable": ("has a secret that cannot be read", "have secrets that cannot be read"),
+}
 # What needs somebody comes first.
 _URGENCY = ("bad", "warn", "busy", "good", "calm")
 
@@ -99,7 +109,10 @@ class Clusters:
         total = len(self.shown)
         if words["answers"] == total:
             return "It answers." if total == 1 else f"All {total} answer."
-        return ", ".join(f"{count} {word}" for word, count in words.most_common()) + "."
+        return (
+            ", ".join(f"{count} {_SAID.get(word, (word, word))[count > 1]}" for word, count in words.most_common())
+            + "."
+        )
 
 
 def read_clusters(now: datetime) -> Clusters:

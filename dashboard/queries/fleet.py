@@ -78,7 +78,7 @@ class Fleet:
 
     @property
     def silent_clusters(self) -> list[Cluster]:
-        return [cluster for cluster in self.clusters if not cluster.reachable]
+        return [cluster for cluster in self.clusters if cluster.enabled and not cluster.reachable]
 
     @property
     def last_answer_at(self) -> datetime | None:

@@ -55,6 +55,7 @@ def test_pages_of_a_troubled_fleet(
         "all-savepoints": reverse("savepoints"),
         "automation": reverse("automation"),
         "clusters": reverse("clusters"),
+        "cluster": reverse("cluster", args=[job.cluster_id]),
         "mails": reverse("mails"),
         "audit": reverse("audit"),
         "health": reverse("system-health"),

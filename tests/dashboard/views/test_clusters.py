@@ -250,6 +250,7 @@ def test_to_stop_watching_needs_a_reason_and_is_taken_back(admin: Client, now: d
     cluster.refresh_from_db()
     assert (cluster.enabled, cluster.disabled_reason, cluster.unreachable_since) == (False, "maintenance", None)
     assert "maintenance" in admin.get(reverse("clusters")).content.decode()
+    assert admin.get(reverse("fleet")).context["fleet"].silent_clusters == []  # it is not asked
     admin.post(url, {"watched": "yes"})
     cluster.refresh_from_db()
     assert (cluster.enabled, cluster.disabled_reason) == (True, "")
@@ -311,6 +312,18 @@ def test_fifty_clusters_cost_as_many_queries_as_one(viewer: Client, now: datetim
     for number in range(49):
         make.make_job(make.make_cluster(now, f"cluster-{number}", token="s3cret"))
     assert queries() == one
+
+
+def test_the_list_says_how_they_are_in_a_sentence_and_what_needs_somebody_comes_first(
+    viewer: Client, now: datetime
+) -> None:
+    for name in ("a", "b"):
+        make.make_cluster(now, name, next_poll_at=now)
+    make.make_cluster(now, "silent", unreachable_since=now)
+    make.make_cluster(now, "off", enabled=False)
+    page = viewer.get(reverse("clusters")).content.decode()
+    assert "2 answer, 1 does not answer, 1 is not watched." in page
+    assert page.index("http://silent.") < page.index("http://a.") < page.index("http://off.")
 
 
 def test_without_clusters_the_page_says_what_to_do(viewer: Client, admin: Client) -> None:

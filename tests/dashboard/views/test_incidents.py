@@ -14,6 +14,7 @@ from django.urls import reverse
 from monitoring.alerts.incidents import Opening, change_incident, open_incidents
 from monitoring.models import AuditEntry, Incident, IncidentState, Severity
 from tests.dashboard import builders as make
+from tests.dashboard.alerting_scene import night_of_alerts
 
 pytestmark = pytest.mark.django_db
 
@@ -157,3 +158,20 @@ def test_list_and_page_cost_as_many_queries_for_many_as_for_few(viewer: Client, 
     some = cost("incident", parent.pk)
     fail(*(f"more-{n}" for n in range(30)))
     assert cost("incident", parent.pk) == some
+
+
+def test_every_page_of_a_night_of_alerts_can_be_read(viewer: Client, now: datetime) -> None:
+    night = night_of_alerts(now, jobs=3)
+    pages = {
+        "incidents": [],
+        "channels": [],
+        "deliveries": [],
+        "maintenance": [],
+        "incident": [night.cluster_incident.pk, night.long_incident.pk],
+        "channel": [night.channel.pk],
+        "delivery": [night.dead_message.pk, night.digest.pk],
+        "maintenance-window": [night.window.pk],
+    }
+    for name, rows in pages.items():
+        for args in [[pk] for pk in rows] or [[]]:
+            assert viewer.get(reverse(name, args=args)).status_code == 200, name

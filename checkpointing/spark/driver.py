@@ -226,7 +226,7 @@ class Driver:
             query.start()
         self._job = prepared
         self._reports.job = prepared
-        uploads = job.executor_uploads(self._spec, self._spark)
+        uploads = job.executor_uploads(self._spec, self._spark, self._clock)
         hashes = job.hashes_known_to(self._spec, prepared)
         self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock, uploads, hashes)
         self._reports.status(DriverState.RUNNING)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkpointing.clock import Clock
 from checkpointing.configuration import PREFIX, CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import deployment_of
@@ -85,12 +86,12 @@ def hashes_known_to(spec: DriverSpec, job: SparkJob) -> FileHashes:
     return known_hashes(directory, {query.name: query.planned.location for query in job.queries})
 
 
-def executor_uploads(spec: DriverSpec, spark: SparkSession) -> Uploads | None:
+def executor_uploads(spec: DriverSpec, spark: SparkSession, clock: Clock) -> Uploads | None:
     """None where the tasks run in the driver."""
     if not deployment_of(spec.configuration, parallelism=spec.parallelism).has_executors:
         return None
     least_bytes = CheckpointConfiguration.parse(spec.configuration).executor_uploads_bytes
-    return ExecutorUploads(spark.sparkContext, least_bytes)
+    return ExecutorUploads(spark.sparkContext, least_bytes, clock)
 
 
 def prepare(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from py4j.protocol import Py4JError
 
+from checkpointing.clock import Clock
 from checkpointing.spark import failure
 from checkpointing.spark.file_store import sha256_of
 from checkpointing.storage.files import Files
@@ -95,27 +96,43 @@ class Uploads(Protocol):
 
 
 class ExecutorUploads:
-    """Over the executors of `context`. One job at a time."""
+    """Over the executors of `context`. One job at a time, given up when none of it could begin for `patience_s`."""
 
-    def __init__(self, context: SparkContext, least_bytes: int) -> None:
+    def __init__(self, context: SparkContext, least_bytes: int, clock: Clock, patience_s: float = 30.0) -> None:
         self._context = context
         self.least_bytes = least_bytes
+        self._clock = clock
+        self._patience_s = patience_s
         # A thread of its own keeps the job's properties (its pool, its tag) from everything else.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="uploads")
 
     def bring(self, uploads: Sequence[Upload], what: str, is_over: Callable[[], bool]) -> Sequence[Uploaded]:
         tag = f"{POOL}-{uuid.uuid4().hex}"
         running = self._thread.submit(self._run, uploads, what, tag)
-        self._await(running, tag, is_over)
+        if self._is_starved(running, tag, is_over) and running.exception() is not None:
+            raise UploadFailed(f"no processor got free for it within {self._patience_s:g} s")
         uploaded = running.result()
         _check_arrived({each.path: each.size for each in uploads}, uploaded)
         return uploaded
 
-    def _await(self, running: Future[list[Uploaded]], tag: str, is_over: Callable[[], bool]) -> None:
+    def _is_starved(self, running: Future[list[Uploaded]], tag: str, is_over: Callable[[], bool]) -> bool:
+        """Waits for the end of the job. True when it was ended because it could not begin."""
+        starved, began, limit_s = False, False, self._clock.monotonic() + self._patience_s
         while not wait([running], _LOOKS_EVERY_S).done:
-            if is_over():
+            began = began or self._has_begun()
+            starved = not began and self._clock.monotonic() > limit_s
+            if starved or is_over():
                 with contextlib.suppress(Py4JError):
                     self._context.cancelJobsWithTag(tag)
+        return starved
+
+    def _has_begun(self) -> bool:
+        """Whether a task runs; True where that cannot be known, as with another scheduler than ours."""
+        try:
+            pool = self._context._jsc.sc().getPoolForName(POOL)  # noqa: SLF001 - no Python side
+            return not pool.isDefined() or bool(pool.get().runningTasks() > 0)
+        except Py4JError:
+            return True
 
     def _run(self, uploads: Sequence[Upload], what: str, tag: str) -> list[Uploaded]:
         from pyspark.errors import PySparkException

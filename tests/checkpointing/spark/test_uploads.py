@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from checkpointing.clock import SystemClock
 from checkpointing.spark.session import WorkDirectory, session_settings
 from checkpointing.spark.uploads import ExecutorUploads, Upload, UploadFailed, shares
 from tests.spark_session import spark_session
@@ -45,7 +47,7 @@ def test_a_file_that_the_executors_do_not_see_ends_it_with_their_words(
     spark: Any, tmp_path: Path, s3: StorageServer, admitted: Callable[[StorageServer], None]
 ) -> None:
     admitted(s3)
-    uploads = ExecutorUploads(spark.sparkContext, 0)
+    uploads = ExecutorUploads(spark.sparkContext, 0, SystemClock())
     with pytest.raises(UploadFailed, match=r"FileNotFoundError: .*gone"):
         uploads.bring([upload(tmp_path / "gone", f"{s3.root}/shared", 7)], "an upload", NEVER)
     (tmp_path / "short").write_bytes(b"short")
@@ -57,7 +59,7 @@ def test_what_an_executor_put_elsewhere_is_missed(spark: Any, tmp_path: Path) ->
     """A path that only the executors see stands for a server that only they reach under this name."""
     there = tmp_path / "there"
     there.write_bytes(b"content")
-    uploads = ExecutorUploads(spark.sparkContext, 0)
+    uploads = ExecutorUploads(spark.sparkContext, 0, SystemClock())
     brought = uploads.bring([upload(there, str(tmp_path / "pool"))], "an upload", NEVER)
     assert [Path(each.location).name for each in brought] == [hashlib.sha256(b"content").hexdigest()]
     (tmp_path / "pool" / Path(brought[0].location).name).unlink()
@@ -85,9 +87,9 @@ def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
 
     monkeypatch.setattr("checkpointing.spark.uploads.bring_share", held)
     big = [Upload(str(number), "", 32 << 20, str(tmp_path), by_content=True) for number in range(6)]
-    over = threading.Event()
+    over, uploads = threading.Event(), ExecutorUploads(spark.sparkContext, 0, SystemClock())
     with ThreadPoolExecutor(2) as threads:
-        uploading = threads.submit(ExecutorUploads(spark.sparkContext, 0).bring, big, "held", over.is_set)
+        uploading = threads.submit(uploads.bring, big, "held", over.is_set)
         eventually("both processors are taken", lambda: len(began()) == 2)
         batch = threads.submit(lambda: spark.sparkContext.parallelize(range(4), 4).sum())
         store = spark.sparkContext.statusTracker()
@@ -98,3 +100,27 @@ def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
         with pytest.raises(UploadFailed, match="cancel"):
             uploading.result(60)
     assert len(began()) < 6
+
+
+def test_where_batches_leave_no_processor_it_is_given_up(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    def held(numbers: Any) -> Any:
+        import time
+
+        (tmp_path / f"{uuid.uuid4()}.began").touch()
+        while not (tmp_path / "may-end").exists():
+            time.sleep(0.05)
+        return numbers
+
+    (tmp_path / "link").write_bytes(b"content")
+    impatient = ExecutorUploads(spark.sparkContext, 0, SystemClock(), patience_s=0.5)
+    with ThreadPoolExecutor(1) as threads:
+        batch = threads.submit(lambda: spark.sparkContext.parallelize(range(4), 4).mapPartitions(held).sum())
+        try:
+            eventually("both processors are taken", lambda: len(list(tmp_path.glob("*.began"))) == 2)
+            with pytest.raises(UploadFailed, match=r"no processor got free for it within 0\.5 s"):
+                impatient.bring([upload(tmp_path / "link", str(tmp_path / "pool"))], "an upload", NEVER)
+        finally:
+            (tmp_path / "may-end").touch()
+        assert batch.result(60) == 6

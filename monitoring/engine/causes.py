@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # "org.apache.flink.util.FlinkException: human text", possibly several of them in front of each other.
-_CLASS_NAME = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+[A-Za-z_$][\w$]*: ")
+_CLASS_NAME = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+([A-Za-z_$][\w$]*): ")
 _CLASS_ALONE = re.compile(r"^(?:[A-Za-z_$][\w$]*\.)+([A-Za-z_$][\w$]*):?$")
 _CAUSED_BY = "Caused by: "
 _TRACEBACK = "Traceback (most recent call last):"
@@ -15,11 +15,14 @@ _LIMIT = 1000
 
 
 def human(text: str) -> str:
-    """The first line without its class names: at most 1,000 characters."""
+    """The first line without its class names, unless it is a single word: at most 1,000 characters."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.removeprefix("<Exception on server side:").strip()
+    said_by = ""
     while match := _CLASS_NAME.match(line):
-        line = line[match.end() :]
+        said_by, line = match.group(1), line[match.end() :]
+    if said_by and " " not in line:
+        line = f"{said_by}: {line}"  # a path or a name alone says nothing
     if alone := _CLASS_ALONE.match(line):
         line = alone.group(1)
     return _shortened(line)

@@ -23,6 +23,8 @@ KeyError: 'N12345'
         ("org.apache.flink.rest.NotFoundException: Job 1 not found\n\tat x", "Job 1 not found"),
         ("java.util.CompletionException: java.io.IOException: disk: full", "disk: full"),
         ("java.lang.NullPointerException", "NullPointerException"),
+        ("java.lang.ClassNotFoundException: Nobody", "ClassNotFoundException: Nobody"),
+        ("a.B: java.nio.file.FileAlreadyExistsException: /sp/file", "FileAlreadyExistsException: /sp/file"),
         ("Checkpoint expired before completing.", "Checkpoint expired before completing."),
         ("", ""),
         ("x" * 5000, "x" * 999 + "…"),
@@ -33,7 +35,10 @@ def test_the_first_line_without_its_class_names(text, sentence):
 
 
 def test_the_innermost_cause_is_what_went_wrong():
-    assert root_cause("a.B: outer\n\tat x\nCaused by: c.D: middle\nCaused by: e.F: inner\n\tat y") == "inner"
+    assert (
+        root_cause("a.B: outer\n\tat x\nCaused by: c.D: middle\nCaused by: e.F: the inner one\n\tat y")
+        == "the inner one"
+    )
 
 
 def test_the_programs_own_python_exception_goes_before_what_wraps_it():
@@ -43,13 +48,16 @@ def test_the_programs_own_python_exception_goes_before_what_wraps_it():
 @pytest.mark.parametrize(
     ("errors", "sentence"),
     [
-        (["a.B: said\nCaused by: c.D: why"], "said: why"),
-        (["a.B: it failed: why\nCaused by: c.D: why"], "it failed: why"),
+        (["a.B: it said\nCaused by: c.D: that is why"], "it said: that is why"),
+        (["a.B: it failed: that is why\nCaused by: c.D: that is why"], "it failed: that is why"),
         (
-            ["Internal server error.", "<Exception on server side:\na.B: out\nCaused by: c.D: why\nEnd of exception>"],
-            "why",
+            [
+                "Internal server error.",
+                "<Exception on server side:\na.B: out\nCaused by: c.D: that is why\nEnd of exception>",
+            ],
+            "that is why",
         ),
-        (["Internal server error.", "<Exception on server side:\na.B: why\n\tat x"], "why"),
+        (["Internal server error.", "<Exception on server side:\na.B: that is why\n\tat x"], "that is why"),
         ([], ""),
         ("text", ""),
         ([7], ""),

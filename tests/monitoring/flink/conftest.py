@@ -18,6 +18,8 @@ from tests.monitoring.flink.program import compile_job
 VERSIONS = os.environ.get("FLINK_VERSIONS", VERSION).split(",")
 # Flink keeps what became of an operation so long (default: five minutes); here a test can see it forget.
 STORE_S = 3
+# What `make test-flink` runs beside the tests that run everywhere.
+LONG = pytest.mark.skipif("FLINK_SECONDS" not in os.environ, reason="part of make test-flink")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

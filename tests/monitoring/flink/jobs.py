@@ -57,7 +57,7 @@ class CountJobs:
     ) -> str:
         """The id of a job that runs and has completed so many checkpoints."""
         settings = CONFIGURATION | dict(configuration or {})
-        job_id = self.ask(lambda client: self._run(client, name, savepoint, settings))
+        job_id = self.ask(lambda client: self.run(client, name, savepoint=savepoint, configuration=settings))
         self._started.append(job_id)
         eventually(f"{name} runs", lambda: self.flink.state(job_id) == "RUNNING")
         eventually(f"{name} has {checkpoints} checkpoints", lambda: self.flink.completed(job_id) >= checkpoints)
@@ -75,15 +75,24 @@ class CountJobs:
 
         return asyncio.run(asked())
 
-    async def _run(self, client: FlinkClient, name: str, savepoint: str | None, settings: Mapping[str, str]) -> str:
+    async def run(
+        self,
+        client: FlinkClient,
+        name: str,
+        *,
+        job_id: str = "",
+        savepoint: str | None = None,
+        configuration: Mapping[str, str] = CONFIGURATION,
+        entry_class: str = "CountJob",
+    ) -> str:
         return await client.run_jar(
             self._jar_id,
-            job_id=uuid.uuid4().hex,
-            entry_class="CountJob",
+            job_id=job_id or uuid.uuid4().hex,
+            entry_class=entry_class,
             program_args=[str(self.switches)],
             parallelism=2,
             savepoint_path=savepoint,
-            configuration=settings,
+            configuration=configuration,
             job_name=name,
         )
 

@@ -1,0 +1,275 @@
+"""Every command on a real Flink: what it does, how its end is learned, what is said when it cannot be done."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+
+from monitoring.engine import operations
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection
+from monitoring.engine.errors import NotFound, Refused, Unreachable
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress, Operation
+from tests.monitoring.flink.cluster import FlinkCluster
+from tests.monitoring.flink.conftest import LONG, STORE_S
+from tests.monitoring.flink.jobs import CountJobs
+from tests.tcp_proxy import TcpProxy
+from tests.waiting import eventually
+
+NOBODY = "0" * 31 + "9"
+LIMIT_S = 60.0
+HISTORY_AGE_S = 3.2
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+async def saved(client: FlinkClient, job_id: str, trigger: str) -> Operation[str]:
+    return await operations.follow(lambda: client.savepoint_status(job_id, trigger), LIMIT_S)
+
+
+async def took(client: FlinkClient, job_id: str, trigger: str) -> Operation[int]:
+    return await operations.follow(lambda: client.checkpoint_status(job_id, trigger), LIMIT_S)
+
+
+async def disposed(client: FlinkClient, path: str) -> Operation[None]:
+    trigger = await client.dispose_savepoint(path)
+    return await operations.follow(lambda: client.disposal_status(trigger), LIMIT_S)
+
+
+def files(path: str) -> list[Path]:
+    return list(Path(path.removeprefix("file:")).iterdir())
+
+
+def exists(path: str) -> bool:
+    return Path(path.removeprefix("file:")).exists()
+
+
+async def savepoints_of(client: FlinkClient, job_id: str) -> list[str]:
+    """As the history has it: Flink serves it up to three seconds old."""
+    await asyncio.sleep(HISTORY_AGE_S)
+    history = (await client.checkpoints(job_id)).history
+    return [entry.external_path for entry in history if entry.is_savepoint]
+
+
+def test_savepoint_checkpoint_and_disposal(flink: FlinkCluster, jobs: CountJobs) -> None:
+    job_id = jobs.start()
+
+    async def act(client: FlinkClient) -> None:
+        trigger = new_id()
+        assert await client.trigger_savepoint(job_id, trigger) == trigger
+        done = await saved(client, job_id, trigger)
+        assert isinstance(done, Done), done
+        assert [each.name for each in files(done.result)] == ["_metadata"]
+
+        trigger = new_id()
+        assert await client.trigger_checkpoint(job_id, trigger, full=True) == trigger
+        taken = await took(client, job_id, trigger)
+        assert isinstance(taken, Done), taken
+        await asyncio.sleep(HISTORY_AGE_S)
+        assert (await client.checkpoint_details(job_id, taken.result)).status == "COMPLETED"
+
+        assert await disposed(client, done.result) == Done(None)
+        assert not exists(done.result)
+        gone = await disposed(client, done.result)
+        assert isinstance(gone, Failed)
+        assert "Cannot find checkpoint or savepoint file/directory" in gone.reason
+
+    jobs.ask(act)
+
+
+@pytest.mark.parametrize("drain", [False, pytest.param(True, marks=LONG)])
+def test_stop_with_savepoint(flink: FlinkCluster, jobs: CountJobs, tmp_path: Path, drain: bool) -> None:
+    job_id = jobs.start()
+
+    async def act(client: FlinkClient) -> Operation[str]:
+        trigger = new_id()
+        await client.stop_with_savepoint(job_id, trigger, drain=drain, target_directory=f"file:{tmp_path}/sp")
+        return await saved(client, job_id, trigger)
+
+    done = jobs.ask(act)
+    assert isinstance(done, Done), done
+    assert done.result.startswith(f"file:{tmp_path}/sp/savepoint-{job_id[:6]}-")
+    jobs.wait(job_id, "FINISHED")
+
+
+@LONG
+def test_cancel(jobs: CountJobs) -> None:
+    job_id = jobs.start()
+    jobs.ask(lambda client: client.cancel(job_id))
+    jobs.wait(job_id, "CANCELED")
+    jobs.ask(lambda client: client.cancel(job_id))
+
+
+@LONG
+def test_a_job_under_an_id_that_was_used_is_refused(jobs: CountJobs) -> None:
+    job_id = jobs.start()
+
+    async def again(client: FlinkClient) -> None:
+        with pytest.raises(Refused) as refused:
+            await jobs.run(client, "again", job_id=job_id)
+        assert "already" in str(refused.value)
+
+    jobs.ask(again)
+
+
+def test_a_lost_answer_never_leads_to_a_second_savepoint(flink: FlinkCluster, jobs: CountJobs) -> None:
+    job_id, trigger = jobs.start(), new_id()
+    proxy = TcpProxy(flink.url.removeprefix("http://"))
+    proxy.swallow_replies()
+
+    async def act() -> None:
+        cut = Connection(f"http://{proxy.address}")
+        async with FlinkClient(cut, command_limit_s=1) as deaf, FlinkClient(Connection(flink.url)) as client:
+            with pytest.raises(Unreachable):
+                await deaf.trigger_savepoint(job_id, trigger)
+            done = await saved(client, job_id, trigger)
+            assert isinstance(done, Done), done
+            assert await client.trigger_savepoint(job_id, trigger) == trigger
+            assert await saved(client, job_id, trigger) == done
+            assert await savepoints_of(client, job_id) == [done.result]
+
+    try:
+        asyncio.run(act())
+    finally:
+        proxy.close()
+
+
+def test_what_the_engine_forgot_is_said_to_be_forgotten(jobs: CountJobs) -> None:
+    job_id, trigger = jobs.start(), new_id()
+
+    async def act(client: FlinkClient) -> None:
+        await client.trigger_savepoint(job_id, trigger)
+        done = await saved(client, job_id, trigger)
+        assert isinstance(done, Done), done
+        status = await operations.follow(lambda: _until_forgotten(client, job_id, trigger), STORE_S * 10)
+        assert status == Forgotten()
+        assert await savepoints_of(client, job_id) == [done.result]
+
+    jobs.ask(act)
+
+
+async def _until_forgotten(client: FlinkClient, job_id: str, trigger: str) -> Operation[str]:
+    status = await client.savepoint_status(job_id, trigger)
+    return status if isinstance(status, Forgotten) else InProgress()
+
+
+MISSING = "Cannot find checkpoint or savepoint file/directory 'file:{tmp}/missing' on file system 'file'."
+
+
+@LONG
+def test_operations_on_a_job_that_is_not_there_fail_with_that(jobs: CountJobs) -> None:
+    """Flink takes every one of them, and says only in the status that there is no such job, or no more."""
+    ended = jobs.start("ended")
+    jobs.ask(lambda client: client.cancel(ended))
+    jobs.wait(ended, "CANCELED")
+
+    async def act(client: FlinkClient) -> None:
+        for job_id in (NOBODY, ended):
+            why = Failed(f"Could not find Flink job ({job_id})")
+            assert await saved(client, job_id, await client.trigger_savepoint(job_id, new_id())) == why
+            assert await saved(client, job_id, await client.stop_with_savepoint(job_id, new_id())) == why
+            assert await took(client, job_id, await client.trigger_checkpoint(job_id, new_id())) == why
+        with pytest.raises(NotFound, match="Could not find Flink job"):
+            await client.cancel(NOBODY)
+
+    jobs.ask(act)
+
+
+@LONG
+def test_a_finished_job_is_not_canceled(jobs: CountJobs) -> None:
+    job_id = jobs.start()
+
+    async def act(client: FlinkClient) -> None:
+        assert isinstance(await saved(client, job_id, await client.stop_with_savepoint(job_id, new_id())), Done)
+
+    jobs.ask(act)
+    jobs.wait(job_id, "FINISHED")
+    with pytest.raises(Refused, match="already reached another terminal state") as refused:
+        jobs.ask(lambda client: client.cancel(job_id))
+    assert refused.value.status == 409
+
+
+@LONG
+def test_a_place_that_is_none_says_so_and_the_job_goes_on(flink: FlinkCluster, jobs: CountJobs, tmp_path: Path) -> None:
+    job_id = jobs.start()
+    (tmp_path / "file").write_text("no directory")
+
+    async def act(client: FlinkClient) -> None:
+        for begin in (client.trigger_savepoint, client.stop_with_savepoint):
+            for path, why in (
+                (f"file:{tmp_path}/file", f"FileAlreadyExistsException: {tmp_path}/file"),
+                ("nosuch://x/y", "Hadoop is not in the classpath/dependencies."),
+            ):
+                trigger = await begin(job_id, new_id(), target_directory=path)
+                assert await saved(client, job_id, trigger) == Failed(why)
+        missing = await disposed(client, f"file:{tmp_path}/missing")
+        assert missing == Failed(MISSING.format(tmp=tmp_path))
+        damaged = await disposed(client, f"file:{tmp_path}/file")
+        assert isinstance(damaged, Failed)
+        assert "not a savepoint at all" in damaged.reason
+
+    jobs.ask(act)
+    before = flink.completed(job_id)
+    eventually("checkpoints go on", lambda: flink.completed(job_id) > before)
+    assert flink.state(job_id) == "RUNNING"
+
+
+@LONG
+def test_a_job_that_restarts_takes_no_savepoint(jobs: CountJobs) -> None:
+    job_id = jobs.start(configuration={"restart-strategy.fixed-delay.delay": "1 h"})
+    jobs.turn("fail", on=True)
+    jobs.wait(job_id, "RESTARTING")
+
+    async def act(client: FlinkClient) -> None:
+        for begin in (client.trigger_savepoint, client.stop_with_savepoint):
+            failed = await saved(client, job_id, await begin(job_id, new_id()))
+            assert isinstance(failed, Failed)
+            assert "Not all required tasks are currently running" in failed.reason
+
+    jobs.ask(act)
+
+
+@LONG
+def test_a_savepoint_while_another_stops_the_job(flink: FlinkCluster, jobs: CountJobs) -> None:
+    """Flink lets the one barrier overtake the other, and either may be lost by it: both end, and say how. This is why
+    Waymark has one at a time."""
+    job_id = jobs.start(configuration={"execution.checkpointing.timeout": "3 s"})
+    jobs.turn("slow", on=True)
+
+    async def act(client: FlinkClient) -> tuple[Operation[str], Operation[str]]:
+        stop = await client.stop_with_savepoint(job_id, new_id())
+        save = await client.trigger_savepoint(job_id, new_id())
+        assert await client.savepoint_status(job_id, stop) == InProgress()
+        jobs.turn("slow", on=False)
+        return await saved(client, job_id, stop), await saved(client, job_id, save)
+
+    stopped, other = jobs.ask(act)
+    assert isinstance(other, Done) or (isinstance(other, Failed) and other.reason)
+    if isinstance(stopped, Done):
+        jobs.wait(job_id, "FINISHED")
+    else:
+        assert isinstance(stopped, Failed)
+        before = flink.completed(job_id)
+        eventually("the job goes on", lambda: flink.completed(job_id) > before)
+
+
+def test_programs_that_cannot_run_say_why(jobs: CountJobs, tmp_path: Path) -> None:
+    async def act(client: FlinkClient) -> None:
+        for call, why in (
+            (client.run_jar("none.jar", job_id=new_id()), "none.jar does not exist"),
+            (client.delete_jar("none.jar"), "File none.jar does not exist"),
+            (client.upload_jar("x.txt", b"x"), "Only Jar files are allowed."),
+            (jobs.run(client, "x", entry_class="Nobody"), "ClassNotFoundException: Nobody"),
+            (jobs.run(client, "x", savepoint=f"file:{tmp_path}/missing"), MISSING.format(tmp=tmp_path)),
+            (client.cancel("zz"), 'Cannot resolve path parameter (jobid) from value "zz"'),
+        ):
+            with pytest.raises(Refused) as refused:
+                await call
+            assert why in str(refused.value)
+
+    jobs.ask(act)

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.operations import Operation
+from monitoring.engine.errors import NotFound
+from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint
 from monitoring.savepoints.checking import check_completed
 from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.schedule import request_due
-from monitoring.savepoints.settle import link_to_history, settle
+from monitoring.savepoints.settle import ForgottenBut, link_to_history, settle
 
 BATCH = 100
 CLAIM = timedelta(seconds=60)
@@ -31,7 +32,7 @@ class Accepted:
     """The engine took the request."""
 
 
-Answer = Accepted | Operation[str]
+Answer = Accepted | ForgottenBut | Operation[str]
 
 
 def advance(now: datetime) -> str:
@@ -74,9 +75,19 @@ class _Act:
 
     async def __call__(self, client: FlinkClient) -> Answer:
         if not self._never_sent:
-            return await client.savepoint_status(self._job_id, self._trigger_id)
+            return await self._status(client)
         if self._stops_job:
             await client.stop_with_savepoint(self._job_id, self._trigger_id)
         else:
             await client.trigger_savepoint(self._job_id, self._trigger_id)
         return Accepted()
+
+    async def _status(self, client: FlinkClient) -> Answer:
+        status = await client.savepoint_status(self._job_id, self._trigger_id)
+        if not isinstance(status, Forgotten):
+            return status
+        try:
+            history = (await client.checkpoints(self._job_id)).history
+        except NotFound:
+            return status
+        return ForgottenBut(tuple(entry.triggered_at for entry in history if entry.is_savepoint))

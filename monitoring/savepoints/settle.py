@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
@@ -9,7 +10,7 @@ from django.db import IntegrityError, transaction
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointState
-from monitoring.savepoints.history import find_by_path, find_requested
+from monitoring.savepoints.history import CLOCK_SKEW, find_by_path, find_requested
 from monitoring.savepoints.request import IN_FLIGHT
 
 POLL = timedelta(seconds=1)
@@ -22,6 +23,16 @@ SEND_AGAIN_WITHIN = timedelta(minutes=4)
 LINK_WITHIN = timedelta(hours=1)
 
 
+@dataclass(frozen=True)
+class ForgottenBut:
+    """The engine does not know the request; when the savepoints that it lists were triggered.
+
+    Its list is up to three seconds old, and may be newer than ours.
+    """
+
+    savepoints: tuple[datetime, ...]
+
+
 def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
     """Apply one answer; says what it came to, "" for nothing worth saying."""
     match answer:
@@ -32,6 +43,9 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
             return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason)
         case Forgotten():
             return _look_in_history(savepoint, now)
+        case ForgottenBut(savepoints):
+            since = savepoint.requested_at - CLOCK_SKEW
+            return _look_in_history(savepoint, now, listed=any(triggered_at >= since for triggered_at in savepoints))
         case Refused() | NotFound():
             return _fail(savepoint, str(answer))
         case EngineError():
@@ -53,7 +67,8 @@ def link_to_history(now: datetime) -> int:
     return len(found)
 
 
-def _look_in_history(savepoint: Savepoint, now: datetime) -> str:
+def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = False) -> str:
+    """`listed`: the engine's own history has a savepoint that may be ours, so it is not sent again."""
     found = find_requested(savepoint)
     match found.status if found else None:
         case CheckpointStatus.COMPLETED if found and found.external_path:
@@ -62,7 +77,8 @@ def _look_in_history(savepoint: Savepoint, now: datetime) -> str:
             return _fail(savepoint, found.failure_message)
         case CheckpointStatus.IN_PROGRESS:
             return _keep(savepoint, now, POLL_HISTORY, "it is still under way", state=SavepointState.IN_PROGRESS)
-    if savepoint.state == SavepointState.REQUESTED and now - savepoint.requested_at < SEND_AGAIN_WITHIN:
+    unheard = savepoint.state == SavepointState.REQUESTED and not listed
+    if unheard and now - savepoint.requested_at < SEND_AGAIN_WITHIN:
         return _keep(savepoint, now, timedelta(), "the engine never heard of it", "to be sent again", posted_at=None)
     forgotten_at = savepoint.forgotten_at or now
     if now - forgotten_at >= HISTORY_LAG:

@@ -127,16 +127,30 @@ class JobOverview:
         )
 
     @classmethod
-    def parse_all(cls, fields: Fields, known: Mapping[str, JobOverview]) -> dict[str, JobOverview]:
-        """By id. A job of which nothing new is said is the very object of `known`, as most are: lists are long."""
-        jobs = {}
-        for job in fields.children("jobs"):
-            key = job.raw.get("jid")
-            before = known.get(key) if isinstance(key, str) else None
-            same = before is not None and before.answer == _told(job.raw, _JOB_OVERVIEW)
-            read = before if same and before is not None else cls.parse(job)
-            jobs[read.id] = read
-        return jobs
+    def parse_all(
+        cls, fields: Fields, known: Mapping[str, JobOverview]
+    ) -> tuple[dict[str, JobOverview], tuple[Malformed, ...]]:
+        """By id, and what is wrong with the others. Malformed when not one of them can be read.
+
+        A job of which nothing new is said is the very object of `known`, as most are: lists are long.
+        """
+        jobs, misread = {}, []
+        for job in fields.items("jobs"):
+            try:
+                read = cls._parse_unless_known(job(), known)
+            except Malformed as error:
+                misread.append(error)
+            else:
+                jobs[read.id] = read
+        if misread and not jobs:
+            raise misread[0]
+        return jobs, tuple(misread)
+
+    @classmethod
+    def _parse_unless_known(cls, job: Fields, known: Mapping[str, JobOverview]) -> JobOverview:
+        key = job.raw.get("jid")
+        before = known.get(key) if isinstance(key, str) else None
+        return before if before is not None and before.answer == _told(job.raw, _JOB_OVERVIEW) else cls.parse(job)
 
 
 _JOB_OVERVIEW = ("name", "state", "start-time", "end-time", "last-modification")
@@ -432,7 +446,7 @@ class CheckpointConfig:
             tolerable_failed_checkpoints=fields.amount("tolerable_failed_checkpoints") or 0,
             retained_on_cancellation=externalization.flag("enabled")
             and not externalization.flag("delete_on_cancellation"),
-            raw=fields.raw if periodic else {**fields.raw, "interval": None},
+            raw=fields.kept() if periodic else {**fields.kept(), "interval": None},
         )
 
 
@@ -498,7 +512,7 @@ class JobConfig:
         return cls(
             restart_strategy=execution.optional_text("restart-strategy"),
             parallelism=execution.amount("job-parallelism"),
-            user_config={} if user_config is None else user_config.raw,
+            user_config={} if user_config is None else user_config.kept(),
             launch=None if launch is None else _launch(launch),
         )
 
@@ -574,7 +588,7 @@ def _launch(fields: Fields) -> dict[str, Any]:
         "entry_class": fields.optional_text("entryClass"),
         "program_args": fields.texts("programArgsList"),
         "parallelism": fields.amount("parallelism"),
-        "configuration": {} if configuration is None else dict(configuration.raw),
+        "configuration": {} if configuration is None else dict(configuration.kept()),
     }
 
 

@@ -160,10 +160,19 @@ class FlinkClient:
         return self._dated
 
     async def jobs_overview(self) -> tuple[JobOverview, ...]:
-        return tuple((await self.jobs_by_id()).values())
+        """All of them, or Malformed: what is decided by this list must not overlook a job."""
+        jobs, misread = await self.jobs_by_id()
+        if misread:
+            raise misread[0]
+        return tuple(jobs.values())
 
-    async def jobs_by_id(self, known: Mapping[str, JobOverview] | None = None) -> dict[str, JobOverview]:
-        """A job of which nothing new is said is the very object of `known`, the last answer."""
+    async def jobs_by_id(
+        self, known: Mapping[str, JobOverview] | None = None
+    ) -> tuple[dict[str, JobOverview], tuple[Malformed, ...]]:
+        """Those that can be read, and what is wrong with the others.
+
+        A job of which nothing new is said is the very object of `known`, the last answer.
+        """
         return JobOverview.parse_all(await self._get("/jobs/overview"), known or {})
 
     async def job(self, job_id: str) -> JobDetail:

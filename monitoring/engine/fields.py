@@ -6,7 +6,10 @@ Unknown fields are ignored. Flink's own spellings of "nothing" (-1, the string "
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import orjson
@@ -15,6 +18,7 @@ from monitoring.engine.errors import Malformed
 
 LONG_MAX = 2**63 - 1
 _YEAR_9999 = 253_402_300_799_000
+_DEEPEST = 50
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -38,6 +42,11 @@ class Fields:
         if name not in self.raw:
             return Malformed(f"{self.where} has no field {name!r}.")
         return Malformed(f"{self.where}.{name} is {_kind(self.raw[name])}, not {expected}.")
+
+    def kept(self) -> dict[str, Any]:
+        """The object as it is, to be stored as JSON. Malformed when it is nested deeper than any database takes."""
+        _check_depth(self.raw, self.where, _DEEPEST)
+        return self.raw
 
     def whole(self, name: str) -> int:
         value = self.raw.get(name)
@@ -108,10 +117,14 @@ class Fields:
         return None if self.raw.get(name) is None else self.child(name)
 
     def children(self, name: str) -> list[Fields]:
+        return [item() for item in self.items(name)]
+
+    def items(self, name: str) -> list[Callable[[], Fields]]:
+        """Each raises Malformed only for itself."""
         value = self.raw.get(name)
         if not isinstance(value, list):
             raise self._fail(name, "a list")
-        return [Fields(item, (self, f".{name}[{index}]")) for index, item in enumerate(value)]
+        return [partial(Fields, item, (self, f".{name}[{index}]")) for index, item in enumerate(value)]
 
     def texts(self, name: str) -> list[str]:
         value = self.raw.get(name)
@@ -130,13 +143,27 @@ def decode(body: bytes) -> object:
         # Only an escape can bring such a character in, and orjson refuses half of a pair: most answers have none.
         if b"\\u" not in body:
             return orjson.loads(body)
-        return _storable(json.loads(body, parse_constant=_no_constant))
+        return _storable(json.loads(body, parse_constant=_no_constant, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         raise Malformed(f"The answer is not JSON: {error}") from error
 
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _check_depth(value: object, where: str, left: int) -> None:
+    if left == 0:
+        raise Malformed(f"{where} is nested more than {_DEEPEST} deep.")
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(child, where, left - 1)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return value
 
 
 def _storable(value: Any) -> Any:

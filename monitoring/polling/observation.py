@@ -55,8 +55,8 @@ class ClusterObservation:
     """`known`: what decided what was read, with what was looked up on the way.
 
     `runs`: those of which there is something to write. `missing`: ids that the engine should have named and did not.
-    `manager`: what the job manager says of itself; None: not asked for, or not told. `stranger`: it is not the cluster
-    that is known, and nothing that it says is evidence of these jobs.
+    `problem`: a job in the list that could not be read. `manager`: what the job manager says of itself; None: not asked
+    for, or not told. `stranger`: it is not the cluster that is known, and nothing it says is evidence of these jobs.
     """
 
     answer: ClusterAnswer
@@ -66,3 +66,4 @@ class ClusterObservation:
     runs: Mapping[str, RunObservation] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     stranger: Identity | None = None
+    problem: str = ""

@@ -17,9 +17,10 @@ from monitoring.engine.answers import (
     JobOverview,
     ManagerConfig,
     OperatorSubtasks,
+    Overview,
 )
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
+from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.engine.identity import identity_of, same, stranger_sentence
 from monitoring.models import RunState
@@ -58,10 +59,10 @@ async def observe(
     `lookup` says what is stored of engine job ids that are not among the known ones. `at_once`: requests.
     """
     try:
-        overview = await client.overview() if known.needs_version else None
-        jobs = await client.jobs_by_id(known.jobs)
+        overview = await _overview(client) if known.needs_version else None
+        jobs, misread = await client.jobs_by_id(known.jobs)
         known = replace(known, runs={**known.runs, **await lookup([key for key in jobs if key not in known.runs])})
-        manager = await _manager(client) if known.needs_version or known.differs_from(jobs) else None
+        manager = await _manager(client, known) if known.needs_version or known.differs_from(jobs) else None
     except EngineError as error:
         return ClusterObservation(NoAnswer(str(error)), known)
     found = identity_of(manager.settings) if manager else None
@@ -81,15 +82,26 @@ async def observe(
         for reader in readers:
             reader.cut_off(limit_s)
     runs = {reader.job.id: reader.observation() for reader in readers if reader.has_news}
-    return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing)
+    problem = str(misread[0]) if misread else ""
+    return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing, problem=problem)
 
 
-async def _manager(client: FlinkClient) -> ManagerConfig | None:
-    """None: this engine does not say. Raises EngineError when it is not to be reached any more."""
+async def _overview(client: FlinkClient) -> Overview | None:
+    """Jobs can be watched without the version: whoever asks next may learn what this engine does not tell now."""
+    try:
+        return await client.overview()
+    except Malformed:
+        return None
+
+
+async def _manager(client: FlinkClient, known: KnownCluster) -> ManagerConfig | None:
+    """None: this engine does not say. Raises EngineError for silence when it has to be told from a stranger."""
     try:
         return await client.manager_config()
     except (Unreachable, NotReady):
-        raise
+        if known.identity:
+            raise
+        return None
     except EngineError:
         return None
 

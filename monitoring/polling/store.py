@@ -175,7 +175,8 @@ def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, 
 
 
 def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> None:
-    problems = [each.problem for each in observation.runs.values() if each.problem]
+    said = (observation.problem, *(each.problem for each in observation.runs.values()))
+    problems = [problem for problem in said if problem]
     if not cluster.reachable:
         outages.note_answer(cluster, now)
     cluster.last_answer_at = now

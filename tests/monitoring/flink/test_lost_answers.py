@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
 from monitoring.engine.operations import Forgotten
 from monitoring.models import Cluster, Job, Savepoint, SavepointOrigin, SavepointState
-from monitoring.polling.poller import poll_due
+from monitoring.polling.poller import Poller
 from monitoring.savepoints.cycle import advance
 from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.settle import RETRY
@@ -28,7 +28,7 @@ def test_the_answer_is_lost_and_then_the_result(flink: FlinkCluster, jobs: Count
     proxy = TcpProxy(flink.url.removeprefix("http://"))
     Cluster.objects.create(name=f"behind a proxy {uuid.uuid4().hex}", rest_url=f"http://{proxy.address}")
     try:
-        poll_due(timezone.now)
+        _poll(timezone.now())
         job = Job.objects.get(current_run__engine_job_id=job_id)
         wanted = request_savepoint(job, SavepointOrigin.MANUAL, "ada", timezone.now(), stops_job=stops_job)
         _send_and_lose_the_answer(flink, job_id, proxy)
@@ -38,7 +38,7 @@ def test_the_answer_is_lost_and_then_the_result(flink: FlinkCluster, jobs: Count
 
         advance(timezone.now() + RETRY * 2)
 
-        poll_due(lambda: timezone.now() + timedelta(minutes=2))
+        _poll(timezone.now() + timedelta(minutes=2))
         advance(timezone.now() + timedelta(minutes=2))
     finally:
         proxy.close()
@@ -46,6 +46,13 @@ def test_the_answer_is_lost_and_then_the_result(flink: FlinkCluster, jobs: Count
     taken = _savepoints(flink, job_id)
     assert [row.path.removeprefix("file:")] == taken
     assert row.state == SavepointState.COMPLETED
+
+
+def _poll(at: datetime) -> None:
+    with Poller(lambda: at) as poller:
+        poller.start_due()
+        while poller.in_flight:
+            poller.serve(30.0)
 
 
 def _send_and_lose_the_answer(flink: FlinkCluster, job_id: str, proxy: TcpProxy) -> None:

@@ -18,7 +18,7 @@ def moves(run: Run) -> list[tuple[str, str]]:
     return list(RunStateChange.objects.filter(run=run).order_by("id").values_list("source", "target"))
 
 
-def failure(at: int, message: str = "boom") -> dict:
+def failure(at: int, message: str = "it went boom") -> dict:
     trace = f"a.FlinkException: task failed\n\tat a.B\nCaused by: java.lang.IllegalStateException: {message}\n\tat c.D"
     return {
         "exceptionName": "org.apache.flink.FlinkException",
@@ -64,9 +64,9 @@ def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll
     job.exceptions = [failure(job.started + 8000)]
     poll()
     run = Run.objects.get()
-    assert (run.state, run.exception, run.final_read_done) == ("FAILED", "boom", True)
+    assert (run.state, run.exception, run.final_read_done) == ("FAILED", "it went boom", True)
     assert run.ended_at is not None
-    assert RunStateChange.objects.get(target="FAILED").why == "boom"
+    assert RunStateChange.objects.get(target="FAILED").why == "it went boom"
     assert Checkpoint.objects.get(checkpoint_id=2).status == "FAILED"
     engine.asked.clear()
     poll()
@@ -82,7 +82,7 @@ def test_a_restart_by_the_engine_between_two_polls_is_seen_by_its_restore(engine
     job.add(3)
     assert "restarted the job from checkpoint 2" in poll()
     run = Run.objects.get()
-    assert (run.state, run.exception, run.restored_checkpoint_id) == ("RUNNING", "boom", 2)
+    assert (run.state, run.exception, run.restored_checkpoint_id) == ("RUNNING", "it went boom", 2)
     assert moves(run) == [("", "RUNNING"), ("RUNNING", "RUNNING")]
     poll()
     assert len(moves(run)) == 2
@@ -97,7 +97,7 @@ def test_a_restart_that_restored_no_checkpoint_is_seen_by_its_failure(engine, cl
     job.exceptions = [failure(failed)]
     job.moved = failed + 500
     engine.asked.clear()
-    assert "restarted the job after: boom" in poll()
+    assert "restarted the job after: it went boom" in poll()
     assert f"/jobs/{job.id}" in engine.asked, "its vertices may be others"
     run = Run.objects.get()
     assert moves(run) == [("", "RUNNING"), ("RUNNING", "RUNNING")]
@@ -118,12 +118,12 @@ def test_an_exception_that_restarted_nothing_is_no_restart(engine, cluster, poll
 
 
 def test_exceptions_that_the_engine_lost_are_kept(engine, cluster, poll):
-    job = engine.job(state="RESTARTING", exceptions=[failure(1_795_000_000_000, "first")])
+    job = engine.job(state="RESTARTING", exceptions=[failure(1_795_000_000_000, "the first")])
     poll()
-    job.exceptions = [failure(1_795_000_100_000, "second")]
+    job.exceptions = [failure(1_795_000_100_000, "the second")]
     poll()
     run = Run.objects.get()
-    assert ([one["message"] for one in run.exceptions], run.exception) == (["second", "first"], "second")
+    assert ([one["message"] for one in run.exceptions], run.exception) == (["the second", "the first"], "the second")
 
 
 def test_a_failed_job_that_comes_back_under_its_id_lives_again(engine, cluster, poll):
@@ -267,6 +267,24 @@ def test_nothing_is_dropped_or_concluded_while_there_is_no_answer(engine, cluste
     assert "answers again" in poll()
     cluster.refresh_from_db()
     assert (cluster.reachable, cluster.consecutive_failures, cluster.last_error) == (True, 0, "")
+
+
+def test_a_line_of_the_list_that_cannot_be_read_costs_the_others_nothing(engine, cluster, poll):
+    sick, well = engine.job(name="sick"), engine.job(name="well")
+    poll()
+    well.add(1)
+    engine.instead["/jobs/overview"] = {"jobs": [{**sick.overview(), "state": "DANCING"}, well.overview()]}
+    poll()
+    cluster.refresh_from_db()
+    assert cluster.reachable
+    assert "DANCING" in cluster.last_error
+    assert Checkpoint.objects.get().run.engine_job_id == well.id
+    run = Run.objects.get(engine_job_id=sick.id)
+    assert (run.state, run.missing_polls) == ("RUNNING", 0)
+    engine.instead.clear()
+    poll()
+    cluster.refresh_from_db()
+    assert cluster.last_error == ""
 
 
 def test_a_job_that_hangs_costs_the_others_nothing(engine, cluster, poll):

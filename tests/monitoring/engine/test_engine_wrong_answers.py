@@ -1,0 +1,242 @@
+"""One wrong answer among a cluster's answers: what it says of other jobs is stored, and of itself once it is right.
+
+WRONG_ANSWERS: how many are tried (25; `make test-flink`: 1,000).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.forms.models import model_to_dict
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection
+from monitoring.models import Checkpoint, Cluster, OperatorCheckpoint, Run
+from monitoring.polling.poller import Poller
+from tests.monitoring.engine.answering import AnsweringEngine, Transfer, answering_engine, answers_of
+
+EXAMPLES = int(os.environ.get("WRONG_ANSWERS", "25"))
+BODY_LIMIT = 200_000
+READ_LIMIT_S = 0.5
+
+pytestmark = pytest.mark.timeout(60 + EXAMPLES * 3)
+
+_HUGE = [2**31, 2**63 - 1, 2**63, 2**64, 10**30, -1, -(2**63), 1.5, 1e300, 253_402_300_799_001]
+_VALUES: list[Any] = [*_HUGE, None, True, "", "NaN", "text", "\x00", "\ud800", "x" * 5000, [], {}, [1], {"a": 1}]
+# What json.dumps cannot say: put in for a mark.
+_RAW = [b"NaN", b"Infinity", b"1e400", b"-1e400", b"9" * 5000, b'"\\ud800"', b'"\xff\xfe"', b"[" * 900 + b"]" * 900]
+_MARK = "put the raw bytes here"
+
+
+class Wrong:
+    """A way to spoil one of the answers; shows itself in a failing example."""
+
+    def __init__(self, what: str, path: str, body: bytes, transfer: Transfer) -> None:
+        self.what, self.path, self.body, self.transfer = what, path, body, transfer
+
+    def __repr__(self) -> str:
+        return f"{self.what} in {self.path}: {self.body[:300]!r} {self.transfer}"
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places(child, (*at, key))
+
+
+def put(answer: Any, at: tuple[Any, ...], value: Any) -> Any:
+    """`answer` with another value there; `...` takes the field away, a list's entry is said twice by [...]."""
+    if not at:
+        return None if value is ... else value
+    changed = copy.deepcopy(answer)
+    parent = changed
+    for key in at[:-1]:
+        parent = parent[key]
+    if value is ...:
+        del parent[at[-1]]
+    else:
+        parent[at[-1]] = value
+    return changed
+
+
+@st.composite
+def wrong_answers(draw: st.DrawFn, answers: dict[str, Any]) -> Wrong:
+    """Of the first job, or of the whole cluster (but then one job's line in the list, or extra)."""
+    path = draw(st.sampled_from(sorted(answers)))
+    answer = answers[path]
+    within = [at for at in places(answer) if path != "/jobs/overview" or at[:2] == ("jobs", 0)]
+    at = draw(st.sampled_from(within))
+    kind = draw(st.sampled_from(("value", "value", "raw", "gone", "extra", "twice", "cut", "sent")))
+    body, transfer = json.dumps(answer).encode(), Transfer()
+    match kind:
+        case "value":
+            body = json.dumps(put(answer, at, draw(st.sampled_from(_VALUES)))).encode()
+        case "raw":
+            raw = draw(st.sampled_from(_RAW))
+            body = json.dumps(put(answer, at, _MARK)).encode().replace(json.dumps(_MARK).encode(), raw)
+        case "gone":
+            body = json.dumps(put(answer, at, ...)).encode()
+        case "extra" if isinstance(answer, dict):
+            body = json.dumps({**answer, "new-in-flink-9": [{"deep": _VALUES[:-2]}]}).encode()
+        case "twice":
+            body = json.dumps(_twice(answer)).encode()
+        case "cut" if path != "/jobs/overview":
+            transfer = Transfer(cut_at=draw(st.integers(0, len(body) - 1)))
+        case "sent" if path not in ("/jobs/overview", "/overview"):
+            body, transfer = draw(
+                st.sampled_from(
+                    [
+                        (b"<html>proxy</html>", Transfer(kind="text/html")),
+                        (body, Transfer(kind="text/html; charset=latin-1")),
+                        (b"", Transfer()),
+                        (b"", Transfer(204)),
+                        (b"[]", Transfer(500)),
+                        (b'{"errors": [7, null, "\\u0000"]}', Transfer(503)),
+                        (b'{"errors": "' + b"x" * 50_000 + b'"}', Transfer(400)),
+                        (b" " * (BODY_LIMIT + 1), Transfer()),
+                        (body, Transfer(drips=True)),
+                        (b"", Transfer(301)),
+                    ]
+                )
+            )
+    return Wrong(kind, path, body, transfer)
+
+
+def _twice(value: Any) -> Any:
+    """Every list's first entry is there twice."""
+    if isinstance(value, dict):
+        return {key: _twice(child) for key, child in value.items()}
+    return [*map(_twice, value), *value[:1]] if isinstance(value, list) else value
+
+
+def rows_of(job_id: str) -> dict[str, Any]:
+    """Everything stored of the job's only run, without keys and our own times."""
+    run = Run.objects.get(engine_job_id=job_id, superseded=False)
+    checkpoints = {row.checkpoint_id: row for row in Checkpoint.objects.filter(run=run)}
+    return {
+        "run": _plain(run, "state", "vertices", "checkpoint_config", "counts", "summary", "restored_checkpoint_id"),
+        "checkpoints": {number: _plain(row, *_columns(row)) for number, row in checkpoints.items()},
+        "operators": {
+            (number, each.vertex_id): _plain(each, *_columns(each))
+            for number, row in checkpoints.items()
+            for each in OperatorCheckpoint.objects.filter(checkpoint=row)
+        },
+    }
+
+
+def _plain(row: Any, *columns: str) -> dict[str, Any]:
+    return {column: getattr(row, column) for column in columns}
+
+
+def _columns(row: Any) -> list[str]:
+    keys = {"id", "run", "checkpoint", "first_seen_at", "pk"}
+    return [name for name in model_to_dict(row) if name not in keys]
+
+
+class Ticks:
+    """A poller that knows nothing from before, at moments ten seconds apart."""
+
+    def __init__(self) -> None:
+        self._now = timezone.now()
+
+    def __call__(self) -> None:
+        self._now += timedelta(seconds=130)
+        with Poller(self._clock, _client) as poller:
+            poller.start_due()
+            while poller.in_flight:
+                poller.serve(30.0)
+
+    def _clock(self) -> datetime:
+        return self._now
+
+
+def _client(connection: Connection) -> FlinkClient:
+    return FlinkClient(connection, read_limit_s=READ_LIMIT_S, body_limit=BODY_LIMIT)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[AnsweringEngine]:
+    with answering_engine() as running:
+        yield running
+
+
+@pytest.mark.django_db
+def test_a_wrong_answer_harms_nothing_but_itself(engine: AnsweringEngine, caplog: pytest.LogCaptureFixture) -> None:
+    tick = Ticks()
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize="WRONG_ANSWERS" not in os.environ,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        caplog.clear()
+        sick, well = uuid.uuid4().hex, uuid.uuid4().hex
+        answers = answers_of([sick, well])
+        wrong = data.draw(wrong_answers({path: answer for path, answer in answers.items() if well not in path}))
+        Cluster.objects.update(enabled=False)
+        cluster = Cluster.objects.create(name=uuid.uuid4().hex, rest_url=engine.url)
+        engine.serve(answers)
+        engine.bodies[wrong.path], engine.transfers[wrong.path] = wrong.body, wrong.transfer
+
+        tick()
+
+        cluster.refresh_from_db()
+        _assert_said(cluster, wrong, caplog)
+        if cluster.reachable:
+            _assert_whole(rows_of(well))
+        engine.serve(answers)
+        tick()
+        tick()
+        cluster.refresh_from_db()
+        assert (cluster.reachable, cluster.last_error) == (True, "")
+        _assert_whole(rows_of(well))
+        _assert_as_told(rows_of(sick), rows_of(well), wrong)
+
+    check()
+
+
+def _assert_said(cluster: Cluster, wrong: Wrong, caplog: pytest.LogCaptureFixture) -> None:
+    """No crash; and only what every job depends on may make the whole cluster unreadable, which is then said."""
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    if not cluster.reachable:
+        assert wrong.path == "/jobs/overview" or (wrong.path == "/overview" and wrong.what in ("cut", "sent"))
+        assert cluster.last_error
+
+
+def _assert_whole(rows: dict[str, Any]) -> None:
+    assert len(rows["checkpoints"]) == 3
+    assert len(rows["operators"]) == 6
+    assert all(row["final"] for row in rows["checkpoints"].values())
+
+
+def _assert_as_told(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) -> None:
+    """Both jobs were told the same. Where a row differs, it has what the wrong answer said, or nothing."""
+    assert sick["checkpoints"].keys() >= well["checkpoints"].keys()
+    for table in ("checkpoints", "operators"):
+        for key, expected in well[table].items():
+            stored = sick[table].get(key, {})
+            different = {name: value for name, value in stored.items() if value != expected[name]}
+            if table == "operators" and different.get("name") == key[1]:
+                del different["name"]  # its id, when the job's own answer was the wrong one
+                different.pop("position", None)
+            if wrong.what != "value":
+                assert not any(map(_is_something, different.values())), (key, different)
+
+
+def _is_something(value: Any) -> bool:
+    return any(map(_is_something, value)) if isinstance(value, list) else bool(value)

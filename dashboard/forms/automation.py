@@ -25,7 +25,7 @@ class AutomationForm(JobModelForm):
     savepoint_schedule = forms.CharField(
         required=False,
         max_length=100,
-        label="Savepoints",
+        label="Take one",
         help_text="Every so often, such as 1 h, or at times written as for cron, such as 0 3 * * *. Empty: none.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )

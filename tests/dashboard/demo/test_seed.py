@@ -63,7 +63,8 @@ def test_both_jobs_are_submitted_and_looked_after(httpserver: HTTPServer, cluste
         assert job.launch["jar_id"] == "7_program.py"
         (rule,) = job.rules.all()
         assert (rule.threshold, rule.window_s, rule.channels.count()) == (3, 900, 2)
-    assert Channel.objects.get(kind="webhook").settings == {"url": "http://127.0.0.1:1/webhooks"}
+    webhook = Channel.objects.get(kind="webhook")
+    assert (webhook.settings, webhook.allow_private) == ({"url": "http://127.0.0.1:1/webhooks"}, True)
 
 
 def test_a_job_that_the_job_manager_has_is_not_submitted_again(

@@ -25,6 +25,7 @@ test: install-dev browser ## set everything up, run every test (TESTS=path, PYTE
 
 test-flink: install-dev ## watch and steer real Flink clusters, a quarter of an hour (FLINK_VERSIONS, FLINK_SECONDS; fetches 330 MB a version)
 	FLINK_SECONDS=$${FLINK_SECONDS:-180} FLINK_VERSIONS=$${FLINK_VERSIONS:-2.3.0,1.20.5} $(PY) -m pytest -q tests/monitoring/flink
+	WRONG_ANSWERS=$${WRONG_ANSWERS:-500} $(PY) -m pytest -q tests/monitoring/engine/test_engine_wrong_answers.py
 
 lint: install-dev ## ruff, mypy and the import contracts
 	$(VENV)/bin/ruff check $(SOURCES)

@@ -1,6 +1,6 @@
 """One wrong answer among a cluster's answers: what it says of other jobs is stored, and of itself once it is right.
 
-WRONG_ANSWERS: how many are tried (25; `make test-flink`: 1,000).
+WRONG_ANSWERS: how many are tried (25, always the same; `make test-flink`: 500).
 """
 
 from __future__ import annotations

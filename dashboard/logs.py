@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import structlog
@@ -19,3 +20,8 @@ renderer: structlog.typing.Processor = (
     if os.environ.get("WAYMARK_LOG_FORMAT") == "json"
     else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "logger", "event"])
 )
+
+
+def is_no_probe(record: logging.LogRecord) -> bool:
+    """Django logs every answer of 500 and more as an error; /health says 503 to each who asks while we are blind."""
+    return getattr(getattr(record, "request", None), "path", "") != "/health"

@@ -228,7 +228,8 @@ LOGGING = {
             "foreign_pre_chain": "ext://dashboard.logs.pre_chain",
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured"}},
+    "filters": {"no_probes": {"()": "django.utils.log.CallbackFilter", "callback": "ext://dashboard.logs.is_no_probe"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured", "filters": ["no_probes"]}},
     "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},
     "loggers": {
         "httpx2": {"level": "WARNING"},

@@ -205,9 +205,10 @@ def _walk(
 def _sentence(outcome: Counter[str]) -> str:
     changes = ", ".join(f"{outcome[kind]} {kind}" for kind in ("opened", "changed", "resolved") if outcome[kind])
     if not outcome["evaluated"] and not outcome["frozen"]:
-        return f"No rule was due{f'; incidents: {changes}' if changes else ''}."
+        return f"Incidents: {changes}; no rule was due." if changes else "No rule was due."
     frozen = f"; {outcome['frozen']} frozen, their cluster does not answer" if outcome["frozen"] else ""
-    return f"{_count(outcome['evaluated'], 'rule')} evaluated{frozen}; incidents: {changes or 'no change'}."
+    looked = f"{_count(outcome['evaluated'], 'rule')} evaluated{frozen}"
+    return f"{looked}; incidents: {changes}." if changes else f"No incident changed; {looked}."
 
 
 def _count(number: int, noun: str) -> str:

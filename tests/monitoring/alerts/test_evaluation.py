@@ -157,7 +157,7 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
     job.cluster.save()
 
     later = now + timedelta(hours=1)
-    assert evaluate_due(later) == "0 rules evaluated; 1 frozen, their cluster does not answer; incidents: no change."
+    assert evaluate_due(later) == "No incident changed; 0 rules evaluated; 1 frozen, their cluster does not answer."
 
     assert Incident.objects.get().state == IncidentState.OPEN
     rule.refresh_from_db()

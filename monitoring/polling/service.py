@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from monitoring import clock
 from monitoring.polling.claim import LEASE
@@ -60,7 +60,7 @@ class PollingThread:
             while self._wanted():
                 try:
                     self._poll(say)
-                except DatabaseError as error:
+                except (DatabaseError, InterfaceError) as error:
                     # Claims run out by themselves; what was read is read again.
                     database_away(error)
                     close_old_connections()

@@ -11,6 +11,8 @@ import pytest
 
 from checkpointing.messages import VertexKind
 from checkpointing.spark.layout import IncompleteBatch, Owner, committed_batches, select_batch, source_positions
+from checkpointing.spark.staging import SINK_LOCATION, file_name
+from checkpointing.storage.layout import QUERY_ENTRIES
 
 
 def uid(name: str) -> str:
@@ -245,3 +247,14 @@ def test_offsets_in_a_format_that_is_not_known_say_nothing(content: bytes) -> No
 
 def test_batch_numbers_are_told_from_other_names() -> None:
     assert committed_batches(["10", "9", ".9.crc", "9.compact", "x"]) == [9, 10]
+
+
+def test_a_savepoint_that_was_never_completed_is_known_by_what_its_files_begin_with() -> None:
+    """What begins with anything else is somebody else's, and would keep it from being removed."""
+    checkpoint = Checkpoint(3)
+    checkpoint.add("timelines", "operators/totals/3", *(f"state/0/0/{version}.delta" for version in range(1, 5)))
+    checkpoint.add(*(f"sink:_spark_metadata/{batch}" for batch in range(4)))
+
+    paths = [*checkpoint.select(3), SINK_LOCATION]
+
+    assert {file_name(path).parts[0] for path in paths} == QUERY_ENTRIES

@@ -1,0 +1,64 @@
+"""One result for every asynchronous operation, and following one to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from monitoring.engine.errors import Malformed, Unreachable
+from monitoring.engine.fields import Fields
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress, Operation, follow, parse
+
+TRACE = "java.util.concurrent.CompletionException: a.B: outer\n\tat x\nCaused by: c.D: no room left\n\tat y"
+CAUSE = {"class": "java.util.concurrent.CompletionException", "stack-trace": TRACE}
+
+
+def answer(status: str, operation: object) -> Fields:
+    return Fields({"status": {"id": status}, "operation": operation}, "/operation")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (answer("IN_PROGRESS", None), InProgress()),
+        (answer("COMPLETED", {"checkpointId": 7}), Done(7)),
+        (answer("COMPLETED", {"failure-cause": CAUSE}), Failed("no room left")),
+        (answer("COMPLETED", {"failureCause": CAUSE}), Failed("no room left")),
+    ],
+)
+def test_how_an_operation_stands(fields: Fields, expected: Operation[int]) -> None:
+    assert parse(fields, lambda operation: operation.whole("checkpointId")) == expected
+
+
+def test_completed_without_a_result_is_none() -> None:
+    with pytest.raises(Malformed, match="COMPLETED without a result"):
+        parse(answer("COMPLETED", None), lambda operation: None)
+
+
+def says(*answers: Operation[int] | Exception) -> Callable[[], Awaitable[Operation[int]]]:
+    """Each in turn; the last one again and again."""
+    left = list(answers)
+
+    async def ask() -> Operation[int]:
+        given = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    return ask
+
+
+@pytest.mark.parametrize("end", [Done(7), Failed("why"), Forgotten()])
+async def test_it_is_followed_to_its_end_over_silence(end: Operation[int]) -> None:
+    ask = says(InProgress(), Unreachable("gone for a while"), InProgress(), end)
+    assert await follow(ask, limit_s=5, every_s=0) == end
+
+
+async def test_it_is_still_in_progress_when_the_time_is_over() -> None:
+    assert await follow(says(InProgress()), limit_s=0.01, every_s=0.005) == InProgress()
+
+
+async def test_only_silence_is_an_error() -> None:
+    with pytest.raises(Unreachable, match="gone"):
+        await follow(says(Unreachable("gone")), limit_s=0.01, every_s=0.005)

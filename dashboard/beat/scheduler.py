@@ -39,6 +39,7 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
         self._redis: Redis = broker.connect(app.conf.broker_url)
         self._name = broker.process_name()
         self._lease = Lease(self._redis, LEASE_KEY, f"{self._name}:{uuid.uuid4().hex}", LEASE_S, self._clock)
+        self._behind = True  # others may have sent since this one last did
         self._next_look = 0.0
         self._why_not = "it has not looked yet"
         super().__init__(app, *args, lazy=lazy, **kwargs)
@@ -71,10 +72,11 @@ class LeasedScheduler(Scheduler):  # type: ignore[misc]
     def _look(self) -> None:
         self._next_look = self._clock.monotonic() + LOOK_EVERY_S
         try:
-            led = self._lease.held
+            self._behind |= not self._lease.held
             owner = self._lease.hold()
-            if self._lease.held and not led:
+            if self._lease.held and self._behind:
                 self._continue_from(self._redis.hgetall(SENT_KEY))  # type: ignore[arg-type]
+                self._behind = False
             waiting = broker.waiting(self._redis)
             self._change(self._why_to_wait(owner, waiting))
             broker.leave_sign(self._redis, "beat", leads=self._lease.held)

@@ -21,6 +21,8 @@ else:
     ClusterModelForm = forms.ModelForm
 
 SECRETS = ("token", "password", "client_key")
+SENT = ("token", "password")  # to whoever answers there; a key never leaves
+ZOOKEEPER = ("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id")
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
 _LABEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,62})\s*=\s*([A-Za-z0-9._/@:-]{0,100})")
@@ -235,9 +237,19 @@ class ClusterForm(ClusterModelForm):
         except BadTls as error:
             self.add_error(error.field, str(error))
 
+    def _leads_elsewhere(self, cleaned: dict[str, Any]) -> bool:
+        """Whether another server than before would be asked."""
+        if cleaned.get("discovery") == Discovery.ZOOKEEPER:
+            return any(cleaned.get(name) != self.initial.get(name) for name in (*ZOOKEEPER, "discovery"))
+        before = outbound.parse(self.initial.get("rest_url", ""))
+        return self.initial.get("discovery") != Discovery.URL or outbound.parse(cleaned.get("rest_url", "")) != before
+
     def _keep(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: str) -> None:
-        """An empty field keeps the secret that is stored."""
+        """An empty field keeps the secret that is stored, for the place that it was meant for."""
         if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
             cleaned[name] = self._kept[name]
+            if cleaned[name] and name in SENT and self._leads_elsewhere(cleaned):
+                self.add_error(name, "The address is another one: enter this again, so that it goes nowhere else.")
+                return
         if needed and not cleaned[name]:
             self.add_error(name, missing)

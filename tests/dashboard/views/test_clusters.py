@@ -206,6 +206,19 @@ def test_another_way_to_log_in_drops_the_old_secret(admin: Client, flink: FlinkS
     assert (cluster.authentication, bool(cluster.token)) == (Authentication.NONE, False)
 
 
+def test_a_kept_secret_does_not_go_to_another_address(admin: Client, flink: FlinkServer) -> None:
+    fields = {"authentication": "bearer", "token": "s3cret"}
+    cluster = Cluster.objects.create(name="prod", rest_url="http://flink.internal:8081", **fields)
+    for name in ("cluster-edit", "cluster-test-typed"):
+        response = admin.post(reverse(name, args=[cluster.pk]), typed(flink.url, authentication="bearer"))
+        assert "The address is another one: enter this again" in response.content.decode()
+    assert flink.asked == []
+    flink.needs = {"Authorization": bearer("s3cret")}
+    admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url, authentication="bearer", token="s3cret"))
+    cluster.refresh_from_db()
+    assert cluster.rest_url == flink.url
+
+
 def test_an_edit_that_changes_nothing_is_not_audited(admin: Client, flink: FlinkServer) -> None:
     cluster = Cluster.objects.create(name="prod", rest_url=flink.url, request_limit_s=2)
     response = admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url), follow=True)

@@ -77,7 +77,7 @@ class Poller:
         self._network.join()
         self._loop.close()
         leaders.forget_all()
-        with suppress(DatabaseError):  # then they run out
+        with suppress(DatabaseError, InterfaceError):  # then they run out
             give_back(self._flights.keys())
 
     @property

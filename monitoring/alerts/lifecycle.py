@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 
@@ -11,8 +11,6 @@ from monitoring import audit
 from monitoring.alerts.incidents import acknowledge_incident, resolve_incident, snooze_incident, wake_incident
 from monitoring.alerts.memory import dismiss
 from monitoring.models import Incident, IncidentState
-
-LONGEST_SNOOZE = timedelta(days=30)
 
 
 class IncidentMovedOn(Exception):

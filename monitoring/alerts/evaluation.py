@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,6 +37,16 @@ BATCH = 2000
 Watched = Mapping[int, Collection[int]]  # by rule: the subjects it decides for
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What is the same for all kinds of one batch; `shared`: what gatherers read once for several of them."""
+
+    now: datetime
+    fleet: Fleet
+    watched: Watched
+    shared: dict[object, Any] = field(default_factory=dict)
+
+
 def evaluate_due(now: datetime) -> str:
     """Evaluate every rule whose check is due; says in a sentence what came of it."""
     ensure_default_rules()
@@ -57,11 +67,10 @@ def _evaluate_batch(now: datetime) -> Counter[str]:
     if not rules:
         return Counter()
     fleet = Fleet.read(now, _own_jobs(rules))
-    watched = _watched(rules, fleet)
     outcome: Counter[str] = Counter(taken=len(rules))
-    shared: dict[object, Any] = {}
+    this = Pass(now, fleet, _watched(rules, fleet))
     for kind, alike in _alike(rules):
-        outcome += _evaluate(kind, alike, fleet, watched, shared, now)
+        outcome += _evaluate(this, kind, alike)
     for rule in rules:
         rule.next_check_at = now + timedelta(seconds=rule.check_every_s)
     columns = ("next_check_at", "last_checked_at", "evaluated_until")
@@ -95,33 +104,29 @@ def _alike(rules: Iterable[AlertRule]) -> Iterable[tuple[Kind, list[AlertRule]]]
     return ((kinds()[name], alike) for (name, _), alike in groups.items())
 
 
-def _evaluate(
-    kind: Kind,
-    rules: Sequence[AlertRule],
-    fleet: Fleet,
-    watched: Watched,
-    shared: dict[object, Any],
-    now: datetime,
-) -> Counter[str]:
-    memory = recall([rule.pk for rule in rules])
-    walkable = {rule.pk: _walkable(kind, watched[rule.pk], fleet) for rule in rules}
-    facts = _facts(kind, rules, fleet, walkable, memory, shared, now)
+def _evaluate(this: Pass, kind: Kind, rules: Sequence[AlertRule]) -> Counter[str]:
+    watched, memory = this.watched, recall([rule.pk for rule in rules])
+    walkable = {rule.pk: _walkable(kind, watched[rule.pk], this.fleet) for rule in rules}
+    facts = _facts(this, kind, rules, walkable, memory)
     verdicts: list[Verdict] = []
     changed: dict[int, dict[int, State]] = {}
     outcome: Counter[str] = Counter()
     for rule in rules:
         known = memory.get(rule.pk, {})
-        changed[rule.pk] = _walk(kind, rule, facts, walkable[rule.pk], known, fleet, now, verdicts)
+        walked = _walk(this, kind, rule, facts, walkable[rule.pk], known)
+        moved = (each for each in walked if each.state != known.get(each.subject, State()))
+        changed[rule.pk] = {each.subject: each.state for each in moved}
+        verdicts += walked
         left = [subject for subject in known if subject not in watched[rule.pk]]
         changed[rule.pk] |= dict.fromkeys(left, State())
-        outcome["resolved"] += close_left_behind(kind, rule, left, now)
+        outcome["resolved"] += close_left_behind(kind, rule, left, this.now)
         if watched[rule.pk] and not walkable[rule.pk]:
             outcome["frozen"] += 1
         else:
             outcome["evaluated"] += 1
-            cursors.passed(rule, _parts(kind, rule, fleet, walkable[rule.pk]), now)
-    outcome += tell(kind, verdicts, fleet, now)
-    remember(kind.subject, changed, now)
+            cursors.passed(rule, _parts(kind, rule, this.fleet, walkable[rule.pk]), this.now)
+    outcome += tell(kind, verdicts, this.fleet, this.now)
+    remember(kind.subject, changed, this.now)
     return outcome
 
 
@@ -142,18 +147,13 @@ def _parts(kind: Kind, rule: AlertRule, fleet: Fleet, walkable: Collection[int])
 
 
 def _facts(
-    kind: Kind,
-    rules: Sequence[AlertRule],
-    fleet: Fleet,
-    walkable: Watched,
-    memory: Memory,
-    shared: dict[object, Any],
-    now: datetime,
+    this: Pass, kind: Kind, rules: Sequence[AlertRule], walkable: Watched, memory: Memory
 ) -> Mapping[int, Facts]:
-    parts = {(rule.pk, part): rule for rule in rules for part in _parts(kind, rule, fleet, walkable[rule.pk])}
-    since = cursors.gathered_since(
-        kind, (cursors.looked_until(rule, part, now) for (_, part), rule in parts.items()), now
+    fleet, now = this.fleet, this.now
+    looked = (
+        cursors.looked_until(rule, part, now) for rule in rules for part in _parts(kind, rule, fleet, walkable[rule.pk])
     )
+    since = cursors.gathered_since(kind, looked, now)
     match kind.subject:
         case Subject.CLUSTER:
             return cluster_facts(fleet, since)
@@ -162,7 +162,7 @@ def _facts(
         case Subject.JOB:
             jobs = set().union(*walkable.values())
             must = {job for rule in rules for job in memory.get(rule.pk, ()) if job in walkable[rule.pk]}
-            ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must, shared)
+            ask = Ask(kind, [terms_of(rule) for rule in rules], sorted(jobs), since, now, must, this.shared)
             return _with_outages(kind, gather(ask), fleet, since)
 
 
@@ -178,28 +178,24 @@ def _with_outages(kind: Kind, found: Mapping[int, Facts], fleet: Fleet, since: d
 
 
 def _walk(
+    this: Pass,
     kind: Kind,
     rule: AlertRule,
     facts: Mapping[int, Facts],
     walkable: Collection[int],
     known: Mapping[int, State],
-    fleet: Fleet,
-    now: datetime,
-    verdicts: list[Verdict],
-) -> dict[int, State]:
-    """The states that changed; what people must hear of goes to `verdicts`."""
+) -> list[Verdict]:
+    """Of the subjects that moved or are open; the others are as quiet as they were."""
     watch = watch_of(rule)
-    since = {part: cursors.looked_until(rule, part, now) for part in _parts(kind, rule, fleet, walkable)}
-    changed: dict[int, State] = {}
+    since = {part: cursors.looked_until(rule, part, this.now) for part in _parts(kind, rule, this.fleet, walkable)}
+    verdicts: list[Verdict] = []
     for subject in facts.keys() & walkable:
         before = known.get(subject, State())
-        begin = since[fleet.part(kind.subject, subject)]
-        state, transitions = advance(watch, facts[subject], before, begin, now)
-        if state != before:
-            changed[subject] = state
-        if transitions or state.is_open:
+        begin = since[this.fleet.part(kind.subject, subject)]
+        state, transitions = advance(watch, facts[subject], before, begin, this.now)
+        if state != before or transitions or state.is_open:
             verdicts.append(Verdict(rule, watch, subject, facts[subject], state, transitions))
-    return changed
+    return verdicts
 
 
 def _sentence(outcome: Counter[str]) -> str:

@@ -64,7 +64,7 @@ def test_savepoint_checkpoint_and_disposal(flink: FlinkCluster, jobs: CountJobs)
         assert await client.trigger_savepoint(job_id, trigger) == trigger
         done = await saved(client, job_id, trigger)
         assert isinstance(done, Done), done
-        assert [each.name for each in files(done.result)] == ["_metadata"]
+        assert "_metadata" in [each.name for each in files(done.result)]  # beside it only state that is not small
 
         trigger = new_id()
         assert await client.trigger_checkpoint(job_id, trigger, full=True) == trigger

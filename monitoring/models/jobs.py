@@ -114,6 +114,8 @@ class Run(models.Model):
     moved_at = models.DateTimeField(null=True)  # the engine's `last-modification` when the run was last read
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+    # When it was seen to have ended, by our clock; None: while it lives, or it had ended long before it was ever seen.
+    end_seen_at = models.DateTimeField(null=True)
     # The engine answered without this job since then (hold-down before LOST); None while it is known.
     missing_since = models.DateTimeField(null=True)
     missing_polls = models.PositiveIntegerField(default=0)

@@ -14,6 +14,9 @@ from zlib import crc32
 
 # Flink's default, until the cluster's own length is known.
 HISTORY = 10
+# Flink may answer with what it knew so long ago (`web.refresh-interval`, 3 s, and some more): of a job that has just
+# ended, its last checkpoints are missing until then.
+ANSWERS_KEPT = timedelta(seconds=5)
 _SHARE = 3
 # However rare its checkpoints are, a savepoint or a failure of a job shows up within this time and one tick.
 SLOWEST_READ_S = 10.0

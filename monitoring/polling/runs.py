@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Max, OuterRef, Subquery
 
@@ -17,11 +17,13 @@ from monitoring.polling import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
 
 EXCEPTIONS_KEPT = 20
+# However wrong the engine's clock is by: what ended so long before is told in full by the first answer.
+ENDED_LONG_AGO = timedelta(hours=1)
 _NAME_LIMIT = 500
 _CHANGING = (
     *("state", "ended_at", "missing_since", "missing_polls", "vertices", "checkpoint_config", "counts", "summary"),
     *("restored_path", "restored_checkpoint_id", "restored_is_savepoint", "restored_at", "exception", "exceptions"),
-    *("next_read_at", "final_read_done", "superseded", "observed_at", "moved_at"),
+    *("next_read_at", "final_read_done", "superseded", "observed_at", "moved_at", "end_seen_at"),
 )
 
 # May be left out when runs are loaded, and then are written only where they were read anew. Never null.
@@ -163,6 +165,8 @@ def _jobs(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:
 
 
 def _new_run(job: Job, number: int, observed: RunObservation, now: datetime) -> Run:
+    ended = RunState(observed.job.state).terminal
+    long_ago = observed.job.ended_at is not None and now - observed.job.ended_at > ENDED_LONG_AGO
     return Run(
         job=job,
         number=number,
@@ -171,6 +175,7 @@ def _new_run(job: Job, number: int, observed: RunObservation, now: datetime) -> 
         observed_at=now,
         started_at=observed.job.started_at,
         ended_at=observed.job.ended_at,
+        end_seen_at=now if ended and not long_ago else None,
     )
 
 
@@ -203,9 +208,9 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     revived = RunState(run.state).terminal
     runs.move(run, state, _why(state, observed, run, revived=revived), now)
     if RunState(state).terminal:
-        run.ended_at = observed.job.ended_at or now
+        run.ended_at, run.end_seen_at = observed.job.ended_at or now, now
     elif revived:
-        run.ended_at = None
+        run.ended_at = run.end_seen_at = None
     run.final_read_done = False
 
 

@@ -125,7 +125,7 @@ def _answered(
     runs.remember_answers(found, now)
     written = history.write(found.named(), stored, now)
     history.end_pending(found.ended, now)
-    _close_final_reads(found)
+    _close_final_reads(cluster, found, now)
     runs.save(found)
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named(), now)
@@ -148,16 +148,18 @@ def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
         cluster.history_length = manager.history_length
 
 
-def _close_final_reads(found: runs.Runs) -> None:
-    """A terminal run is done with once a read of it left nothing unread."""
+def _close_final_reads(cluster: Cluster, found: runs.Runs, now: datetime) -> None:
+    """A terminal run is done with once a read of it left nothing unread, and no answer from before its end was read."""
     read = [
         each.run
         for each in found.named()
         if each.observed and each.observed.due and not each.observed.problem and not each.run.live
     ]
     unfinished = history.unfinished_runs(read)
+    kept = timedelta() if cluster.engine == Engine.SPARK else plan.ANSWERS_KEPT
     for run in read:
-        run.final_read_done = run.pk not in unfinished
+        fresh = run.end_seen_at is None or now - run.end_seen_at >= kept
+        run.final_read_done = fresh and run.pk not in unfinished
 
 
 def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> int | None:

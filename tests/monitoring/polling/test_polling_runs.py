@@ -64,13 +64,41 @@ def test_a_failed_run_says_why_and_is_read_to_its_end_once(engine, cluster, poll
     job.exceptions = [failure(job.started + 8000)]
     poll()
     run = Run.objects.get()
-    assert (run.state, run.exception, run.final_read_done) == ("FAILED", "it went boom", True)
+    assert (run.state, run.exception, run.final_read_done) == ("FAILED", "it went boom", False)
     assert run.ended_at is not None
     assert RunStateChange.objects.get(target="FAILED").why == "it went boom"
     assert Checkpoint.objects.get(checkpoint_id=2).status == "FAILED"
+    poll()
+    assert Run.objects.get().final_read_done
     engine.asked.clear()
     poll()
     assert engine.asked == ["/jobs/overview"]
+
+
+def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, cluster, poll):
+    """Flink keeps its answers for three seconds: just after the end they still lack the last checkpoint."""
+    job = engine.job()
+    job.add(1)
+    poll()
+    job.state, job.ended = "FINISHED", job.started + 9000
+    poll()
+    assert not Run.objects.get().final_read_done
+    job.add(2)
+    poll(after_s=3.0)
+    assert not Run.objects.get().final_read_done
+    job.add(3)
+    poll(after_s=3.0)
+    assert Run.objects.get().final_read_done
+    assert sorted(Checkpoint.objects.values_list("checkpoint_id", flat=True)) == [1, 2, 3]
+
+
+def test_a_run_that_ended_long_ago_is_read_once(engine, cluster, poll):
+    job = engine.job()
+    job.add(1)
+    job.started -= 86_400_000
+    job.state, job.ended = "FAILED", job.started + 9000
+    poll()
+    assert Run.objects.get().final_read_done
 
 
 def test_a_restart_by_the_engine_between_two_polls_is_seen_by_its_restore(engine, cluster, poll):

@@ -8,7 +8,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --disable-pip-version-check --require-hashes
 SOURCES := .
 TESTS ?= tests
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# One more than the cores of a small machine: tests mostly wait.
+PYTEST_ARGS ?= -n 3 --dist loadfile
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
 
 help: ## list the targets

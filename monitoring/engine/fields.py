@@ -143,7 +143,7 @@ def decode(body: bytes) -> object:
         # Only an escape can bring such a character in, and orjson refuses half of a pair: most answers have none.
         if b"\\u" not in body:
             return orjson.loads(body)
-        return _storable(json.loads(body, parse_constant=_no_constant, parse_float=_finite))
+        return _storable(json.loads(body, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer))
     except (ValueError, RecursionError) as error:
         raise Malformed(f"The answer is not JSON: {error}") from error
 
@@ -164,6 +164,12 @@ def _finite(digits: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{digits[:40]} is too large a number")
     return value
+
+
+def _integer(digits: str) -> int | float:
+    """As orjson reads it: beyond 64 bits it is a number without its last digits."""
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else _finite(digits)
 
 
 def _storable(value: Any) -> Any:

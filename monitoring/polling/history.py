@@ -13,7 +13,14 @@ from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, Opera
 from monitoring.polling import bulk
 from monitoring.polling.gaps import rolled_over, unseen
 from monitoring.polling.observation import CheckpointReading, RunObservation
-from monitoring.polling.rows import CHECKPOINT_COLUMNS, OPERATOR_COLUMNS, SLOWEST, checkpoint_columns, operator_rows
+from monitoring.polling.rows import (
+    CHECKPOINT_COLUMNS,
+    OPERATOR_COLUMNS,
+    SLOWEST,
+    SUBTASK_COLUMNS,
+    checkpoint_columns,
+    operator_rows,
+)
 from monitoring.polling.runs import StoredRun
 
 # Two checkpoints of one id, triggered further apart than this, are two checkpoints.
@@ -199,14 +206,22 @@ def _save(changes: HistoryChanges, now: datetime) -> None:
         kept=SLOWEST,
         once=("first_seen_at",),
     )
-    operators = [
-        row
-        for run, checkpoint_id, reading in changes.readings
-        for row in operator_rows(keys[run.pk, checkpoint_id], run, reading)
-    ]
-    bulk.upsert(OperatorCheckpoint, operators, ("checkpoint_id", "vertex_id"), OPERATOR_COLUMNS)
+    _save_operators([(keys[run.pk, number], run, reading) for run, number, reading in changes.readings])
     if changes.gaps:
         CheckpointGap.objects.bulk_create(changes.gaps, ignore_conflicts=True)
+
+
+def _save_operators(readings: Iterable[tuple[int, Run, CheckpointReading]]) -> None:
+    """Subtasks that the engine had forgotten this time may have been read before: what is stored of them stays."""
+    read: list[bulk.Row] = []
+    forgotten: list[bulk.Row] = []
+    for key, run, reading in readings:
+        for row in operator_rows(key, run, reading):
+            (read if row["vertex_id"] in reading.operators else forgotten).append(row)
+    unique = ("checkpoint_id", "vertex_id")
+    bulk.upsert(OperatorCheckpoint, read, unique, OPERATOR_COLUMNS)
+    totals = [column for column in OPERATOR_COLUMNS if column not in SUBTASK_COLUMNS]
+    bulk.upsert(OperatorCheckpoint, forgotten, unique, totals, once=SUBTASK_COLUMNS)
 
 
 def end_pending(ended: Iterable[Run], now: datetime) -> None:

@@ -284,7 +284,8 @@ class _RunReader:
         try:
             return await self._client.checkpoint_subtasks(self.job.id, checkpoint_id, vertex_id), True
         except NotFound:
-            return None, True
+            # The details named it a moment ago. A job that lives is asked again, until it forgets those, too.
+            return None, self.job.state in TERMINAL_STATES
         except (Unreachable, NotReady):
             raise
         except EngineError as error:

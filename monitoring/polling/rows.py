@@ -83,6 +83,9 @@ def _read_to_the_end(reading: CheckpointReading | None, settled_before: datetime
     return reading.complete and not expected
 
 
+SUBTASK_COLUMNS = tuple(_PER_SUBTASK)
+
+
 def operator_rows(checkpoint_key: int, run: Run, reading: CheckpointReading) -> list[dict[str, Any]]:
     if reading.stats is None:
         return []

@@ -108,7 +108,6 @@ def expected_checkpoint(record: Recorded) -> Json:
         "failed_at": moment(stats.get("failure_timestamp", -1)),
         "failure_message": stats.get("failure_message") or "",
         "external_path": stats.get("external_path") or "",
-        "discarded": record.listed.get("discarded", False),
         **_totals(stats),
         "alignment_max": max((one["alignment"]["duration"] for one in done), default=None),
         "start_delay_max": max((one["start_delay"] for one in done), default=None),

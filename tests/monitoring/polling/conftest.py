@@ -37,6 +37,7 @@ class FakeCheckpoint:
     path: str = ""
     discarded: bool = False
     forgotten: bool = False  # details and subtasks are evicted
+    subtasks_forgotten: bool = False
     acknowledged_late: bool = False  # by all subtasks, after it failed
 
     def stats(self, job: FakeJob) -> dict[str, Any]:
@@ -185,7 +186,7 @@ class FakeJob:
                 if found is None:
                     return None
                 if more:
-                    return found.subtasks()
+                    return None if found.subtasks_forgotten else found.subtasks()
                 return {**found.stats(self), "tasks": {key: found.task() for key in VERTICES}}
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from monitoring.models import Checkpoint
+from monitoring.models import Checkpoint, OperatorCheckpoint
 from monitoring.polling.history import LATE_REPORTS
 from tests.monitoring.polling.conftest import FakeEngine, Workers
 
@@ -23,6 +23,32 @@ def test_a_failed_checkpoint_is_read_again_until_its_tasks_are_done_with_it(
 
     row.refresh_from_db()
     assert (row.status, row.final, row.num_acknowledged_subtasks, row.sync_max) == ("FAILED", True, 4, 4)
+
+
+def test_what_was_read_of_subtasks_stays_when_the_engine_forgets_them_first(
+    engine: FakeEngine, cluster: object, poll: Workers
+) -> None:
+    expired = engine.job().add(1, status="FAILED", triggered=_ms(poll))
+    poll()
+    before = [each.subtask_sync for each in OperatorCheckpoint.objects.order_by("position")]
+    assert any(before[0])
+    expired.subtasks_forgotten = True
+    poll()
+    assert [each.subtask_sync for each in OperatorCheckpoint.objects.order_by("position")] == before
+
+
+def test_subtasks_that_were_forgotten_for_a_moment_are_asked_for_again(
+    engine: FakeEngine, cluster: object, poll: Workers
+) -> None:
+    done = engine.job().add(1)
+    done.subtasks_forgotten = True
+    poll()
+    row = Checkpoint.objects.get()
+    assert (row.status, row.final) == ("COMPLETED", False)
+    done.subtasks_forgotten = False
+    poll()
+    row.refresh_from_db()
+    assert (row.final, row.sync_max) == (True, 4)
 
 
 def test_a_task_that_never_reports_is_not_waited_for_for_ever(

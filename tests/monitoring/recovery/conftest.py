@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitoring.models import AttemptState, Job, RestartAttempt, Run, RunState
+from monitoring.models import AttemptState, Job, RestartAttempt, Run, RunState, Savepoint
 from monitoring.recovery.cycle import advance
+from monitoring.savepoints import cycle as savepoints
 
 LAUNCH = {
     "kind": "waymark",
@@ -81,5 +82,40 @@ def go_on(poll) -> Callable[..., RestartAttempt]:
                 return last
             moment += timedelta(seconds=step_s)
         raise AssertionError(f"still {last.state if last else 'undecided'}: {last and list(last.steps.all())}")
+
+    return run_cycles
+
+
+@pytest.fixture
+def live(job: Job, job_manager) -> Job:
+    """The same job, alive."""
+    job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
+    job.current_run.state, job.current_run.ended_at = RunState.RUNNING, None
+    job.current_run.save()
+    return job
+
+
+@pytest.fixture
+def savepoint(rows, job: Job) -> Savepoint:
+    """A completed one, of a quarter of an hour ago."""
+    return Savepoint.objects.create(
+        job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
+    )
+
+
+@pytest.fixture
+def settle(poll) -> Callable[[RestartAttempt, datetime], RestartAttempt]:
+    """Runs cycles of savepoints and recovery, two seconds apart and each after a poll, until the attempt has ended."""
+
+    def run_cycles(attempt: RestartAttempt, now: datetime) -> RestartAttempt:
+        for second in range(0, 60, 2):
+            moment = now + timedelta(seconds=second)
+            poll(attempt.job, moment)
+            savepoints.advance(moment)
+            advance(moment)
+            attempt.refresh_from_db()
+            if attempt.ended_at:
+                return attempt
+        raise AssertionError(list(attempt.steps.all()))
 
     return run_cycles

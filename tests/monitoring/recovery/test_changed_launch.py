@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.launches import Launched, remember
-from monitoring.models import Job, LaunchOrigin, LaunchVersion, RestartAttempt, RunState, Savepoint
+from monitoring.models import Job, LaunchOrigin, LaunchVersion, RestartAttempt, Savepoint
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
 from monitoring.recovery.manual import RestartRefused, change_and_restart, clone
@@ -13,37 +13,6 @@ from monitoring.savepoints import cycle as savepoints
 from tests.monitoring.recovery.conftest import LAUNCH
 
 UPGRADED = {**LAUNCH, "jar_id": "program-2.py", "parallelism": 4}
-
-
-@pytest.fixture
-def live(job, job_manager):
-    job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
-    job.current_run.state, job.current_run.ended_at = RunState.RUNNING, None
-    job.current_run.save()
-    return job
-
-
-@pytest.fixture
-def savepoint(rows, job):
-    return Savepoint.objects.create(
-        job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
-    )
-
-
-@pytest.fixture
-def settle(poll):
-    def run_cycles(attempt, now):
-        for second in range(0, 60, 2):
-            moment = now + timedelta(seconds=second)
-            poll(attempt.job, moment)
-            savepoints.advance(moment)
-            advance(moment)
-            attempt.refresh_from_db()
-            if attempt.ended_at:
-                return attempt
-        raise AssertionError(list(attempt.steps.all()))
-
-    return run_cycles
 
 
 def test_an_upgrade_goes_on_from_the_savepoint_that_the_job_is_stopped_with(live, savepoint, job_manager, settle, now):

@@ -2,44 +2,11 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.models import Incident, Job, RestartAttempt, RunState, Savepoint
+from monitoring.models import Incident, Job, RestartAttempt, Savepoint
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
 from monitoring.recovery.manual import RestartRefused, cancel_attempt, restart_from
-from monitoring.savepoints import cycle as savepoints
-
-
-@pytest.fixture
-def live(rows, job, job_manager):
-    """The same job, alive."""
-    job_manager.jobs[job.current_run.engine_job_id].state = "RUNNING"
-    job.current_run.state, job.current_run.ended_at = RunState.RUNNING, None
-    job.current_run.save()
-    return job
-
-
-@pytest.fixture
-def savepoint(rows, job):
-    return Savepoint.objects.create(
-        job=job, run=job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
-    )
-
-
-@pytest.fixture
-def settle(poll):
-    def run_cycles(attempt, now):
-        for second in range(0, 60, 2):
-            moment = now + timedelta(seconds=second)
-            poll(attempt.job, moment)
-            savepoints.advance(moment)
-            advance(moment)
-            attempt.refresh_from_db()
-            if attempt.ended_at:
-                return attempt
-        raise AssertionError(list(attempt.steps.all()))
-
-    return run_cycles
 
 
 def started(job_manager):

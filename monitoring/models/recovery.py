@@ -28,6 +28,9 @@ class AttemptState(models.TextChoices):
         return self not in (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
 
 
+ENDED = tuple(state for state in AttemptState if not state.open)
+
+
 class RestartAttempt(models.Model):
     """Unique per (job, epoch). `engine_job_id` is chosen before the launch, so that after a crash the run is looked up,
     never launched twice."""

@@ -24,7 +24,6 @@ from monitoring.models import (
 )
 
 TIME_LIMIT = timedelta(minutes=10)
-ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
 
 
 class AttemptOpen(Exception):

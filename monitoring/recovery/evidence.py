@@ -18,6 +18,7 @@ from monitoring.models import (
     Run,
     RunState,
 )
+from monitoring.models.recovery import ENDED
 from monitoring.pauses import why_paused
 from monitoring.recovery.detection import (
     BRAKE_WINDOW,
@@ -28,7 +29,6 @@ from monitoring.recovery.detection import (
     JobFacts,
 )
 
-ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
 # A poll that does not see a restarted run for so long will not see it any more.
 AWAIT_RUN = timedelta(minutes=2)
 

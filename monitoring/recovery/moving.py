@@ -16,8 +16,8 @@ from django.db.models import Q
 
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import AttemptState, RestartAttempt
+from monitoring.models.recovery import ENDED
 from monitoring.recovery.applying import RELATED, STAGES, apply
-from monitoring.recovery.attempt import ENDED
 from monitoring.recovery.stages.base import Act, Outcome, Overtaken
 
 BATCH = 50

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef
 
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint, SavepointState
+from monitoring.savepoints.claims import claim, update
 
 BATCH = 20
-CLAIM = timedelta(seconds=60)
 LOOK_AGAIN = timedelta(days=1)
 RETRY = timedelta(minutes=10)
 
@@ -27,7 +27,7 @@ Found = SavepointValidation | EngineError | None
 
 def check_completed(now: datetime) -> Counter[str]:
     """Look at those that are due; counts what was found in words."""
-    claimed = [each for each in _due(now) if _claim(each, now)]
+    claimed = [each for each in _due(now) if claim(each, now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
     outcome = Counter(_note(each, answer, now) for each, answer in zip(claimed, answers, strict=True))
     return Counter({what: count for what, count in outcome.items() if what})
@@ -44,12 +44,6 @@ def _due(now: datetime) -> list[Savepoint]:
     return list(reachable.select_related("job__cluster").order_by("next_check_at", "id")[:BATCH])
 
 
-def _claim(savepoint: Savepoint, now: datetime) -> int:
-    seen = _ours(savepoint)
-    savepoint.next_check_at = now + CLAIM
-    return seen.update(next_check_at=savepoint.next_check_at)
-
-
 class _Act:
     def __init__(self, savepoint: Savepoint) -> None:
         self._path = savepoint.path
@@ -61,14 +55,14 @@ class _Act:
 def _note(savepoint: Savepoint, answer: Found, now: datetime) -> str:
     match answer:
         case None | Refused(status=400 | 403):
-            return _update(savepoint, "", next_check_at=None)  # it cannot tell: it is not asked again
+            return update(savepoint, "", next_check_at=None)  # it cannot tell: it is not asked again
         case SavepointValidation(valid=True):
-            return _update(savepoint, "", checked_at=now, problem="", next_check_at=_next_look(savepoint, now))
+            return update(savepoint, "", checked_at=now, problem="", next_check_at=_next_look(savepoint, now))
         case SavepointValidation(reason=reason):
             problem = reason or "the engine calls it invalid, without a reason"
-            return _update(savepoint, "found damaged", checked_at=now, problem=problem, next_check_at=now + LOOK_AGAIN)
+            return update(savepoint, "found damaged", checked_at=now, problem=problem, next_check_at=now + LOOK_AGAIN)
         case EngineError():
-            return _update(savepoint, "", next_check_at=now + RETRY)
+            return update(savepoint, "", next_check_at=now + RETRY)
 
 
 def _next_look(savepoint: Savepoint, now: datetime) -> datetime | None:
@@ -77,13 +71,3 @@ def _next_look(savepoint: Savepoint, now: datetime) -> datetime | None:
     )
     newest = Savepoint.objects.filter(~Exists(newer), pk=savepoint.pk).exists()
     return now + LOOK_AGAIN if newest else None
-
-
-def _update(savepoint: Savepoint, outcome: str, **values: object) -> str:
-    return outcome if _ours(savepoint).update(**values) else ""
-
-
-def _ours(savepoint: Savepoint) -> QuerySet[Savepoint]:
-    return Savepoint.objects.filter(
-        pk=savepoint.pk, state=SavepointState.COMPLETED, next_check_at=savepoint.next_check_at
-    )

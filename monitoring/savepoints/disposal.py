@@ -12,17 +12,15 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
-
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint, SavepointState
+from monitoring.savepoints.claims import claim, update
 
 BATCH = 50
-CLAIM = timedelta(seconds=60)
 POLL = timedelta(seconds=1)
 FIRST_RETRY_S = 10
 LONGEST_RETRY = timedelta(hours=6)
@@ -41,7 +39,7 @@ class Told:
 
 def advance_disposals(now: datetime) -> Counter[str]:
     """Move every disposal that is due by a step; counts what came of it in words."""
-    claimed = [each for each in _due(now) if _claim(each, now)]
+    claimed = [each for each in _due(now) if claim(each, now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
     outcome = Counter(_settle(each, answer, now) for each, answer in zip(claimed, answers, strict=True))
     return Counter({what: count for what, count in outcome.items() if what})
@@ -50,12 +48,6 @@ def advance_disposals(now: datetime) -> Counter[str]:
 def _due(now: datetime) -> list[Savepoint]:
     rows = Savepoint.objects.filter(state=SavepointState.DISPOSING, next_check_at__lte=now)
     return list(rows.select_related("job__cluster").order_by("next_check_at", "id")[:BATCH])
-
-
-def _claim(savepoint: Savepoint, now: datetime) -> int:
-    seen = _ours(savepoint)
-    savepoint.next_check_at = now + CLAIM
-    return seen.update(next_check_at=savepoint.next_check_at)
 
 
 class _Act:
@@ -72,7 +64,7 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
     match answer:
         case Told(request_id):
             tries = savepoint.disposal_tries + 1
-            return _update(savepoint, "", disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
+            return update(savepoint, "", disposal_request=request_id, disposal_tries=tries, next_check_at=now + POLL)
         case Done():
             return _disposed(savepoint, now)
         case Failed(reason, trace=trace):
@@ -83,16 +75,16 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
         case Refused() as refusal if _GONE.search(str(refusal)):
             return _disposed(savepoint, now, str(refusal))
         case EngineError() as error if savepoint.disposal_request:
-            return _update(savepoint, "", failure=str(error), next_check_at=now + _wait(savepoint))
+            return update(savepoint, "", failure=str(error), next_check_at=now + _wait(savepoint))
         case EngineError() as error:
             return _later(savepoint, str(error), now)
         case _:
-            return _update(savepoint, "", next_check_at=now + POLL)
+            return update(savepoint, "", next_check_at=now + POLL)
 
 
 def _disposed(savepoint: Savepoint, now: datetime, not_there: str = "") -> str:
     """`not_there`: what the engine said when it found nothing to remove."""
-    said = _update(
+    said = update(
         savepoint,
         "disposed of",
         state=SavepointState.DISPOSED,
@@ -108,7 +100,7 @@ def _disposed(savepoint: Savepoint, now: datetime, not_there: str = "") -> str:
 
 
 def _later(savepoint: Savepoint, why: str, now: datetime) -> str:
-    return _update(
+    return update(
         savepoint,
         "could not be disposed of yet",
         failure=why,
@@ -120,13 +112,3 @@ def _later(savepoint: Savepoint, why: str, now: datetime) -> str:
 
 def _wait(savepoint: Savepoint) -> timedelta:
     return min(LONGEST_RETRY, timedelta(seconds=FIRST_RETRY_S * 2 ** min(savepoint.disposal_tries, 12)))
-
-
-def _update(savepoint: Savepoint, outcome: str, **values: object) -> str:
-    return outcome if _ours(savepoint).update(**values) else ""
-
-
-def _ours(savepoint: Savepoint) -> QuerySet[Savepoint]:
-    return Savepoint.objects.filter(
-        pk=savepoint.pk, state=SavepointState.DISPOSING, next_check_at=savepoint.next_check_at
-    )

@@ -14,7 +14,8 @@ from django.db import transaction
 from django.db.models import Q
 
 from monitoring import audit
-from monitoring.models import AttemptState, Job, RestartAttempt, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import Job, RestartAttempt, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models.recovery import ENDED
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.retention import Held, Policy, Verdict, judge, newest_good, outlasted, protected
 
@@ -101,8 +102,7 @@ def _apply(job_id: int, now: datetime) -> int:
 
 
 def _open_attempt(job_id: int) -> RestartAttempt | None:
-    ended = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.CANCELED)
-    return RestartAttempt.objects.filter(job=job_id).exclude(state__in=ended).first()
+    return RestartAttempt.objects.filter(job=job_id).exclude(state__in=ENDED).first()
 
 
 def _begin(going: Iterable[int], job: Job, why: dict[int, str], by: str, now: datetime) -> None:

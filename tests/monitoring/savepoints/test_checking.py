@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import Savepoint, SavepointOrigin, SavepointState
-from monitoring.savepoints.checking import CLAIM, LOOK_AGAIN, RETRY, check_completed
+from monitoring.savepoints.checking import LOOK_AGAIN, RETRY, check_completed
+from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
 from monitoring.savepoints.keeping import why_it_stays
 from monitoring.savepoints.request import request_savepoint

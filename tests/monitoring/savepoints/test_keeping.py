@@ -9,7 +9,8 @@ from django.db import connection
 from monitoring.models import AuditEntry, RestartTrigger, Savepoint, SavepointOrigin, SavepointState
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.states import restore_candidates
-from monitoring.savepoints.disposal import CLAIM, advance_disposals
+from monitoring.savepoints.claims import CLAIM
+from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, why_it_stays
 
 

@@ -1,0 +1,32 @@
+"""One worker at a time deals with a savepoint's row: claimed by moving `next_check_at`, which is also its guard.
+
+What a worker learned is written only while the row has the state and the time that it claimed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from monitoring.models import Savepoint
+
+# Longer than an engine call may take, so that a claim never ends under one.
+CLAIM = timedelta(seconds=60)
+
+
+def claim(savepoint: Savepoint, now: datetime) -> int:
+    """1 when this worker is the one that has it, from now on for CLAIM."""
+    seen = ours(savepoint)
+    savepoint.next_check_at = now + CLAIM
+    return seen.update(next_check_at=savepoint.next_check_at)
+
+
+def update(savepoint: Savepoint, outcome: str, **values: object) -> str:
+    """`outcome` when the row was still ours, "" when it was not and nothing was written."""
+    return outcome if ours(savepoint).update(**values) else ""
+
+
+def ours(savepoint: Savepoint) -> QuerySet[Savepoint]:
+    """The row, as it is in memory."""
+    return Savepoint.objects.filter(pk=savepoint.pk, state=savepoint.state, next_check_at=savepoint.next_check_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,20 +16,21 @@ from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
 from dashboard.views.access import operator_required
 from dashboard.views.rules import known_kind
-from monitoring.alerts.backtest import Replay, replay
+from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
+from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watched_jobs
 from monitoring.alerts.selector import parse
 from monitoring.alerts.suggestion import suggest
 from monitoring.alerts.terms import watch_of
 from monitoring.alerts.walk import Watch
-from monitoring.models import AlertRule, Job
+from monitoring.models import AlertRule, Cluster, Job, Run
 
 RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 SHORTEST = timedelta(minutes=5)
-COUNTED_JOBS = 50
+BUDGET_S, LONG_BUDGET_S = 2.0, 20.0  # for counting over all of the scope
 LISTED_BOUTS = 20
-LISTED_JOBS = 500
+LISTED = 500
 PER_WEEK = (1, 2, 5, 20)
 
 
@@ -42,59 +43,56 @@ def sentence(request: HttpRequest, kind: str) -> HttpResponse:
 
 @operator_required
 def backtest(request: HttpRequest, kind: str) -> HttpResponse:
-    form = _form(request, _kind_of_jobs(kind))
-    jobs = _scope(form)
-    job = _chosen(request, jobs)
-    context: dict[str, Any] = {"form": form, "kind": form.kind, "jobs": jobs[:LISTED_JOBS], "ranges": list(RANGES)}
-    chosen = _range(request)
-    context |= {"job": job, "range": chosen, "query": request.GET.urlencode()}
-    if form.is_valid() and job is not None:
-        context |= _replayed(Asked(watch_of(form.apply()), job, RANGES[chosen]), jobs, _per_week(request))
+    form = _form(request, known_kind(kind))
+    scope = _scope(form)
+    subject, chosen = _chosen(request, scope), _range(request)
+    context: dict[str, Any] = {"form": form, "kind": form.kind, "scope": scope[:LISTED], "subject": subject}
+    context |= {"ranges": list(RANGES), "range": chosen, "query": request.GET.urlencode()}
+    if form.is_valid() and subject is not None:
+        budget_s = LONG_BUDGET_S if "patient" in request.GET else BUDGET_S
+        asked = Asked(watch_of(form.apply()), subject, RANGES[chosen], timezone.now())
+        context |= _replayed(asked, _per_week(request)) | {"count": asked.count(scope, budget_s)}
     return render(request, "rules/backtest.html", context)
 
 
 @operator_required
 def chart(request: HttpRequest, kind: str) -> JsonResponse:
-    form = _form(request, _kind_of_jobs(kind))
-    job = _chosen(request, _scope(form))
-    if not form.is_valid() or job is None:
+    form = _form(request, known_kind(kind))
+    subject = _chosen(request, _scope(form))
+    if not form.is_valid() or subject is None:
         raise Http404
-    found = Asked(watch_of(form.apply()), job, RANGES[_range(request)]).replay()
+    found = Asked(watch_of(form.apply()), subject, RANGES[_range(request)], timezone.now()).replay()
     return JsonResponse({"figure": backtest_figure(found, form.kind.unit), "note": "", "empty": not found.has_values})
 
 
 @dataclass(frozen=True)
 class Asked:
     watch: Watch
-    job: Job
+    subject: Watched
     length: timedelta
+    now: datetime
 
-    def since(self, now: datetime) -> datetime:
-        """Not before the job's history began: a young job's chart is not mostly empty."""
-        first = self.job.runs.aggregate(first=Min("started_at"))["first"] or now - self.length
-        return max(now - self.length, min(first, now - SHORTEST))
+    @property
+    def since(self) -> datetime:
+        """Not before the subject's history began: a young job's chart is not mostly empty."""
+        first = self.subject.since or self.now - self.length
+        return max(self.now - self.length, min(first, self.now - SHORTEST))
 
     def replay(self) -> Replay:
-        now = timezone.now()
-        return replay(self.watch, self.job, self.since(now), now)
+        return replay(self.watch, self.subject, self.since, self.now)
+
+    def count(self, scope: list[Watched], budget_s: float) -> Count | None:
+        """None: there is nothing beside the subject itself."""
+        return count(self.watch, scope, self.now - self.length, self.now, budget_s) if len(scope) > 1 else None
 
 
-def _replayed(asked: Asked, jobs: list[WatchedJob], per_week: int) -> dict[str, Any]:
-    """For the chosen job, and counted over the scope as far as that is quick."""
-    now = timezone.now()
+def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
     found = asked.replay()
-    others = Job.objects.in_bulk([each.pk for each in jobs[:COUNTED_JOBS] if each.pk != asked.job.pk])
-    counts = {other.name: len(replay(asked.watch, other, now - asked.length, now).bouts) for other in others.values()}
-    counts = {asked.job.name: len(found.bouts)} | counts
-    loudest = sorted((each for each in counts.items() if each[1]), key=lambda each: -each[1])[:5]
-    suggestion = suggest(asked.watch, asked.job, asked.since(now), now, per_week)
+    suggestion = suggest(asked.watch, asked.subject, asked.since, asked.now, per_week)
     threshold, unit = asked.watch.kind.threshold, asked.watch.kind.unit
     return {
         "replay": found,
         "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
-        "total": sum(counts.values()),
-        "counted": len(counts),
-        "loudest": loudest if len(counts) > 1 else [],
         "suggestion": suggestion,
         "suggested_text": unit.text(suggestion.threshold) if suggestion else "",
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
@@ -102,14 +100,6 @@ def _replayed(asked: Asked, jobs: list[WatchedJob], per_week: int) -> dict[str, 
         "per_week_choices": PER_WEEK,
         "terms": asked.watch.terms,
     }
-
-
-def _kind_of_jobs(name: str) -> Kind:
-    """What clusters and Waymark went through is told on their own pages."""
-    kind = known_kind(name)
-    if kind.subject is not Subject.JOB:
-        raise Http404
-    return kind
 
 
 def _form(request: HttpRequest, kind: Kind) -> RuleForm:
@@ -125,19 +115,33 @@ def _number(request: HttpRequest, name: str) -> int:
     return int(text[:18]) if text.isdecimal() else 0
 
 
-def _scope(form: RuleForm) -> list[WatchedJob]:
-    """The jobs that the rule is about by its own scope; that narrower rules decide for some of them is left aside."""
+def _scope(form: RuleForm) -> list[Watched]:
+    """What the rule is about by its own scope; that narrower rules decide for some of the jobs is left aside."""
+    match form.kind.subject:
+        case Subject.CLUSTER:
+            clusters = Cluster.objects.filter(enabled=True).order_by("name")
+            return [Watched(each.pk, each.name, each.created_at) for each in clusters.only("name", "created_at")]
+        case Subject.WAYMARK:
+            first = Cluster.objects.aggregate(first=Min("created_at"))["first"]
+            return [Watched(WAYMARK, "Waymark", first)] if first else []
+        case Subject.JOB:
+            return [Watched(job.pk, job.name) for job in _jobs(form)]
+
+
+def _jobs(form: RuleForm) -> list[WatchedJob]:
     if form.rule.job_id is not None:
         return watched_jobs([form.rule.job_id])
     chosen = parse(form.cleaned_data.get("selector") or "") if form.is_valid() else parse("")
     return sorted((job for job in watched_jobs() if chosen.matches(job.labels)), key=lambda job: job.name)
 
 
-def _chosen(request: HttpRequest, jobs: list[WatchedJob]) -> Job | None:
-    wanted = _number(request, "backtest_job")
-    known = {job.pk for job in jobs}
-    number = wanted if wanted in known else jobs[0].pk if jobs else 0
-    return Job.objects.filter(pk=number).first()
+def _chosen(request: HttpRequest, scope: list[Watched]) -> Watched | None:
+    wanted = _number(request, "backtest_of")
+    subject = next((each for each in scope if each.number == wanted), scope[0] if scope else None)
+    if subject is None or subject.since is not None:
+        return subject
+    first = Run.objects.filter(job=subject.number).aggregate(first=Min("started_at"))["first"]
+    return replace(subject, since=first)
 
 
 def _per_week(request: HttpRequest) -> int:

@@ -142,7 +142,6 @@ def _page(request: HttpRequest, form: RuleForm, status: int = 200) -> HttpRespon
         "rule": rule,
         "job": rule.job,
         "sentence": kind.explain(terms),
-        "can_backtest": kind.subject is Subject.JOB,
         "has_incidents": rule.pk is not None and rule.incidents.exists(),
         "section": "rules",
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -9,8 +11,9 @@ from monitoring.alerts.facts import Facts
 from monitoring.alerts.standing import facts_over
 from monitoring.alerts.verdicts import finding_of
 from monitoring.alerts.walk import Move, State, Transition, Watch, advance
-from monitoring.models import Job
 
+LOUDEST = 5
+AT_ONCE = 200  # jobs whose facts are in memory together
 POINTS = 720  # drawn at most, besides the moments at which something opened or closed
 
 
@@ -45,13 +48,68 @@ class Replay:
         return any(point.value is not None for point in self.points)
 
 
-def replay(watch: Watch, job: Job, since: datetime, until: datetime) -> Replay:
+@dataclass(frozen=True)
+class Watched:
+    """What a rule watches: a job or a cluster by its number, or Waymark (memory.WAYMARK). `since`: from when on there
+    is history of it, where that is known."""
+
+    number: int
+    name: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many incidents there would have been, of the first `looked_at` of `of`; who is not in it had none."""
+
+    bouts: dict[Watched, int]
+    looked_at: int
+    of: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.bouts.values())
+
+    @property
+    def is_complete(self) -> bool:
+        return self.looked_at == self.of
+
+    @property
+    def loudest(self) -> list[tuple[str, int]]:
+        loud = ((each.name, bouts) for each, bouts in self.bouts.items() if bouts)
+        return sorted(loud, key=lambda each: -each[1])[:LOUDEST]
+
+
+def replay(watch: Watch, subject: Watched, since: datetime, until: datetime) -> Replay:
     """Over (since, until]; what was the case at `since` counts as if the rule had been made then."""
-    facts = facts_over(watch, job, since - watch.kind.reach, until)
+    facts = facts_over(watch, [subject.number], since - watch.kind.reach, until, every=True)[subject.number]
     transitions = walk_through(watch, facts, since, until)
     return Replay(
-        since, until, _bouts(watch, facts, transitions, job), _points(watch, facts, transitions, since, until)
+        since, until, _bouts(watch, facts, transitions, subject), _points(watch, facts, transitions, since, until)
     )
+
+
+def count(
+    watch: Watch,
+    subjects: Sequence[Watched],
+    since: datetime,
+    until: datetime,
+    budget_s: float,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Count:
+    """Over all of them, some hundred at a time and in their order, until the budget is spent; at least the first."""
+    begun, looked_at = monotonic(), 0
+    bouts: dict[Watched, int] = {}
+    while looked_at < len(subjects) and (not looked_at or monotonic() - begun <= budget_s):
+        some = subjects[looked_at : looked_at + AT_ONCE]
+        facts = facts_over(watch, [each.number for each in some], since - watch.kind.reach, until)
+        bouts |= {each: _opened(watch, facts[each.number], since, until) for each in some if each.number in facts}
+        looked_at += len(some)
+    return Count(bouts, looked_at, len(subjects))
+
+
+def _opened(watch: Watch, facts: Facts, since: datetime, until: datetime) -> int:
+    return sum(each.move is Move.OPENED for each in walk_through(watch, facts, since, until))
 
 
 def walk_through(watch: Watch, facts: Facts, since: datetime, until: datetime) -> list[Transition]:
@@ -60,14 +118,14 @@ def walk_through(watch: Watch, facts: Facts, since: datetime, until: datetime) -
     return [*at_first, *later]
 
 
-def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], job: Job) -> list[Bout]:
+def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: Watched) -> list[Bout]:
     """Every opening with the closing that follows it."""
     closings = iter([each.at for each in transitions if each.move is Move.CLOSED])
     return [
         Bout(
             each.at,
             next(closings, None),
-            finding_of(watch, facts, each.seen_at, job.name, each.flapping).sentence,
+            finding_of(watch, facts, each.seen_at, subject.name, each.flapping).sentence,
             each.flapping,
         )
         for each in transitions

@@ -61,9 +61,9 @@ def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int
     return found
 
 
-def cluster_facts(fleet: Fleet, since: datetime) -> dict[int, Facts]:
+def cluster_facts(clusters: Iterable[int], since: datetime) -> dict[int, Facts]:
     outages = outages_by_cluster(since, [OutageKind.NO_ANSWER])
-    return {number: Facts(outages=outages.get(number, ())) for number in fleet.clusters}
+    return {number: Facts(outages=outages.get(number, ())) for number in clusters}
 
 
 def waymark_facts(since: datetime, now: datetime) -> dict[int, Facts]:

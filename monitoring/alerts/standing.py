@@ -1,12 +1,13 @@
-"""How near the rules of one job are to opening, now."""
+"""How near the rules of one job are to opening, now; and the facts that backtests go through."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from monitoring.alerts.facts import Facts
-from monitoring.alerts.fleet import outages_by_cluster
+from monitoring.alerts.fleet import cluster_facts, outages_by_cluster, waymark_facts
 from monitoring.alerts.gathering import gather
 from monitoring.alerts.gathering.ask import Ask
 from monitoring.alerts.kinds import kinds
@@ -65,12 +66,27 @@ def standing_of(rule: AlertRule, job: Job, now: datetime) -> Standing:
 
 
 def facts_now(watch: Watch, job: Job, now: datetime) -> Facts:
-    return facts_over(watch, job, now - watch.kind.reach, now)
+    return facts_over(watch, [job.pk], now - watch.kind.reach, now, every=True)[job.pk]
 
 
-def facts_over(watch: Watch, job: Job, since: datetime, until: datetime) -> Facts:
-    """Everything that the rule's value depends on within (since, until]."""
-    facts = gather(Ask(watch.kind, [watch.terms], [job.pk], since, until, {job.pk}))[job.pk]
-    if not watch.kind.by_absence:
-        return facts
-    return replace(facts, outages=outages_by_cluster(since, OutageKind).get(job.cluster_id, ()))
+def facts_over(
+    watch: Watch, subjects: Sequence[int], since: datetime, until: datetime, *, every: bool = False
+) -> dict[int, Facts]:
+    """By subject everything that the rule's value depends on within (since, until]. A job that cannot have made the
+    rule open is left out, unless `every`."""
+    match watch.kind.subject:
+        case Subject.CLUSTER:
+            return cluster_facts(subjects, since)
+        case Subject.WAYMARK:
+            return waymark_facts(since, until)
+        case Subject.JOB:
+            ask = Ask(watch.kind, [watch.terms], subjects, since, until, subjects if every else ())
+            return _with_outages(watch, gather(ask), since)
+
+
+def _with_outages(watch: Watch, found: dict[int, Facts], since: datetime) -> dict[int, Facts]:
+    if not watch.kind.by_absence or not found:
+        return found
+    outages = outages_by_cluster(since, OutageKind)
+    clusters = dict(Job.objects.filter(pk__in=found).values_list("pk", "cluster_id")) if outages else {}
+    return {job: replace(facts, outages=outages.get(clusters.get(job, 0), ())) for job, facts in found.items()}

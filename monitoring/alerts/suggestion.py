@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from monitoring.alerts.backtest import walk_through
+from monitoring.alerts.backtest import Watched, walk_through
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Number, Unit
 from monitoring.alerts.standing import facts_over
 from monitoring.alerts.walk import Move, Watch
-from monitoring.models import Job
 
 WEEK = timedelta(days=7)
 
@@ -24,7 +23,7 @@ class Suggestion:
     bouts: int
 
 
-def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: int) -> Suggestion | None:
+def suggest(watch: Watch, subject: Watched, since: datetime, until: datetime, per_week: int) -> Suggestion | None:
     """None: the kind has no threshold, or nothing in the history says anything about one.
 
     Incidents do not grow in number with the threshold for every sequence (one long bout may become two), so that all
@@ -32,7 +31,7 @@ def suggest(watch: Watch, job: Job, since: datetime, until: datetime, per_week: 
     """
     if watch.kind.threshold is None:
         return None
-    facts = facts_over(watch, job, since - watch.kind.reach, until)
+    facts = facts_over(watch, [subject.number], since - watch.kind.reach, until, every=True)[subject.number]
     if not _says_something(watch, facts, since, until):
         return None
     allowed = per_week * max(1.0, (until - since) / WEEK)  # a shorter history than a week is taken for one

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from monitoring.alerts.facts import Facts, Interval
 from monitoring.alerts.kinds.base import Kind, Terms, Unit
 
+_INSTANT = timedelta(microseconds=1)
+
 
 class OutageLength(Kind):
     """Value: seconds since the outage began; 0 without one."""
@@ -21,6 +23,7 @@ class OutageLength(Kind):
             yield outage.began
             yield outage.began + timedelta(seconds=terms.threshold or 0)
             if outage.ended is not None:
+                yield outage.ended - _INSTANT  # how long it became
                 yield outage.ended
 
     def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:

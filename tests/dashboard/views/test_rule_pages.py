@@ -11,8 +11,7 @@ from django.urls import reverse
 
 from monitoring.alerts.defaults import ensure_default_rules
 from monitoring.alerts.kinds import kinds
-from monitoring.alerts.kinds.base import Subject
-from monitoring.models import AlertRule, AuditEntry, Job
+from monitoring.models import AlertRule, AuditEntry, Cluster, Job, Outage, OutageKind
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +125,7 @@ def test_every_kind_has_a_form_that_saves_what_it_shows(operator: Client, job: J
     assert {name: again[name].value() for name in again.fields} == shown
 
 
-@pytest.mark.parametrize("kind", [name for name, kind in kinds().items() if kind.subject is Subject.JOB])
+@pytest.mark.parametrize("kind", kinds())
 def test_every_kind_is_replayed_before_it_is_saved(operator: Client, job: Job, kind: str) -> None:
     form = operator.get(reverse("rule-new", args=[kind])).context["form"]
     typed = {name: form[name].value() for name in form.fields if form[name].value() not in (None, [], False)}
@@ -149,6 +148,41 @@ def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(ope
     told = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
     assert max(value for value in told["figure"]["data"][0]["y"]) == 3
     assert len(told["figure"]["layout"]["shapes"]) == 1
+
+
+def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came(
+    operator: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make.make_job(job.cluster, job.name + "-of-another-name")
+    twin = make.make_job(make.make_cluster(now, "other"), job.name)
+    make.make_checkpoints(
+        make.make_run(twin, now), now - timedelta(minutes=2), make.Shape(count=9, failed=frozenset({3, 4, 5})), 5
+    )
+    typed = WIDE | {"scope": "everything", "selector": "", "threshold": "2"}
+    address = reverse("rule-backtest", args=["failed_in_window"])
+    assert "in all 3 jobs of its scope, 2 (" in operator.get(address, typed).content.decode()
+
+    monkeypatch.setattr("monitoring.alerts.backtest.AT_ONCE", 1)
+    monkeypatch.setattr("dashboard.views.backtests.BUDGET_S", -1)
+    page = operator.get(address, typed).content.decode()
+    assert "in the first 1 of 3 jobs of its scope" in page
+    assert "Count on for longer" in page
+    assert "in all 3 jobs" in operator.get(address, typed | {"patient": "yes"}).content.decode()
+
+
+def test_what_clusters_and_waymark_went_through_is_replayed_too(operator: Client, job: Job, now: datetime) -> None:
+    Cluster.objects.update(created_at=now - timedelta(days=2))
+    for kind in OutageKind:
+        Outage.objects.create(
+            cluster=job.cluster, kind=kind, began_at=now - timedelta(hours=3), ended_at=now - timedelta(hours=2)
+        )
+    typed = COMMON | {"name": "r", "threshold": "10 min"}
+    for kind in ("cluster_unreachable", "waymark_blind"):
+        page = operator.get(reverse("rule-backtest", args=[kind]), typed)
+        ((bout),) = page.context["replay"].bouts
+        assert (bout.opened_at, bout.closed_at) == (now - timedelta(minutes=170), now - timedelta(hours=2))
+        told = operator.get(reverse("rule-backtest-chart", args=[kind]), typed).json()
+        assert max(told["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
 
 
 def test_the_sentence_follows_what_is_typed_and_says_what_is_not_right_yet(operator: Client, job: Job) -> None:
@@ -208,7 +242,7 @@ def test_the_list_costs_as_many_queries_for_many_rules(
 
 
 @pytest.mark.parametrize(
-    "address", ["/rules/new/nonsense/", "/rules/new/failed_in_window/?job=x", "/rules/backtest/waymark_blind/"]
+    "address", ["/rules/new/nonsense/", "/rules/new/failed_in_window/?job=x", "/rules/backtest/nonsense/"]
 )
 def test_what_is_not_there_is_not_found(operator: Client, address: str) -> None:
     assert operator.get(address).status_code == 404

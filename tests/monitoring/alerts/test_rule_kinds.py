@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitoring.alerts.backtest import replay
+from monitoring.alerts.backtest import Watched, replay
 from monitoring.alerts.defaults import ensure_default_rules
 from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
+from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.terms import watch_of
 from monitoring.models import AlertRule, Cluster, Incident, OutageKind, SavepointState
 from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes
@@ -316,14 +317,24 @@ def test_the_rule_opens_and_closes_exactly_then(case: Case, story: Story, rows) 
     assert [seconds(rows.now, *each) for each in found] == case.expected
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if kinds()[case.kind].subject is Subject.JOB], ids=named)
+@pytest.mark.parametrize("case", CASES, ids=named)
 def test_the_backtest_finds_the_same(case: Case, story: Story, rows) -> None:
     rule = rule_of(case, story)
     case.tell(story)
 
-    replayed = replay(watch_of(rule), story.run.job, rows.now, story.at(case.until))
+    replayed = replay(watch_of(rule), subject_of(case, story), rows.now, story.at(case.until))
 
     assert [seconds(rows.now, bout.opened_at, bout.closed_at) for bout in replayed.bouts] == case.expected
+
+
+def subject_of(case: Case, story: Story) -> Watched:
+    match kinds()[case.kind].subject:
+        case Subject.JOB:
+            return Watched(story.run.job_id, story.run.job.name)
+        case Subject.CLUSTER:
+            return Watched(story.run.job.cluster_id, story.run.job.cluster.name)
+        case Subject.WAYMARK:
+            return Watched(WAYMARK, "Waymark")
 
 
 def seconds(begin: datetime, opened: datetime, closed: datetime | None) -> tuple[float, float | None]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitoring.alerts.backtest import replay, walk_through
+from monitoring.alerts.backtest import Watched, replay, walk_through
 from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.facts import Event, Facts, Interval, RunFact
 from monitoring.alerts.kinds import kind_of, kinds
@@ -146,5 +146,5 @@ def test_live_evaluation_and_backtest_agree_on_the_same_rows(
         evaluate_due(at(look))
 
     lived = Incident.objects.filter(rule=rule).order_by("opened_at").values_list("opened_at", "resolved_at")
-    replayed = replay(watch_of(rule), run.job, BEGIN, at(3600)).bouts
+    replayed = replay(watch_of(rule), Watched(run.job_id, run.job.name), BEGIN, at(3600)).bouts
     assert list(lived) == [(bout.opened_at, bout.closed_at) for bout in replayed]

@@ -208,12 +208,14 @@ class JobCheckpoints:
         await self._sweep_savepoints(leads)
 
     async def _swept(self, leads: Callable[[], bool], below: int | None) -> Swept | None:
-        unreadable = self._unreadable_ids
+        unreadable, claimed = self._unreadable_ids, self._claims.claimed_ids
         kept = {*self._claims.unclaimed_ids, *self._recovered_ids, *self.coordinator.uncertain_ids}
         retained = [c for c in self._store.checkpoints if not c.properties.claimed]
         try:
             swept = await self._services.io.run(
-                lambda: self._storage.sweep(retained, unreadable, leads, kept, below=below, first_id=self.first_id)
+                lambda: self._storage.sweep(
+                    retained, unreadable, leads, kept, claimed, below=below, first_id=self.first_id
+                )
             )
         except OSError as error:
             logger.warning("job %s: orphaned checkpoint files are left behind: %s", self._job_id, error)

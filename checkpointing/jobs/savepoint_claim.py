@@ -34,7 +34,16 @@ class SavepointClaim:
     @property
     def unclaimed_ids(self) -> tuple[int, ...]:
         """Of a checkpoint in the job's own directory that all the same is not the job's to remove."""
-        if self._path is None or self._is_made or self.lies_elsewhere:
+        return () if self._is_made else self._ids_here
+
+    @property
+    def claimed_ids(self) -> tuple[int, ...]:
+        """Of a checkpoint in the job's own directory that is of an earlier life of the job, and its own again."""
+        return self._ids_here if self._is_made else ()
+
+    @property
+    def _ids_here(self) -> tuple[int, ...]:
+        if self._path is None or self.lies_elsewhere:
             return ()
         checkpoint_id = checkpoint_id_of(self._path)
         return () if checkpoint_id is None else (checkpoint_id,)

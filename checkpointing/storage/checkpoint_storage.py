@@ -158,6 +158,7 @@ class FileCheckpointStorage:
         unreadable_ids: Collection[int],
         may_remove: Callable[[], bool],
         unclaimed_ids: Collection[int] = (),
+        claimed_ids: Collection[int] = (),
         *,
         below: int | None = None,
         first_id: int | None = None,
@@ -176,6 +177,7 @@ class FileCheckpointStorage:
             unreadable_ids,
             may_remove,
             unclaimed_ids,
+            claimed_ids,
             below=below,
             first_id=first_id,
         )

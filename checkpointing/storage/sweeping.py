@@ -5,7 +5,7 @@ An orphan is, while no driver of the job lives, or below the ids that a living o
 1. `chk-N` without `_metadata` that the store does not know: never completed, or half removed.
 2. `chk-N` with `_metadata`, older than the newest retained one and not in the store: subsumed, its removal cut short.
    One that is newer stays: it is complete, and perhaps only its entry in the store was lost. So does an unclaimed one,
-   and one of an earlier job that had this id.
+   and one of an earlier job that had this id, unless this job has claimed it.
 3. A shared file that no checkpoint left in the directory refers to. When one of them cannot be read, all files stay.
 
 Savepoints lie elsewhere, and a directory of any other name is never looked into.
@@ -43,7 +43,8 @@ class Swept:
 class OrphanSweep:
     """`unreadable_ids`: checkpoints that the store knows and nobody can read. They stay, with whatever they may need.
     `unclaimed_ids`: checkpoints that are somebody else's, though they lie here. `below`: a driver lives and may be
-    writing those with this id and higher ones. `first_id`: complete ones below it are of an earlier life of the job.
+    writing those with this id and higher ones. `first_id`: complete ones below it are of an earlier life of the job,
+    and stay but for the `claimed_ids`.
 
     `may_remove` is asked right before each removal: whoever lost the job meanwhile must touch nothing.
     """
@@ -56,6 +57,7 @@ class OrphanSweep:
         unreadable_ids: Collection[int],
         may_remove: Callable[[], bool],
         unclaimed_ids: Collection[int] = (),
+        claimed_ids: Collection[int] = (),
         *,
         below: int | None = None,
         first_id: int | None = None,
@@ -68,6 +70,7 @@ class OrphanSweep:
         self._unreadable_ids = unreadable_ids
         self._may_remove = may_remove
         self._unclaimed_ids = unclaimed_ids
+        self._claimed_ids = claimed_ids
         self._kept: list[CompletedCheckpoint] = list(retained)
         self._knows_all = not unreadable_ids
 
@@ -101,7 +104,8 @@ class OrphanSweep:
         except SnapshotUnusable:
             self._knows_all = False
             return False
-        is_ours = checkpoint_id >= self._first_id and checkpoint_id not in self._unclaimed_ids
+        is_of_this_life = checkpoint_id >= self._first_id or checkpoint_id in self._claimed_ids
+        is_ours = is_of_this_life and checkpoint_id not in self._unclaimed_ids
         is_subsumed = is_ours and checkpoint_id < max(self._retained, default=0)
         if is_subsumed and checkpoint.properties.discard_on_subsumed:
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -438,3 +439,37 @@ async def test_a_removal_that_a_crash_cut_short_is_ended_by_the_next_job_manager
 
         assert not newer.exists()
         assert _pool(older) == {"a"}
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("driver_lives", [True, False])
+async def test_one_in_the_jobs_own_directory_goes_too_though_a_crash_cut_its_removal_short(
+    cluster: Cluster, tmp_path: Path, driver_lives: bool
+) -> None:
+    """It has left the store, and none of its files is gone yet."""
+    older, chk = await _suspended(tmp_path, 2)
+    _with_shared_files(older, "older")
+    _with_shared_files(chk, "claimed")
+    kept = tmp_path / "kept"
+    shutil.copytree(chk, kept)
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART | RETAIN, jobId=chk.parent.name, savepointPath=str(chk), **CLAIM)
+        await first.checkpoint(job_id)
+        await _gone(chk)
+        await eventually(lambda: _pool(older) == {"older"})
+    shutil.copytree(kept, chk)
+    (chk.parent / "shared" / "claimed").write_bytes(b"claimed")
+    if not driver_lives:
+        cluster.launcher.drivers[-1].kill(-9)
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        if driver_lives:
+            await second.checkpoint(job_id)
+
+        await _gone(chk)
+        await eventually(lambda: _pool(older) == {"older"})
+        assert read_metadata(str(older)).checkpoint_id == 1

@@ -227,6 +227,26 @@ def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
     verify(unclaimed.location, deep=True)
 
 
+def test_of_earlier_lives_of_the_job_only_what_it_has_claimed_goes(job: Job) -> None:
+    """A job that started again under its own id: the removal of what it had claimed was cut short at its beginning."""
+    older = job.write(2, ["older"])
+    job.write(3, ["claimed"])
+    retained = job.write(5, ["kept"])
+
+    assert job.storage.sweep([retained], (), lambda: True, claimed_ids=(3,), first_id=4) == Swept((3,), ("claimed",))
+
+    verify(older.location, deep=True)
+
+
+def test_what_is_claimed_stays_until_a_newer_one_is_stored(job: Job) -> None:
+    claimed = job.write(3, ["claimed"])
+
+    assert job.storage.sweep([], (), lambda: True, claimed_ids=(3,), first_id=4) == Swept()
+    assert job.storage.sweep([claimed], (), lambda: True, claimed_ids=(3,), first_id=4) == Swept()
+
+    verify(claimed.location, deep=True)
+
+
 def test_complete_checkpoints_that_no_store_knows_are_found(job: Job) -> None:
     known, unknown = job.write(1), job.write(2)
     job.begin(3)

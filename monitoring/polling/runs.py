@@ -230,7 +230,7 @@ def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
         return
     run.missing_since, run.missing_polls = evidence.missing.since, evidence.missing.polls
     if evidence.lost:
-        run.ended_at = evidence.missing.since
+        run.ended_at, run.end_seen_at = evidence.missing.since, now
         run.final_read_done = True
         runs.ended.append(run)
         runs.move(run, RunState.LOST, evidence.why, now)

@@ -80,14 +80,28 @@ def open_attempt(
                 deadline_at=now + TIME_LIMIT,
                 next_step_at=now,
             )
-            RestartStep.objects.create(
-                attempt=attempt, name="Decide", state=StepState.DONE, text=reason, started_at=now, ended_at=now
-            )
+            _show_decision(attempt, now)
             audit.record(by, "restart.decide", f"job {job.name}", reason, attempt=attempt.pk, epoch=attempt.epoch)
     except IntegrityError as error:
         raise AttemptOpen(job) from error
     job.epoch += 1
     return attempt
+
+
+def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
+    """An automatic restart begins with the death: how long it was not seen, and how long it was held down then."""
+    run, begun = attempt.old_run, now
+    if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
+        begun = min(run.end_seen_at, now)
+        died_at = min(run.ended_at, begun)  # the first by the engine's clock, the second by ours
+        _done(attempt, "See the death", f"Run {run.number} ended at {died_at:%H:%M:%S %Z}.", died_at, begun)
+    _done(attempt, "Decide", attempt.reason, begun, now)
+
+
+def _done(attempt: RestartAttempt, name: str, text: str, started_at: datetime, ended_at: datetime) -> None:
+    RestartStep.objects.create(
+        attempt=attempt, name=name, state=StepState.DONE, text=text, started_at=started_at, ended_at=ended_at
+    )
 
 
 def end(attempt: RestartAttempt, state: AttemptState, why: str, now: datetime) -> None:

@@ -46,16 +46,21 @@ def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
                 done.append(_open(job, reason, now))
             case OpenBreaker(reason) if open_breaker(job, reason, now):
                 why = breaker_is_open(now, reason)
-                tell(job, f"{job.name} is dead and is not restarted: {why}.", {}, now)
+                tell(job, _not_restarted(job, why, facts.cause), {}, now)
                 done.append(f"The breaker of {job.name} opened: {reason}.")
             case NeedsPerson(reason) | OpenBreaker(reason):
-                told = tell(job, f"{job.name} is dead and is not restarted: {reason}.", {}, now)
+                told = tell(job, _not_restarted(job, reason, facts.cause), {}, now)
                 (done if told else left).append(f"{job.name} needs a person: {reason}.")
             case Leave(reason):
                 left.append(f"{job.name} is left: {reason}.")
             case _:
                 assert_never(decision)
     return done, left
+
+
+def _not_restarted(job: Job, why: str, cause: str) -> str:
+    died_of = f" It died of {cause.rstrip('.')}." if cause else ""
+    return f"{job.name} is dead and is not restarted: {why}.{died_of}"
 
 
 def _open(job: Job, reason: str, now: datetime) -> str:

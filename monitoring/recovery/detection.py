@@ -32,7 +32,7 @@ class JobFacts:
     """`automatic_restarts`: when the automatic attempts of the last day were decided, but for those before the budget
     was last refilled; `of_the_day`: how many they were in all. `paused`: why, "" when it is not. `deaths_nearby`: jobs
     of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt succeeded, and
-    its run has not been polled yet."""
+    its run has not been polled yet. `cause`: the exception that killed it, "" when the engine told none."""
 
     name: str
     run_state: RunState | None
@@ -52,6 +52,7 @@ class JobFacts:
     open_attempt: bool
     awaited_run: bool
     deaths_nearby: int
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,11 @@ def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
     if recent and now < (next_try := recent[-1] + _backoff(len(recent), recent[-1])):
         return Leave(f"restart {len(recent) + 1} within an hour waits until {next_try:%H:%M:%S %Z}")
     what = "FAILED" if facts.run_state is RunState.FAILED else "no longer known to the engine, which answers"
-    return Restart(f"{facts.name} is {what} since {died_at:%H:%M:%S %Z}.")
+    return Restart(f"{facts.name} is {what} since {died_at:%H:%M:%S %Z}{_of(facts.cause)}.")
+
+
+def _of(cause: str) -> str:
+    return f": {cause.rstrip('.')}" if cause else ""
 
 
 def _backoff(restarts: int, last: datetime) -> timedelta:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
+from monitoring.exceptions import in_words
 from monitoring.models import (
     AttemptState,
     AutomationPause,
@@ -67,7 +68,15 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         open_attempt=attempts.exclude(state__in=ENDED).exists(),
         awaited_run=_awaits_run(job, now),
         deaths_nearby=_deaths_nearby(job, died_at) if died_at else 0,
+        cause=cause_of_death(run) if run else "",
     )
+
+
+def cause_of_death(run: Run) -> str:
+    """The exception that a FAILED run ended with: its class, message and task; "" when the engine told none."""
+    if run.state != RunState.FAILED or not run.exceptions:
+        return ""
+    return in_words(run.exceptions[0])
 
 
 def _automatic_restarts(job: Job, now: datetime) -> list[RestartAttempt]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 
 from monitoring.alerts.facts import Facts, RunFact
 from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
+from monitoring.exceptions import in_words
 
 _RUNS = """
 SELECT r.job_id, r.number, r.started_at, r.ended_at, r.state IN ('FAILED', 'LOST'),
        r.checkpoint_config ->> 'interval', r.checkpoint_config ->> 'timeout',
-       r.checkpoint_config ->> 'tolerable_failed_checkpoints', left(r.exception, 300)
+       r.checkpoint_config ->> 'tolerable_failed_checkpoints', left(r.exception, 300),
+       CASE WHEN r.state = 'FAILED' THEN (r.exceptions -> 0) - 'stacktrace' END
 FROM monitoring_run r
 WHERE r.job_id = ANY(%(jobs)s) AND (
     r.ended_at IS NULL OR r.ended_at > %(since)s
@@ -46,12 +49,17 @@ WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)
 def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
     """The runs that lived after `since`, and each job's newest one, oldest first."""
     found: dict[int, list[RunFact]] = defaultdict(list)
-    for job, number, started, ended, failed, interval, timeout, tolerable, cause in select(
+    for job, number, started, ended, failed, interval, timeout, tolerable, cause, exception in select(
         _RUNS, {"jobs": list(jobs), "since": since}
     ):
         numbers = (_number(interval), _number(timeout), _number(tolerable) or 0)
-        found[job].append(RunFact(number, started, ended, failed, *numbers, cause))
+        found[job].append(RunFact(number, started, ended, failed, *numbers, _cause(exception) or cause))
     return found
+
+
+def _cause(exception: str | None) -> str:
+    """The whole of it, where the run died of it."""
+    return in_words(json.loads(exception)) if exception else ""
 
 
 def _number(text: str | None) -> int | None:

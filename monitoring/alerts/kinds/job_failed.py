@@ -34,7 +34,7 @@ class JobFailed(Kind):
         if dead is None or dead.ended_at is None:
             run = facts.run(at)
             return Finding(f"{subject} is not dead.", {"run": run.number if run else None})
-        cause = dead.cause.strip().partition("\n")[0][:200].rstrip(".")
+        cause = dead.cause.strip().partition("\n")[0][:300].rstrip(".")
         tail = f": {cause}" if cause else ""
         return Finding(
             f"{subject} failed: run {dead.number} ended at {dead.ended_at:%H:%M:%S} UTC{tail}.",

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.models import AuditEntry, Incident, Job, RestartAttempt, Savepoint
+from monitoring.models import AuditEntry, Incident, Job, RestartAttempt, RestartDecision, Run, Savepoint
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.stages.start_job import MOST_LAUNCHES, SEND_AGAIN_AFTER
 
@@ -284,3 +284,41 @@ def test_a_program_that_is_gone_from_the_cluster_is_said(job, job_manager, now):
     assert RestartAttempt.objects.get().error == (
         "The program is not on the cluster any more: Jar file program.py does not exist"
     )
+
+
+DIED_OF = [
+    {"name": "java.io.IOException", "message": "No space left on device.", "task": "count (1/2)", "at": ""},
+    {"name": "ValueError", "message": "an older one", "task": "", "at": ""},
+]
+
+
+class TestWhatItDiedOf:
+    def test_the_restart_says_it_in_its_decision_its_reason_and_its_audit(self, job, now):
+        Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF)
+        advance(now)
+        said = "flights is FAILED since 11:59:55 UTC: java.io.IOException: No space left on device (in count (1/2))."
+        assert RestartAttempt.objects.get().reason == said
+        assert RestartDecision.objects.get().reason == said
+        assert AuditEntry.objects.get(action="restart.decide").reason == said
+
+    def test_so_does_the_incident_when_it_is_not_restarted(self, job, now):
+        Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF)
+        Job.objects.update(launch=None)
+        advance(now)
+        assert Incident.objects.get().sentence == (
+            "flights is dead and is not restarted: Waymark does not know how it was started. "
+            "It died of java.io.IOException: No space left on device (in count (1/2))."
+        )
+
+    def test_a_lost_job_did_not_die_of_what_it_had_survived(self, job, now):
+        Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF, state="LOST")
+        advance(now)
+        assert "IOException" not in RestartAttempt.objects.get().reason
+
+
+def test_the_steps_tell_how_long_the_death_was_not_seen_and_how_long_it_was_held(rows, job, now):
+    Run.objects.filter(pk=job.current_run_id).update(end_seen_at=rows.ago(3))
+    advance(now)
+    death, decision = RestartAttempt.objects.get().steps.all()[:2]
+    assert (death.name, death.started_at, death.ended_at) == ("See the death", rows.ago(5), rows.ago(3))
+    assert (decision.name, decision.started_at, decision.ended_at) == ("Decide", rows.ago(3), now)

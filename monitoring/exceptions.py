@@ -1,0 +1,15 @@
+"""An engine's exception in a sentence: which class, what it said, which task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LONGEST_MESSAGE = 500
+
+
+def in_words(exception: Mapping[str, str]) -> str:
+    """`exception` is an entry of Run.exceptions: "java.lang.IllegalStateException: No disk (in count (1/2))"."""
+    name, task = exception.get("name", ""), exception.get("task", "")
+    message = exception.get("message", "").partition("\n")[0][:LONGEST_MESSAGE].rstrip(".")
+    said = message if message.startswith(name) else f"{name}: {message}" if message else name
+    return f"{said} (in {task})" if task else said

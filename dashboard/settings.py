@@ -6,14 +6,15 @@ A variable may also come from a file: `NAME_FILE` holds the path (for secrets).
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+import ssl
 from datetime import timedelta
 from pathlib import Path
 
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
-from environs import Env
+from environs import Env, validate
 
+from monitoring.alerts.notify.mail.address import BadServerAddress, ServerAddress, parse_server
 from monitoring.outbound import Exemption, parse_exemptions
 
 env = Env(eager=False)  # a wrong value reads as None until `seal` names them all
@@ -49,6 +50,27 @@ def _exemptions(name: str, text: str) -> tuple[Exemption, ...]:
         return parse_exemptions(text.split(","))
     except ValueError as error:
         raise ImproperlyConfigured(f"{name}: {error}") from None
+
+
+def _mail_server(name: str, text: str) -> ServerAddress:
+    try:
+        return parse_server(text)
+    except BadServerAddress as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from None
+
+
+def _authorities(name: str) -> str:
+    """The PEM certificates in the file that the variable names; "" for none."""
+    path = env.str(name, "")
+    if not path:
+        return ""
+    try:
+        pem = Path(path).read_text()
+        ssl.create_default_context().load_verify_locations(cadata=pem)
+    except (OSError, ValueError) as error:
+        allowed = "a file of certificates in PEM is needed"
+        raise ImproperlyConfigured(f"{name}: {path!r} is not allowed; {allowed} ({error})") from None
+    return pem
 
 
 DEBUG = env.bool("WAYMARK_DEBUG", False)
@@ -149,13 +171,10 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-_email = env.dj_email_url("EMAIL_URL", _text("EMAIL_URL", "smtp://127.0.0.1:8025")) or defaultdict(str)
-EMAIL_HOST = _email["EMAIL_HOST"]
-EMAIL_PORT = _email["EMAIL_PORT"]
-EMAIL_HOST_USER = _email["EMAIL_HOST_USER"]
-EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_PASSWORD"]
-EMAIL_USE_TLS = _email["EMAIL_USE_TLS"]
-EMAIL_USE_SSL = _email["EMAIL_USE_SSL"]
+_email = _mail_server("EMAIL_URL", _text("EMAIL_URL", "smtp://127.0.0.1:8025"))
+EMAIL_HOST, EMAIL_PORT = _email.host, _email.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email.user, _email.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = _email.use_tls, _email.use_ssl
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("WAYMARK_MAIL_FROM", "Waymark <waymark@localhost>")
 # Where the embedded mail sink keeps mail; None: mail goes to a real server and there is nothing to show.
@@ -165,6 +184,8 @@ MAILBOX_DIR = None if _text("EMAIL_URL", "") and not os.environ.get("WAYMARK_MAI
 ALERT_MAIL: list[str] = env.list("WAYMARK_ALERT_MAIL", ["admin@localhost"] if MAILBOX_DIR else [])
 ALERT_WEBHOOK = env.str("WAYMARK_ALERT_WEBHOOK", "")
 ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")
+# How long messages and their tries are kept once what they tell of is over.
+MESSAGES_KEPT = timedelta(days=env.int("WAYMARK_MESSAGES_KEPT", 90, validate=validate.Range(min=1, max=3650)) or 90)
 
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -217,6 +238,9 @@ EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
 
 # Addresses that people may make Waymark connect to beyond what monitoring/outbound.py allows by itself.
 OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_ALLOW", ""))
+
+# Authorities that receivers of messages may be signed by, beside this machine's.
+CA_BUNDLE = _authorities("WAYMARK_CA_BUNDLE")
 
 LOGGING = {
     "version": 1,

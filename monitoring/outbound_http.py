@@ -6,6 +6,7 @@ with httpx2.Client(transport=CheckedTransport(webhook_policy()), follow_redirect
 from __future__ import annotations
 
 import ssl
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +33,19 @@ def cluster_policy() -> Policy:
     return Policy("A cluster's address", private=True, exemptions=settings.OUTBOUND_ALLOW)
 
 
+@cache
+def _trusting(pem: str) -> ssl.SSLContext:
+    context = httpx2.create_ssl_context(trust_env=False)
+    if pem:
+        context.load_verify_locations(cadata=pem)
+    return context
+
+
+def trusted() -> ssl.SSLContext:
+    """The authorities that receivers of messages may be signed by: this machine's, and those of WAYMARK_CA_BUNDLE."""
+    return _trusting(settings.CA_BUNDLE)
+
+
 class CheckedTransport(httpx2.BaseTransport):
     """Resolves, judges, and connects to the very addresses that were judged, one after the other until one answers.
 
@@ -39,11 +53,11 @@ class CheckedTransport(httpx2.BaseTransport):
     """
 
     def __init__(
-        self, policy: Policy, resolve: Resolve = outbound.resolve, verify: ssl.SSLContext | bool = True
+        self, policy: Policy, resolve: Resolve = outbound.resolve, verify: ssl.SSLContext | None = None
     ) -> None:
         self._policy = policy
         self._resolve = resolve
-        self._inner = httpx2.HTTPTransport(verify=verify, trust_env=False)
+        self._inner = httpx2.HTTPTransport(verify=verify or trusted(), trust_env=False)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises AddressDenied."""

@@ -66,10 +66,15 @@ def advance_savepoints() -> str:
 @shared_task
 @noted
 def apply_retention() -> str:
+    from django.conf import settings
+
+    from monitoring.alerts.notify.forgetting import forget_old
     from monitoring.savepoints.keeping import apply_retention
 
-    count = apply_retention(clock.now())
-    return f"Retention: {count} savepoint{'s' if count != 1 else ''} let go." if count else ""
+    now = clock.now()
+    counts = {"savepoint": apply_retention(now), "message": forget_old(now, settings.MESSAGES_KEPT)}
+    gone = ", ".join(f"{count} {what}{'s' if count != 1 else ''}" for what, count in counts.items() if count)
+    return f"Retention: {gone} let go." if gone else ""
 
 
 @shared_task

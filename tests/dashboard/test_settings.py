@@ -18,7 +18,10 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=ROOT, env=environ | variables, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("name", ["DATABASE_URL", "WAYMARK_DEBUG"])
+NAMES = ["DATABASE_URL", "WAYMARK_DEBUG", "EMAIL_URL", "WAYMARK_CA_BUNDLE", "WAYMARK_MESSAGES_KEPT"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_value_that_is_wrong_is_named(tmp_path: Path, name: str) -> None:
     done = manage("status", WAYMARK_VAR=str(tmp_path), **{name: "nonsense"})
 

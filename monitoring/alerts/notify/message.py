@@ -43,6 +43,7 @@ class Message:
     items: tuple[Item, ...]
     total: int = 1
     is_digest: bool = False
+    ended_unlisted: tuple[int, ...] = ()  # the incidents beyond `items` whose end this message tells
 
     @property
     def lead(self) -> Item:
@@ -105,7 +106,10 @@ class BadChannel(ValueError):
 def message_of(delivery: Delivery) -> Message:
     notifications = _gravest_first(delivery)
     items = tuple(item_of(each) for each in notifications[:LISTED])
-    return Message(delivery.key, items, len(notifications), delivery.is_digest)
+    ended = tuple(
+        each.event.incident_id for each in notifications[LISTED:] if each.reason == NotificationReason.RESOLVED
+    )
+    return Message(delivery.key, items, len(notifications), delivery.is_digest, ended)
 
 
 def sample_message(key: str, channel: Channel, now: datetime) -> Message:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-from datetime import UTC, datetime
 
 import pytest
 from apprise import Apprise
@@ -13,23 +12,11 @@ from werkzeug import Response
 
 from monitoring.alerts.notify.apprise.services import SERVICES
 from monitoring.alerts.notify.apprise.transport import AppriseTransport
-from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
+from monitoring.alerts.notify.message import BadChannel, Failed, Sent
 from monitoring.models import Channel, ChannelKind, Language
+from tests.monitoring.alerts.messages import AT, message
 
-AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ITEM = Item(
-    event="opened",
-    severity="critical",
-    kind="failed_in_window",
-    job="flights",
-    cluster="embedded",
-    sentence="3 checkpoints of flights failed.",
-    at=AT,
-    incident_id=7,
-    incident_url="http://waymark.test/incidents/7/",
-    job_url="http://waymark.test/jobs/3/",
-)
-MESSAGE = Message("5" * 32, (ITEM,))
+MESSAGE = message(severity="critical", sentence="3 checkpoints of flights failed.")
 
 
 def channel(url: str, **fields) -> Channel:
@@ -51,7 +38,7 @@ def test_json_gets_title_body_and_the_key(httpserver, send):
     ((request, _),) = httpserver.log
     said = json.loads(request.data)
     assert said["title"] == "[opened] 3 checkpoints of flights failed."
-    assert ITEM.incident_url in said["message"]
+    assert MESSAGE.lead.incident_url in said["message"]
     assert request.headers["Idempotency-Key"] == MESSAGE.key
     assert request.headers["Host"] == f"{httpserver.host}:{httpserver.port}"
 

@@ -1,36 +1,12 @@
-from dataclasses import replace
-from datetime import UTC, datetime
-
 import pytest
 
 from monitoring.alerts.notify.mail.transport import MailTransport
-from monitoring.alerts.notify.message import BadChannel, Item, Message
+from monitoring.alerts.notify.message import BadChannel
 from monitoring.models import Channel, ChannelKind
+from tests.monitoring.alerts.messages import AT, message
 
-AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-MESSAGE = Message(
-    key="5" * 32,
-    items=(
-        Item(
-            event="opened",
-            severity="warning",
-            kind="failed_in_window",
-            job='flights "<by>" & route',
-            cluster="embedded",
-            sentence="3 checkpoints failed.",
-            at=AT,
-            incident_id=7,
-            incident_url="http://waymark.test/incidents/7/",
-            job_url="http://waymark.test/jobs/3/",
-            evidence={"count": 3},
-        ),
-    ),
-)
+MESSAGE = message(job='flights "<by>" & route')
 CHANNEL = Channel(name="m", kind=ChannelKind.MAIL, settings={"to": ["ops@example.org", "ada@example.org"]})
-
-
-def with_item(**values):
-    return replace(MESSAGE, items=(replace(MESSAGE.lead, **values),))
 
 
 def part(mail, kind):
@@ -54,7 +30,7 @@ def test_a_jobs_name_cannot_write_html(mail_sink):
 
 
 def test_a_line_break_in_a_name_cannot_add_a_header(mail_sink):
-    MailTransport().send(CHANNEL, with_item(job="x\r\nBcc: eve@example.org"), AT)
+    MailTransport().send(CHANNEL, message(job="x\r\nBcc: eve@example.org"), AT)
     (mail,) = mail_sink.mails
     assert mail["Bcc"] is None
 

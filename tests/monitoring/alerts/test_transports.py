@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import httpx2
 import pytest
@@ -11,30 +10,13 @@ from werkzeug import Request, Response
 
 from monitoring.alerts.notify.apprise import guard
 from monitoring.alerts.notify.mail import transport as mail_transport
-from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
+from monitoring.alerts.notify.message import BadChannel, Failed, Sent
 from monitoring.alerts.notify.transports import TRANSPORTS, transport_of
 from monitoring.alerts.notify.webhook import transport as webhook_transport
 from monitoring.models import Channel, ChannelKind
+from tests.monitoring.alerts.messages import AT, message
 
-AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-MESSAGE = Message(
-    key="5" * 32,
-    items=(
-        Item(
-            event="opened",
-            severity="warning",
-            kind="failed_in_window",
-            job='flights "<by>" & route',
-            cluster="embedded",
-            sentence="3 checkpoints failed.\nReally.",
-            at=AT,
-            incident_id=7,
-            incident_url="http://waymark.test/incidents/7/",
-            job_url="http://waymark.test/jobs/3/",
-            evidence={"count": 3},
-        ),
-    ),
-)
+MESSAGE = message(job='flights "<by>" & route', sentence="3 checkpoints failed.\nReally.")
 
 
 @dataclass

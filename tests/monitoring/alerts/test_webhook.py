@@ -3,37 +3,19 @@ import re
 import socket
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 from werkzeug import Response
 
-from monitoring.alerts.notify.message import BadChannel, Failed, Item, Message, Sent
+from monitoring.alerts.notify.message import BadChannel, Failed, Sent
 from monitoring.alerts.notify.webhook.signature import sign, verify
 from monitoring.alerts.notify.webhook.transport import ANSWER_BYTES, WebhookTransport
 from monitoring.models import Channel, ChannelKind
+from tests.monitoring.alerts.messages import AT, message
 
-AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-MESSAGE = Message(
-    key="5" * 32,
-    items=(
-        Item(
-            event="opened",
-            severity="warning",
-            kind="failed_in_window",
-            job="flights",
-            cluster="embedded",
-            sentence="3 checkpoints failed.",
-            at=AT,
-            incident_id=7,
-            incident_url="http://waymark.test/incidents/7/",
-            job_url="http://waymark.test/jobs/3/",
-            evidence={"count": 3},
-        ),
-    ),
-)
+MESSAGE = message()
 
 
 @pytest.fixture

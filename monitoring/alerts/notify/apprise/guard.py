@@ -18,6 +18,7 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 
 from monitoring.outbound import Allowed, Denied, Policy, check, resolve
+from monitoring.outbound_http import trusted
 
 TIME_OUT_S = (5.0, 10.0)  # to connect, between two bytes
 ANSWER_BYTES = 65_536
@@ -99,6 +100,7 @@ class _CheckedAdapter(HTTPAdapter):
         host, options = self.build_connection_pool_key_attributes(request, verify, cert)
         if host["scheme"] == "https":
             options |= {"server_hostname": judged.target.host, "assert_hostname": judged.target.host}
+            options |= {"ssl_context": trusted()}
         return self.poolmanager.connection_from_host(
             judged.addresses[0], port=judged.target.port, scheme=host["scheme"], pool_kwargs=options
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime
 from urllib.parse import parse_qsl, urlsplit
 
@@ -10,7 +11,8 @@ from apprise import Apprise, AppriseAsset, NotifyFormat, NotifyType, OverflowMod
 from apprise.plugins.base import NotifyBase
 
 from monitoring.alerts.notify.addresses import policy_of
-from monitoring.alerts.notify.apprise.guard import Answer, Exchange, guarded
+from monitoring.alerts.notify.apprise.guard import LIMIT_S, Answer, Exchange, guarded
+from monitoring.alerts.notify.apprise.paging import aim, one_by_one, pages
 from monitoring.alerts.notify.apprise.services import REFUSED_PARAMETERS, SERVICES
 from monitoring.alerts.notify.message import BadChannel, Failed, Message, Sent
 from monitoring.alerts.notify.retry_after import seconds_to_wait
@@ -30,17 +32,37 @@ class AppriseTransport:
 
     def send(self, channel: Channel, message: Message, now: datetime) -> Sent | Failed:
         try:
-            service = _service(channel.secret.reveal())
+            url = channel.secret.reveal()
+            _service(url)
         except BadChannel as problem:
             return Failed(str(problem), permanent=True)
         except SecretUnreadable as problem:
             return Failed(str(problem))
-        text = text_of(channel, message)
-        with guarded(policy_of(channel), message.key) as exchange:
-            sent = service.notify(
-                body=text.body, title=text.subject, notify_type=_type(message), body_format=NotifyFormat.TEXT
-            )
-        return _verdict(bool(sent), exchange, now)
+        return _page(channel, url, message, now) if pages(_scheme(url), url) else _tell(channel, url, message, now)
+
+
+def _tell(channel: Channel, url: str, message: Message, now: datetime, *, page: bool = False) -> Sent | Failed:
+    service, text = _service(url), text_of(channel, message)
+    if page:
+        aim(service, _scheme(url), message)
+    with guarded(policy_of(channel), message.key) as exchange:
+        sent = service.notify(
+            body=text.body, title=text.subject, notify_type=_type(message), body_format=NotifyFormat.TEXT
+        )
+    return _verdict(bool(sent), exchange, now)
+
+
+def _page(channel: Channel, url: str, message: Message, now: datetime) -> Sent | Failed:
+    """The first failure ends it: the retry goes through all of them again, and their keys make that no second alert."""
+    until = time.monotonic() + LIMIT_S
+    answer: Sent | Failed = Failed("There was nothing to tell", permanent=True)
+    for each in one_by_one(message):
+        if time.monotonic() > until:
+            return Failed(f"The receiver took longer than {LIMIT_S:.0f} s for all incidents of the message")
+        answer = _tell(channel, url, each, now, page=True)
+        if isinstance(answer, Failed):
+            return answer
+    return answer
 
 
 def service_name(url: str) -> str:

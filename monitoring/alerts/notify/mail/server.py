@@ -10,20 +10,17 @@ import smtplib
 import socket
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from django.core.mail import get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 from django.core.mail.backends.smtp import EmailBackend
 
 from monitoring.alerts.notify.addresses import policy_of
+from monitoring.alerts.notify.mail.address import ALLOWED, BadServerAddress, parse_server
 from monitoring.alerts.notify.message import BadChannel
 from monitoring.models import Channel
 from monitoring.outbound import Denied, Policy, Why, judge, parse, resolve
-
-# Scheme: port, TLS from the first byte, TLS after STARTTLS
-_SCHEMES = {"smtp": (25, False, False), "smtps": (465, True, False), "smtp+tls": (587, False, True)}
-_ALLOWED = "an address like smtp+tls://user:password@mail.example.org:587 is needed (smtp, smtps or smtp+tls)"
+from monitoring.outbound_http import trusted
 
 
 class ServerDenied(OSError):
@@ -66,20 +63,18 @@ def server_of(channel: Channel) -> MailServer:
     if not url:
         return MailServer()
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise BadChannel("smtp", "…", _ALLOWED) from None
-    if parts.scheme not in _SCHEMES or not parts.hostname:
-        raise BadChannel("smtp", f"{parts.scheme}://{parts.hostname or ''}", _ALLOWED)
-    usual, use_ssl, use_tls = _SCHEMES[parts.scheme]
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return MailServer(parts.hostname, port or usual, user, password, use_ssl, use_tls, policy_of(channel))
+        at = parse_server(url)
+    except BadServerAddress as problem:
+        raise BadChannel("smtp", problem.shown, ALLOWED) from None
+    return MailServer(at.host, at.port, at.user, at.password, at.use_ssl, at.use_tls, policy_of(channel))
 
 
 def connection_to(server: MailServer, timeout_s: float) -> BaseEmailBackend:
     if server.policy is None:
-        return get_connection(timeout=timeout_s)
+        connection = get_connection(timeout=timeout_s)
+        if isinstance(connection, EmailBackend):
+            connection.ssl_context = trusted()
+        return connection
     return _CheckedBackend(server, timeout_s)
 
 
@@ -106,6 +101,7 @@ class _CheckedBackend(EmailBackend):
             timeout=int(timeout_s) or 1,
         )
         self._server = server
+        self.ssl_context = trusted()
 
     @property
     def connection_class(self) -> type[smtplib.SMTP]:

@@ -1,0 +1,56 @@
+"""What was told long ago goes: messages, their tries, and who was not told and why. Incidents and their steps stay.
+
+Nothing of an unresolved incident goes, however old: who was told of its beginning has to hear of its end. Nor does a
+message that is still on its way.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from monitoring.models import (
+    Delivery,
+    DeliveryAttempt,
+    DeliveryState,
+    IncidentState,
+    Notification,
+    NotificationState,
+)
+
+BATCH = 2000
+BATCHES = 10  # a turn: the rest goes with the next one
+
+
+def forget_old(now: datetime, kept: timedelta) -> int:
+    """Returns how many messages and untold notifications went."""
+    gone = 0
+    for _ in range(BATCHES):
+        some = _forget_messages(now - kept) + _forget_untold(now - kept)
+        if not some:
+            break
+        gone += some
+    return gone
+
+
+@transaction.atomic
+def _forget_messages(before: datetime) -> int:
+    unresolved = Notification.objects.filter(delivery=OuterRef("pk")).exclude(
+        event__incident__state=IncidentState.RESOLVED
+    )
+    old = Delivery.objects.filter(created_at__lt=before).exclude(state=DeliveryState.PENDING)
+    some = list(old.exclude(Exists(unresolved)).order_by("pk").values_list("pk", flat=True)[:BATCH])
+    DeliveryAttempt.objects.filter(delivery__in=some).delete()
+    Notification.objects.filter(delivery__in=some).delete()
+    Delivery.objects.filter(pk__in=some).delete()
+    return len(some)
+
+
+def _forget_untold(before: datetime) -> int:
+    dropped = Notification.objects.filter(state=NotificationState.DROPPED, event__at__lt=before)
+    over = dropped.filter(event__incident__state=IncidentState.RESOLVED)
+    some = list(over.order_by("pk").values_list("pk", flat=True)[:BATCH])
+    Notification.objects.filter(pk__in=some).delete()
+    return len(some)

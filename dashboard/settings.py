@@ -6,6 +6,7 @@ A variable may also come from a file: `NAME_FILE` holds the path (for secrets).
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from datetime import timedelta
 from pathlib import Path
@@ -71,6 +72,16 @@ def _authorities(name: str) -> str:
         allowed = "a file of certificates in PEM is needed"
         raise ImproperlyConfigured(f"{name}: {path!r} is not allowed; {allowed} ({error})") from None
     return pem
+
+
+def _locations(name: str) -> list[str]:
+    """Absolute paths other than `/`, and addresses; separated by commas."""
+    locations = [part.strip() for part in str(env.str(name, "")).split(",") if part.strip()]
+    for location in locations:
+        if not re.fullmatch(r"(file:)?/+[^/].*|(?!file:)[a-z][a-z0-9+.-]*://[^/@]+(/.*)?", location):
+            allowed = "an absolute path below /, or an address without credentials, such as s3://bucket/flink"
+            raise ImproperlyConfigured(f"{name}: {location!r} is not allowed; name {allowed}")
+    return locations
 
 
 DEBUG = env.bool("WAYMARK_DEBUG", False)
@@ -232,6 +243,9 @@ CELERY_BEAT_SCHEDULE = {
 BLIND_AFTER_S = env.float("WAYMARK_BLIND_AFTER", 60.0)
 DEAD_MAN_URL = _text("WAYMARK_DEAD_MAN_URL", "")
 METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")
+
+# Where state lies that the workers may look at by themselves, and remove savepoints from.
+STATE_ROOTS = _locations("WAYMARK_STATE_ROOTS")
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

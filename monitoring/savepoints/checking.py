@@ -1,4 +1,5 @@
-"""Are the files of completed savepoints still there and complete? Asked of engines that can tell (our job manager).
+"""Are the files of completed savepoints still there and complete? Asked of engines that can tell (our job manager);
+what others took is looked at where it lies, when that can be reached.
 
 Each is looked at once when it is complete, and the newest of a job once a day after that: it is what a restart would
 take. What is found stands on the savepoint's row; one with a problem does not count as good any more.
@@ -17,6 +18,7 @@ from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint, SavepointState
 from monitoring.savepoints.claims import claim, update
+from monitoring.savepoints.stored import validate
 
 BATCH = 20
 LOOK_AGAIN = timedelta(days=1)
@@ -49,7 +51,7 @@ class _Act:
         self._path = savepoint.path
 
     async def __call__(self, client: FlinkClient) -> SavepointValidation | None:
-        return await client.validate_savepoint(self._path)
+        return await validate(client, self._path)
 
 
 def _note(savepoint: Savepoint, answer: Found, now: datetime) -> str:

@@ -2,7 +2,8 @@
 
 DISPOSING with no request: the engine is told. With one: it is asked how it went. A failure, a lost answer or a
 forgotten request clears the request, and the engine is told again, later and later; removing what is gone already is
-done. The engine needs no living job for it. A savepoint is never restored from once it is DISPOSING.
+done. The engine needs no living job for it. Of a cluster that is gone the files are removed where they lie, when that
+is within reach. A savepoint is never restored from once it is DISPOSING.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
-from monitoring.models import Savepoint, SavepointState
+from monitoring.models import Cluster, Savepoint, SavepointState
 from monitoring.savepoints.claims import claim, update
+from monitoring.savepoints.flink_metadata import NotFlinkMetadata
+from monitoring.savepoints.stored import remove, within_reach
 
 BATCH = 50
+# Silent for so long, or no longer watched: what lies in its storage is not its business any more.
+GONE_AFTER = timedelta(minutes=10)
 POLL = timedelta(seconds=1)
 FIRST_RETRY_S = 10
 LONGEST_RETRY = timedelta(hours=6)
@@ -40,9 +45,25 @@ class Told:
 def advance_disposals(now: datetime) -> Counter[str]:
     """Move every disposal that is due by a step; counts what came of it in words."""
     claimed = [each for each in _due(now) if claim(each, now)]
-    answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
-    outcome = Counter(_settle(each, answer, now) for each, answer in zip(claimed, answers, strict=True))
+    ours = [each for each in claimed if _gone(each.job.cluster, now) and within_reach(each.path)]
+    asked = [each for each in claimed if each not in ours]
+    answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
+    outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
+    outcome += Counter(_settle(each, _remove(each), now) for each in ours)
     return Counter({what: count for what, count in outcome.items() if what})
+
+
+def _gone(cluster: Cluster, now: datetime) -> bool:
+    silent = cluster.unreachable_since
+    return not cluster.enabled or (silent is not None and silent <= now - GONE_AFTER)
+
+
+def _remove(savepoint: Savepoint) -> Operation[None]:
+    try:
+        remove(savepoint.path)
+    except (OSError, NotFlinkMetadata) as error:
+        return Failed(f"The cluster is gone, and in its storage: {error}")
+    return Done(None)
 
 
 def _due(now: datetime) -> list[Savepoint]:

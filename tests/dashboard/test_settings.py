@@ -28,6 +28,14 @@ def test_a_value_that_is_wrong_is_named(tmp_path: Path, name: str) -> None:
     assert (done.returncode, name in done.stderr, "Traceback" in done.stderr) == (1, True, False)
 
 
+@pytest.mark.parametrize("wrong", ["/", "flink/savepoints", "s3://key:secret@bucket/flink", "/var/flink,/"])
+def test_places_of_state_that_make_no_sense_are_named(tmp_path: Path, wrong: str) -> None:
+    done = manage("status", WAYMARK_VAR=str(tmp_path), WAYMARK_STATE_ROOTS=wrong)
+
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert f"WAYMARK_STATE_ROOTS: {wrong.rpartition(',')[2]!r} is not allowed" in done.stderr
+
+
 def test_addresses_with_passwords_may_come_from_files(tmp_path: Path) -> None:
     for name, url in (("database", "postgresql://u:p@db.example/flights"), ("mail", "smtp://u:p@mail.example:25")):
         (tmp_path / name).write_text(f"{url}\n")

@@ -14,6 +14,7 @@ from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, paused, write
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.checking import record_finding
+from monitoring.savepoints.stored import validate
 
 
 class CheckState:
@@ -35,7 +36,7 @@ class CheckState:
         path, program = attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
-            return await client.validate_savepoint(path, program)
+            return await validate(client, path, program)
 
         return act
 

@@ -7,6 +7,7 @@ import pytest
 from monitoring.models import AuditEntry, Incident, Job, RestartAttempt, RestartDecision, Run, Savepoint
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.stages.start_job import MOST_LAUNCHES, SEND_AGAIN_AFTER
+from tests.monitoring.savepoints.snapshots import lay_down
 
 
 def steps(attempt):
@@ -65,6 +66,22 @@ def test_an_invalid_state_is_passed_over_for_the_next(rows, job, job_manager, go
     assert attempt.rejected == [{"path": "file:/chk/9", "why": "chk-9/part-0 is missing"}]
     failed = attempt.steps.get(state="failed")
     assert failed.text == "file:/chk/9 cannot be restored: chk-9/part-0 is missing."
+
+
+def test_flinks_state_is_looked_at_where_it_lies(rows, job, job_manager, go_on, now, tmp_path, settings):
+    job_manager.can_validate = False
+    settings.STATE_ROOTS = [str(tmp_path)]
+    whole, damaged = (lay_down("1.20.5-hashmap-0b-checkpoint", tmp_path / f"chk-{number}") for number in (8, 9))
+    next(path for path in damaged.iterdir() if path.name != "_metadata").write_bytes(b"cut")
+    for minutes, path in ((2, whole), (1, damaged)):
+        rows.checkpoint(job.current_run, 10 - minutes, external_path=f"file:{path}", triggered_at=rows.ago(minutes))
+
+    attempt = go_on(job, now)
+
+    assert [life.savepoint_path for life in restarted(job_manager)] == [f"file:{whole}"]
+    (refused,) = attempt.rejected
+    assert refused["path"] == f"file:{damaged}"
+    assert "has 3 bytes instead of" in refused["why"]
 
 
 def test_a_state_that_the_engine_refuses_at_the_launch_is_passed_over(rows, job, job_manager, now):

@@ -10,6 +10,7 @@ from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
 from monitoring.savepoints.keeping import why_it_stays
 from monitoring.savepoints.request import request_savepoint
+from tests.monitoring.savepoints.snapshots import lay_down
 
 
 @pytest.fixture
@@ -31,10 +32,9 @@ def completed(job, now, hours_ago, **values):
         run=job.current_run,
         origin=SavepointOrigin.SCHEDULED,
         state=SavepointState.COMPLETED,
-        path=f"file:/savepoints/savepoint-{hours_ago}",
         requested_at=now - timedelta(hours=hours_ago),
         completed_at=now - timedelta(hours=hours_ago),
-        **{"next_check_at": now, **values},
+        **{"next_check_at": now, "path": f"file:/savepoints/savepoint-{hours_ago}", **values},
     )
 
 
@@ -94,3 +94,40 @@ def test_a_cluster_that_is_away_is_not_asked(savepoint, job, job_manager, now):
     job.cluster.save()
     check_completed(now + CLAIM)
     assert job_manager.count("validate") == 0
+
+
+class TestWhereTheEngineCannotTell:
+    @pytest.fixture
+    def flinks(self, job, job_manager, now, tmp_path, settings):
+        job_manager.can_validate = False
+        settings.STATE_ROOTS = [str(tmp_path)]
+        directory = lay_down("2.3.0-rocksdb-0b-savepoint-native", tmp_path / "savepoint-1")
+        return directory, completed(job, now, 1, path=f"file:{directory}")
+
+    def test_it_is_looked_at_where_it_lies(self, flinks, now):
+        directory, savepoint = flinks
+        check_completed(now)
+        assert (reload(savepoint).checked_at, savepoint.problem) == (now, "")
+
+        file = next(path for path in sorted(directory.iterdir()) if path.name != "_metadata")
+        file.unlink()
+        assert check_completed(now + LOOK_AGAIN) == {"found damaged": 1}
+        assert reload(savepoint).problem == f"{file} is missing"
+
+    def test_metadata_that_is_cut_short_is_damage_of_a_newer_flink_none(self, flinks, now):
+        metadata = flinks[0] / "_metadata"
+        content = metadata.read_bytes()
+        metadata.write_bytes(content[:4] + b"\0\0\0\x63" + content[8:])
+        assert check_completed(now) == {}
+        metadata.write_bytes(content[:1000])
+        Savepoint.objects.update(next_check_at=now)
+        assert check_completed(now) == {"found damaged": 1}
+        assert reload(flinks[1]).problem == "of its _metadata: it is cut short after 1000 bytes"
+
+    def test_a_storage_that_is_not_mounted_tells_nothing(self, flinks, now, tmp_path, settings):
+        settings.STATE_ROOTS = [str(tmp_path / "mount")]
+        (tmp_path / "mount").mkdir()
+        savepoint = flinks[1]
+        Savepoint.objects.update(path=f"{tmp_path}/mount/savepoint-1")
+        assert check_completed(now) == {}
+        assert (reload(savepoint).checked_at, savepoint.problem) == (None, "")

@@ -1,5 +1,6 @@
 """What becomes of completed savepoints: kept, pinned, disposed of; and never the one that a restart needs."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -10,8 +11,9 @@ from monitoring.models import AuditEntry, RestartTrigger, Savepoint, SavepointOr
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.claims import CLAIM
-from monitoring.savepoints.disposal import advance_disposals
+from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
 from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, why_it_stays
+from tests.monitoring.savepoints.snapshots import lay_down
 
 
 @pytest.fixture
@@ -200,3 +202,69 @@ class TestDisposal:
         assert advance_disposals(now + timedelta(seconds=1)) == {}
         self.steps(going, now + CLAIM)
         assert going.state == "disposed"
+
+
+class TestOfAClusterThatIsGone:
+    """Nobody answers for it any more; its storage is still there."""
+
+    @pytest.fixture
+    def storage(self, tmp_path, settings):
+        settings.STATE_ROOTS = [str(tmp_path / "flink")]
+        return tmp_path / "flink"
+
+    @pytest.fixture
+    def going(self, job, taken, job_manager, storage, now):
+        directory = lay_down("2.3.0-rocksdb-0b-savepoint-native", storage / "savepoint-7a1d0f-cf7caa3e7cc8")
+        lay_down("2.3.0-hashmap-20kb-savepoint-canonical", storage / "savepoint-of-another")
+        taken(1)
+        old = taken(2, path=f"file:{directory}")
+        dispose(old, "not needed", "ada", now)
+        job_manager.answers["dispose"] = (500, "Nobody is to ask it.")
+        silent(job, now - GONE_AFTER)
+        return old
+
+    def test_its_files_are_removed_where_they_lie(self, going, storage, now):
+        assert advance_disposals(now) == {"disposed of": 1}
+        assert state(going) == "disposed"
+        assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
+
+    def test_one_that_was_removed_in_part_goes_wholly(self, going, storage, now):
+        (storage / "savepoint-7a1d0f-cf7caa3e7cc8" / "_metadata").unlink()
+        advance_disposals(now)
+        assert (state(going), going.failure) == ("disposed", "")
+        assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]
+
+    def test_one_that_is_not_there_is_disposed_of(self, going, storage, now):
+        shutil.rmtree(storage / "savepoint-7a1d0f-cf7caa3e7cc8")
+        advance_disposals(now)
+        assert state(going) == "disposed"
+        assert "There was nothing to remove" in going.failure
+
+    def test_a_checkpoint_is_never_removed(self, going, storage, now):
+        directory = lay_down("2.3.0-rocksdb-0b-checkpoint", storage / "chk-6")
+        Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
+        assert advance_disposals(now) == {"could not be disposed of yet": 1}
+        assert "is a checkpoint, which belongs to its job" in reload(going).failure
+        assert (directory / "_metadata").exists()
+
+    def test_outside_the_configured_places_nothing_is_touched(self, going, storage, tmp_path, now):
+        elsewhere = lay_down("2.3.0-hashmap-20kb-savepoint-canonical", tmp_path / "savepoint-elsewhere")
+        for path in (elsewhere, storage / ".." / "savepoint-elsewhere"):
+            Savepoint.objects.filter(pk=going.pk).update(path=str(path), next_check_at=now)
+            assert advance_disposals(now) == {"could not be disposed of yet": 1}  # the engine was asked
+            assert reload(going).failure == "Nobody is to ask it."
+        assert len(list(elsewhere.iterdir())) == 3
+
+    def test_of_one_that_was_silent_for_a_moment_only_the_engine_is_asked(self, going, job, now):
+        silent(job, now - GONE_AFTER + timedelta(seconds=1))
+        assert advance_disposals(now) == {"could not be disposed of yet": 1}
+
+
+def silent(job, since):
+    job.cluster.unreachable_since = since
+    job.cluster.save()
+
+
+def reload(savepoint):
+    savepoint.refresh_from_db()
+    return savepoint

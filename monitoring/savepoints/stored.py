@@ -1,0 +1,146 @@
+"""Checkpoints and savepoints where they lie, for engines that cannot look at them and for clusters that are gone.
+
+Only below WAYMARK_STATE_ROOTS, and only where a root holds anything: an empty one may be a mount that is missing, and
+tells nothing. Flink's and our own. Blocking, but for `validate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+
+from django.conf import settings
+
+from checkpointing.storage import (
+    MetadataMissing,
+    OutsideSavepointRoots,
+    SavepointRoots,
+    SnapshotUnusable,
+    StorageError,
+    UnsafeLocation,
+    canonical,
+    dispose_savepoint,
+    files_for,
+    verify,
+)
+from monitoring.engine.answers import SavepointValidation
+from monitoring.engine.client import FlinkClient
+from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata, NeededFile, NotFlinkMetadata, parse
+
+METADATA = "_metadata"
+# What Flink and we call the directory of a savepoint.
+SAVEPOINT = "savepoint-"
+
+log = logging.getLogger(__name__)
+
+
+async def validate(client: FlinkClient, path: str, entry_class: str | None = None) -> SavepointValidation | None:
+    """The engine's word on the state at `path`; of an engine that has none, what lies there. None: nobody can tell."""
+    answer = await client.validate_savepoint(path, entry_class)
+    return answer if answer is not None else await asyncio.to_thread(look, path)
+
+
+def within_reach(path: str) -> bool:
+    try:
+        return bool(_roots().roots) and bool(_root_of(_roots().confine(path)))
+    except StorageError:
+        return False
+
+
+def look(path: str) -> SavepointValidation | None:
+    """Are all its files there, each with its size? None where that cannot be told from here."""
+    try:
+        directory = _confined(path)
+        if directory is None:
+            return None
+        checkpoint_id, problem = _look(directory)
+    except SnapshotUnusable as unusable:
+        checkpoint_id, problem = None, unusable.problem
+    except CutShort as unreadable:
+        checkpoint_id, problem = None, f"of its {METADATA}: {unreadable}"
+    except (OSError, NotFlinkMetadata) as error:
+        log.warning("%s cannot be looked at: %s", path, error)
+        return None
+    return SavepointValidation(not problem, problem, checkpoint_id, "", "", None, None)
+
+
+def remove(path: str) -> None:
+    """Remove a savepoint's files; those of one that was removed in part, too. StorageError, SnapshotUnusable,
+    NotFlinkMetadata; FileNotFoundError when there is nothing at all."""
+    directory = _roots().confine(path)
+    files = files_for(directory)
+    try:
+        metadata = _flink_metadata(directory)
+    except MetadataMissing:
+        if not _is_named_savepoint(directory) or not files.names(directory):
+            raise FileNotFoundError(f"{path} does not exist") from None
+        files.remove_tree(directory)
+        return
+    if metadata is None:
+        dispose_savepoint(directory, _roots())
+        return
+    if not (_is_named_savepoint(directory) if metadata.is_savepoint is None else metadata.is_savepoint):
+        raise UnsafeLocation(f"{path} is a checkpoint, which belongs to its job, not a savepoint")
+    # It goes first: what is left of a savepoint never looks like a whole one.
+    files.remove_file(f"{directory}/{METADATA}")
+    files.remove_tree(directory)
+
+
+def _roots() -> SavepointRoots:
+    return SavepointRoots(settings.STATE_ROOTS)
+
+
+def _confined(path: str) -> str | None:
+    try:
+        directory = _roots().confine(path)
+    except OutsideSavepointRoots:
+        return None
+    return directory if _root_of(directory) else None
+
+
+def _root_of(directory: str) -> str | None:
+    """The root that `directory` lies below, when there is anything in it."""
+    below = [root for root in _roots().roots if directory.startswith(root.rstrip("/") + "/")]
+    return next((root for root in below if files_for(root).names(root)), None)
+
+
+def _look(directory: str) -> tuple[int | None, str]:
+    """The checkpoint's id, and what is wrong; "" when it is complete."""
+    metadata = _flink_metadata(directory)
+    if metadata is None:
+        return verify(directory).checkpoint_id, ""
+    return metadata.checkpoint_id, _missing(directory, metadata.files)
+
+
+def _flink_metadata(directory: str) -> FlinkMetadata | None:
+    """None for what Flink did not write."""
+    try:
+        content = files_for(directory).read(f"{directory}/{METADATA}")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MetadataMissing(directory) from error
+    return parse(content) if content.startswith(MAGIC) else None
+
+
+def _missing(directory: str, needed: Iterable[NeededFile]) -> str:
+    """The first file that is not there or has another size. One listing a directory; files outside the roots are left
+    to the engine."""
+    by_directory: dict[str, list[tuple[str, NeededFile]]] = defaultdict(list)
+    for file in needed:
+        location = f"{directory}/{file.location}" if file.relative else canonical(file.location)
+        parent, _, name = location.rpartition("/")
+        if _confined(parent) is not None:
+            by_directory[parent].append((name, file))
+    for parent, files in by_directory.items():
+        sizes = files_for(parent).sizes(parent)
+        for name, file in files:
+            if name not in sizes:
+                return f"{parent}/{name} is missing"
+            if not file.fits(sizes[name]):
+                return f"{parent}/{name} has {sizes[name]} bytes instead of {file.size}"
+    return ""
+
+
+def _is_named_savepoint(directory: str) -> bool:
+    return directory.rpartition("/")[2].startswith(SAVEPOINT)

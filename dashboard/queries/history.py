@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from dashboard.queries.facts import select
-from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, Job
+from dashboard.queries.history_marks import Mark, Marks, marks_of
+from monitoring.models import Checkpoint, CheckpointGap, CheckpointType, Job
 
 PAGE_SIZE = 25
 COUNT_LIMIT = 10_000
@@ -32,25 +34,52 @@ SELECT count(*) AS n FROM (
 """
 
 
+# What `HistoryFilter.kind` may be, as people read it: Flink's types, and the two families of them.
+KINDS = {
+    "checkpoint": "checkpoints",
+    CheckpointType.UNALIGNED_CHECKPOINT.value: "unaligned checkpoints",
+    "savepoint": "savepoints",
+    CheckpointType.SYNC_SAVEPOINT.value: "savepoints on stop",
+}
+
+
 @dataclass(frozen=True)
 class HistoryFilter:
-    status: str = ""  # a CheckpointStatus value
-    kind: str = ""  # "checkpoint" or "savepoint"
+    """All of it must hold; `status` is a CheckpointStatus value, `kind` of KINDS, durations in ms, sizes in bytes."""
+
+    status: str = ""
+    kind: str = ""
+    run: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    least_duration: int | None = None
+    least_size: int | None = None
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
-        sql = ""
-        parameters: dict[str, Any] = {}
-        if self.status in CheckpointStatus.values:
-            sql += " AND status = %(status)s"
-            parameters["status"] = self.status
+        """For statements that call the run `r`."""
+        found = [(sql, name, value) for sql, name, value in self._wishes() if value not in ("", None)]
+        return "".join(f" AND {sql}" for sql, _, _ in found), {name: value for _, name, value in found}
+
+    def _wishes(self) -> Iterator[tuple[str, str, Any]]:
+        yield "status = %(status)s", "status", self.status
         if self.kind in ("checkpoint", "savepoint"):
-            sql += " AND is_savepoint = %(savepoint)s"
-            parameters["savepoint"] = self.kind == "savepoint"
-        return sql, parameters
+            yield "is_savepoint = %(savepoint)s", "savepoint", self.kind == "savepoint"
+        else:
+            yield "checkpoint_type = %(type)s", "type", self.kind
+        yield "r.number = %(run)s", "run", self.run
+        yield "triggered_at >= %(since)s", "since", self.since
+        yield "triggered_at <= %(until)s", "until", self.until
+        yield "end_to_end_duration >= %(least_duration)s", "least_duration", self.least_duration
+        yield "state_size >= %(least_size)s", "least_size", self.least_size
 
     @property
     def narrows(self) -> bool:
         return bool(self.conditions()[0])
+
+    @property
+    def leaves_all_in_between(self) -> bool:
+        """No checkpoint is left out between two that are shown."""
+        return not (self.status or self.kind or self.least_duration or self.least_size)
 
 
 @dataclass(frozen=True)
@@ -70,6 +99,11 @@ class Cursor:
         except ValueError:
             return None
 
+    @classmethod
+    def beginning(cls) -> Cursor:
+        """Older than every row: what comes right after it is the oldest page."""
+        return cls(datetime(1970, 1, 1, tzinfo=UTC), 0)
+
     def __str__(self) -> str:
         return f"{self.at.isoformat()}_{self.pk}"
 
@@ -77,13 +111,14 @@ class Cursor:
 @dataclass(frozen=True)
 class HistoryRow:
     checkpoint: Checkpoint
-    starts_run: bool  # the first shown row of its run: the page draws the run's heading above it
     gap: CheckpointGap | None = None  # ids right before this one that were never seen
+    marks: tuple[Mark, ...] = ()  # what the page draws above the row: its run's heading, restarts since
 
 
 @dataclass(frozen=True)
 class HistoryPage:
     rows: list[HistoryRow]
+    marks_below: tuple[Mark, ...]
     newer: Cursor | None
     older: Cursor | None
     total: int
@@ -101,13 +136,16 @@ def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, afte
     found = found[:PAGE_SIZE]
     if upwards:
         found.reverse()
-    rows = _rows(job, [row["id"] for row in found])
+    checkpoints = read_checkpoints([row["id"] for row in found])
+    newest, oldest = after is None and before is None, after == Cursor.beginning() or not (upwards or more)
+    marks = marks_of(job, checkpoints, chosen.leaves_all_in_between and not chosen.run, newest, oldest)
     first = Cursor(found[0]["triggered_at"], found[0]["id"]) if found else None
     last = Cursor(found[-1]["triggered_at"], found[-1]["id"]) if found else None
     return HistoryPage(
-        rows=rows,
-        newer=first if (more if upwards else before is not None) else None,
-        older=last if (True if upwards else more) else None,
+        rows=_rows(checkpoints, marks),
+        marks_below=marks.below,
+        newer=first if (more if upwards else not newest) else None,
+        older=None if oldest else last,
         total=count_history(job, chosen),
     )
 
@@ -125,8 +163,15 @@ def newest_checkpoint(job: Job) -> Cursor | None:
 
 
 def latest_checkpoints(job: Job, limit: int, chosen: HistoryFilter = HistoryFilter()) -> list[Checkpoint]:
-    found = _ids(job, chosen, None, upwards=False, limit=limit)
-    return [row.checkpoint for row in _rows(job, [row["id"] for row in found])]
+    return read_checkpoints([row["id"] for row in _ids(job, chosen, None, upwards=False, limit=limit)])
+
+
+def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:
+    """Every one that matches, newest first, read `a_time` rows at a time: whoever takes them slowly holds nothing."""
+    cursor: Cursor | None = None
+    while found := _ids(job, chosen, cursor, upwards=False, limit=a_time):
+        yield from read_checkpoints([row["id"] for row in found])
+        cursor = Cursor(found[-1]["triggered_at"], found[-1]["id"])
 
 
 def _ids(
@@ -142,13 +187,25 @@ def _ids(
     return select(statement, {**parameters, **place, "job": job.pk, "limit": limit})
 
 
-def _rows(job: Job, ids: list[int]) -> list[HistoryRow]:
-    by_id = Checkpoint.objects.select_related("run").defer("run__exceptions", "run__summary").in_bulk(ids)
-    gaps = {(gap.run_id, gap.last_id + 1): gap for gap in CheckpointGap.objects.filter(run__job=job)}
-    rows, run = [], None
-    for pk in ids:
-        checkpoint = by_id[pk]
-        gap = gaps.get((checkpoint.run_id, checkpoint.checkpoint_id))
-        rows.append(HistoryRow(checkpoint, starts_run=checkpoint.run_id != run, gap=gap))
-        run = checkpoint.run_id
-    return rows
+def read_checkpoints(ids: Sequence[int]) -> list[Checkpoint]:
+    """With their runs, in the order of `ids`."""
+    found = Checkpoint.objects.select_related("run").defer("run__exceptions", "run__summary", "run__vertices")
+    by_id = found.in_bulk(ids)
+    return [by_id[pk] for pk in ids if pk in by_id]
+
+
+def _rows(checkpoints: Sequence[Checkpoint], marks: Marks) -> list[HistoryRow]:
+    gaps = _gaps(checkpoints)
+    return [
+        HistoryRow(each, gaps.get((each.run_id, each.checkpoint_id)), marks.above.get(each.pk, ()))
+        for each in checkpoints
+    ]
+
+
+def _gaps(checkpoints: Sequence[Checkpoint]) -> dict[tuple[int, int], CheckpointGap]:
+    """By run and the id that follows the gap."""
+    if not checkpoints:
+        return {}
+    before = {each.checkpoint_id - 1 for each in checkpoints}
+    found = CheckpointGap.objects.filter(run__in={each.run_id for each in checkpoints}, last_id__in=before)
+    return {(gap.run_id, gap.last_id + 1): gap for gap in found}

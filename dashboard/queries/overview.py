@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from dashboard.queries.facts import select
 from dashboard.queries.history import HistoryFilter, latest_checkpoints
-from dashboard.queries.series import Span
+from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.standing import Standing, standing_of
 from monitoring.models import Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
@@ -27,7 +26,7 @@ class Tiles:
     failed: int
 
 
-_TILES = """
+_TILES = f"""
 SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY c.end_to_end_duration) FILTER (WHERE done) AS duration_p95,
        max(c.end_to_end_duration) FILTER (WHERE done) AS duration_max,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY c.alignment_max) FILTER (WHERE done) AS alignment_p95,
@@ -40,53 +39,12 @@ SELECT percentile_cont(0.95) WITHIN GROUP (ORDER BY c.end_to_end_duration) FILTE
 FROM monitoring_run r
 JOIN monitoring_checkpoint c ON c.run_id = r.id
 CROSS JOIN LATERAL (SELECT c.status = 'COMPLETED' AND NOT c.is_savepoint AS done) kind
-WHERE r.job_id = %s AND c.triggered_at >= %s AND (r.ended_at IS NULL OR r.ended_at >= %s)
-"""
+WHERE {IN_SPAN}
+"""  # noqa: S608 - constants only
 
 
 def read_tiles(job: Job, span: Span) -> Tiles:
-    return Tiles(**select(_TILES, [job.pk, span.start, span.start])[0])
-
-
-_SUMMARY = """
-SELECT {columns} FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
-WHERE r.job_id = %s AND c.status = 'COMPLETED' AND c.triggered_at >= %s AND (r.ended_at IS NULL OR r.ended_at >= %s)
-"""
-SUMMARY_COLUMNS = (
-    ("end_to_end_duration", "End to end duration", "ms"),
-    ("checkpointed_size", "Checkpointed size", "bytes"),
-    ("state_size", "Full size", "bytes"),
-    ("processed_data", "Processed in flight", "bytes"),
-    ("persisted_data", "Persisted in flight", "bytes"),
-    ("start_delay_max", "Start delay", "ms"),
-    ("alignment_max", "Alignment", "ms"),
-    ("sync_max", "Sync", "ms"),
-    ("async_max", "Async", "ms"),
-)
-_SUMMARY_ROWS = (
-    ("Minimum", "min({0})"),
-    ("Average", "avg({0})"),
-    ("Maximum", "max({0})"),
-    ("p50", "percentile_disc(0.5) WITHIN GROUP (ORDER BY {0})"),
-    ("p90", "percentile_disc(0.9) WITHIN GROUP (ORDER BY {0})"),
-    ("p95", "percentile_disc(0.95) WITHIN GROUP (ORDER BY {0})"),
-    ("p99", "percentile_disc(0.99) WITHIN GROUP (ORDER BY {0})"),
-    ("p99.9", "percentile_disc(0.999) WITHIN GROUP (ORDER BY {0})"),
-)
-
-
-def read_summary(job: Job, span: Span) -> list[tuple[str, list[tuple[Any, str]]]]:
-    """Flink's summary with p95 and the phases: rows of (name, [(value, unit)…]) in the order of SUMMARY_COLUMNS."""
-    columns = ", ".join(
-        f"{measure.format(f'c.{name}')} AS v{row}_{column}"
-        for row, (_, measure) in enumerate(_SUMMARY_ROWS)
-        for column, (name, _, _) in enumerate(SUMMARY_COLUMNS)
-    )
-    found = select(_SUMMARY.format(columns=columns), [job.pk, span.start, span.start])[0]
-    return [
-        (name, [(found[f"v{row}_{column}"], unit) for column, (_, _, unit) in enumerate(SUMMARY_COLUMNS)])
-        for row, (name, _) in enumerate(_SUMMARY_ROWS)
-    ]
+    return Tiles(**select(_TILES, in_span(job, span))[0])
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from dashboard.queries.facts import select
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RestartAttempt, Run
@@ -20,6 +21,7 @@ RANGES: dict[str, timedelta | None] = {
     "6h": timedelta(hours=6),
     "24h": timedelta(hours=24),
     "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
     "all": None,
 }
 DEFAULT_RANGE = "1h"
@@ -29,8 +31,11 @@ STARTING = timedelta(seconds=90)  # a run restores the state it was given within
 
 @dataclass(frozen=True)
 class Span:
+    """Both ends belong to it. `run`: only what is of the run of that number."""
+
     start: datetime
     end: datetime
+    run: int | None = None
 
     @property
     def bucket(self) -> timedelta:
@@ -54,6 +59,10 @@ class CheckpointPoint:
     checkpointed_size: int | None
     stands_for: int  # checkpoints of its bucket, itself included
     failure: str = ""
+    processed: int | None = None
+    persisted: int | None = None
+    start_delay_max: int | None = None  # of all subtasks, not only of the last one
+    pk: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,25 +111,42 @@ WHERE r.job_id = %s
 def span_of(job: Job, chosen: str, now: datetime) -> Span:
     """The chosen range up to `now`, but no more than the history covers: a young job's charts are not mostly empty."""
     length = RANGES.get(chosen, RANGES[DEFAULT_RANGE])
-    first = select(_FIRST, [job.pk])[0]["first"]
+    first = first_checkpoint_at(job)
     covered = max(now - first, SHORTEST) if first else length or SHORTEST
     return Span(now - (covered if length is None else min(length, covered)), now)
 
 
+def first_checkpoint_at(job: Job) -> datetime | None:
+    first: datetime | None = select(_FIRST, [job.pk])[0]["first"]
+    return first
+
+
+# Which checkpoints are in a span: for statements with the run as `r` and the checkpoint as `c`.
+IN_SPAN = """
+r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.triggered_at <= %(end)s
+AND (r.ended_at IS NULL OR r.ended_at >= %(start)s) AND (%(run)s::bigint IS NULL OR r.number = %(run)s)
+"""
+
+
+def in_span(job: Job, span: Span) -> dict[str, Any]:
+    """The parameters of IN_SPAN."""
+    return {"job": job.pk, "start": span.start, "end": span.end, "run": span.run}
+
+
 # Of every bucket the slowest checkpoint and savepoint that completed and that failed; of each the phases of the subtask
 # that acknowledged last. The highest figures of each phase may be of several subtasks and add up to more than it took.
-_POINTS = """
+_POINTS = f"""
 WITH points AS (
     SELECT DISTINCT ON (bucket, failed, is_savepoint) *,
            count(*) OVER (PARTITION BY bucket, failed, is_savepoint) AS stands_for
     FROM (
         SELECT c.id, c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed,
                c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size,
-               c.failure_message AS failure,
+               c.processed_data AS processed, c.persisted_data AS persisted, c.start_delay_max,
+               left(c.failure_message, 200) AS failure,
                floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
         FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
-        WHERE r.job_id = %(job)s AND c.triggered_at >= %(start)s AND c.status <> 'IN_PROGRESS'
-          AND (r.ended_at IS NULL OR r.ended_at >= %(start)s)
+        WHERE {IN_SPAN} AND c.status <> 'IN_PROGRESS'
     ) found
     ORDER BY bucket, failed, is_savepoint, duration DESC NULLS LAST
 )
@@ -133,24 +159,26 @@ FROM points LEFT JOIN LATERAL (
     WHERE o.checkpoint_id = points.id AND subtask.end_to_end IS NOT NULL
     ORDER BY subtask.end_to_end DESC LIMIT 1
 ) last ON TRUE
-"""
+"""  # noqa: S608 - constants only
 
 
 def read_points(job: Job, span: Span) -> list[CheckpointPoint]:
     """Oldest first."""
-    rows = select(_POINTS, {"job": job.pk, "start": span.start, "bucket": span.bucket.total_seconds()})
-    points = [CheckpointPoint(**{k: v for k, v in row.items() if k not in ("id", "bucket")}) for row in rows]
+    rows = select(_POINTS, in_span(job, span) | {"bucket": span.bucket.total_seconds()})
+    points = [CheckpointPoint(pk=row.pop("id"), **{k: v for k, v in row.items() if k != "bucket"}) for row in rows]
     return sorted(points, key=lambda point: (point.triggered_at, point.checkpoint_id))
 
 
 def read_run_starts(job: Job, span: Span) -> list[RunStart]:
     """Where runs began, the job's first one not among them, and each run's last restart by the engine, oldest first."""
-    runs = Run.objects.filter(job=job).filter(Q(started_at__gte=span.start) | Q(restored_at__gte=span.start))
+    ends = (span.start, span.end)
+    runs = Run.objects.filter(job=job).filter(Q(started_at__range=ends) | Q(restored_at__range=ends))
+    runs = runs.filter(number=span.run) if span.run else runs
     newest = list(runs.order_by("-number")[:20])
     found = RestartAttempt.objects.filter(new_run__in=newest).select_related("savepoint__checkpoint")
     attempts = {attempt.new_run_id: attempt for attempt in found}
     marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
-    return sorted((mark for mark in marks if mark.at >= span.start), key=lambda mark: mark.at)
+    return sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
 
 
 def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
@@ -182,9 +210,7 @@ def read_alignment(job: Job, span: Span) -> AlignmentGrid:
     subtasks = _subtask_count(job, span)
     columns = max(1, min(MOST_COLUMNS, CELLS // max(1, min(subtasks, MOST_SUBTASKS))))
     newest = list(
-        Checkpoint.objects.filter(run__job=job, triggered_at__gte=span.start, alignment_max__isnull=False)
-        .order_by("-triggered_at", "-id")
-        .only("id", "checkpoint_id", "triggered_at")[:columns]
+        _with_subtasks(job, span).order_by("-triggered_at", "-id").only("id", "checkpoint_id", "triggered_at")[:columns]
     )[::-1]
     operators = OperatorCheckpoint.objects.filter(checkpoint__in=newest).only(
         "checkpoint_id", "name", "position", "subtask_alignment"
@@ -205,10 +231,12 @@ def read_alignment(job: Job, span: Span) -> AlignmentGrid:
 
 
 def _subtask_count(job: Job, span: Span) -> int:
-    newest = (
-        Checkpoint.objects.filter(run__job=job, triggered_at__gte=span.start, alignment_max__isnull=False)
-        .order_by("-triggered_at")
-        .values_list("num_subtasks", flat=True)
-        .first()
-    )
+    newest = _with_subtasks(job, span).order_by("-triggered_at").values_list("num_subtasks", flat=True).first()
     return newest or 1
+
+
+def _with_subtasks(job: Job, span: Span) -> QuerySet[Checkpoint]:
+    found = Checkpoint.objects.filter(
+        run__job=job, triggered_at__range=(span.start, span.end), alignment_max__isnull=False
+    )
+    return found.filter(run__number=span.run) if span.run else found

@@ -19,10 +19,10 @@ from dashboard.queries.series import (
     read_alignment,
     read_points,
     read_run_starts,
-    span_of,
 )
 from dashboard.units import age_text, duration_text
 from dashboard.views.job import find_job
+from dashboard.views.window import window_of
 from monitoring.models import Job
 
 Builder = Callable[[list[CheckpointPoint], list[RunStart], Span], dict[str, Any]]
@@ -31,7 +31,7 @@ Builder = Callable[[list[CheckpointPoint], list[RunStart], Span], dict[str, Any]
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     """`{"figure", "note", "empty"}`; unknown ranges count as the default one."""
     job = find_job(pk)
-    span = span_of(job, request.GET.get("range", ""), timezone.now())
+    span = window_of(request, job, timezone.now()).span
     if name == "alignment":
         return JsonResponse(_alignment(job, span))
     builders: dict[str, Builder] = {"durations": durations_figure, "sizes": sizes_figure}

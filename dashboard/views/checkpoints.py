@@ -5,24 +5,34 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
+from dashboard.forms.history import HistoryForm
 from dashboard.queries.detail import read_subtasks
-from dashboard.queries.history import Cursor, HistoryFilter, newest_checkpoint, read_history
+from dashboard.queries.history import Cursor, newest_checkpoint, read_history
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint
 
 
 def history(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    chosen = HistoryFilter(request.GET.get("status", ""), request.GET.get("kind", ""))
+    form = HistoryForm(request.GET)
+    form.is_valid()
+    chosen = form.chosen
     page = read_history(
         job,
         chosen,
         before=Cursor.parse(request.GET.get("before", "")),
         after=Cursor.parse(request.GET.get("after", "")),
     )
-    newest = newest_checkpoint(job)
-    extra = {"page": page, "chosen": chosen, "statuses": CheckpointStatus.choices, "newest": newest}
-    return render(request, "job/history.html", job_context(job, "history") | extra)
+    extra = {
+        "page": page,
+        "form": form,
+        "chosen": chosen,
+        "statuses": CheckpointStatus.choices,
+        "newest": newest_checkpoint(job),
+        "beginning": Cursor.beginning(),
+    }
+    context = job_context(job, "history") | extra
+    return render(request, "job/history.html", context, status=400 if form.errors else 200)
 
 
 def news(request: HttpRequest, pk: int) -> HttpResponse:

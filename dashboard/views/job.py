@@ -14,8 +14,9 @@ from dashboard.health import judge
 from dashboard.queries import overview
 from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.history import latest_checkpoints
-from dashboard.queries.series import DEFAULT_RANGE, RANGES, span_of
+from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.units import span_text
+from dashboard.views.window import window_of
 from monitoring.models import Job, RunException, RunState, SavepointState
 
 LATEST = 8
@@ -63,36 +64,34 @@ def header(request: HttpRequest, pk: int) -> HttpResponse:
 def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     context = job_context(job, "overview")
-    chosen = request.GET.get("range", DEFAULT_RANGE)
-    chosen = chosen if chosen in RANGES else DEFAULT_RANGE
-    span = span_of(job, chosen, context["now"])
+    window = window_of(request, job, context["now"])
     context |= {
-        "tiles": overview.read_tiles(job, span),
+        "window": window,
+        "tiles": overview.read_tiles(job, window.span),
         "standing": overview.read_rule_standing(job, context["now"]),
         "savepoint": overview.newest_savepoint(job),
         "latest": latest_checkpoints(job, LATEST),
         "marks": overview.read_latest(job),
-        "range": chosen,
-        "ranges": list(RANGES),
         "steps": _step_labels(),
     }
     live = request.headers.get("HX-Target") == "overview-live"
-    return render(request, "job/overview_live.html" if live else "job/overview.html", context)
+    page = "job/overview_live.html" if live else "job/overview.html"
+    return render(request, page, context, status=window.status)
 
 
 def summary(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     context = job_context(job, "summary")
-    chosen = request.GET.get("range", "24h")
-    chosen = chosen if chosen in RANGES else "24h"
+    window, kind = window_of(request, job, context["now"], "24h"), request.GET.get("kind", "")
+    kind = kind if kind in KINDS else ""
     context |= {
-        "columns": overview.SUMMARY_COLUMNS,
-        "rows": overview.read_summary(job, span_of(job, chosen, context["now"])),
-        "tiles": overview.read_tiles(job, span_of(job, chosen, context["now"])),
-        "range": chosen,
-        "ranges": list(RANGES),
+        "window": window,
+        "kind": kind,
+        "measures": MEASURES,
+        "summary": read_summary(job, window.span, kind),
+        "by_run": read_by_run(job, window.span, kind),
     }
-    return render(request, "job/summary.html", context)
+    return render(request, "job/summary.html", context, status=window.status)
 
 
 def exceptions(request: HttpRequest, pk: int) -> HttpResponse:

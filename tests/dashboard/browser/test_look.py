@@ -7,18 +7,17 @@ from datetime import datetime
 
 import pytest
 from django.urls import reverse
-from django.utils import timezone
 
-from monitoring.models import Cluster, Run
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import poller_looked
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "light"), ("narrow", "dark")]
 # The extremes see every page; the views between them those with the most on them.
 EVERY_PAGE = {("wide", "light"), ("narrow", "dark")}
-FULLEST = {"fleet", "job", "history"}
+FULLEST = {"fleet", "restarts", "incidents"}
 
 
 @pytest.mark.parametrize(("size", "theme"), VIEWS)
@@ -31,10 +30,6 @@ def test_pages_of_a_troubled_fleet(
     reader = read_as(size, theme)
     pages = {
         "fleet": reverse("fleet"),
-        "job": reverse("job", args=[job.pk]),
-        "history": reverse("job-history", args=[job.pk]),
-        "summary": reverse("job-summary", args=[job.pk]),
-        "configuration": reverse("job-configuration", args=[job.pk]),
         "savepoints": reverse("job-savepoints", args=[job.pk]),
         "savepoint": reverse("savepoint", args=[job.savepoints.get(pinned=True).pk]),
         "retention": reverse("job-retention", args=[job.pk]),
@@ -46,7 +41,6 @@ def test_pages_of_a_troubled_fleet(
         "rules-as-code": reverse("rules-as-code"),
         "rule-new": reverse("rule-new", args=["end_to_end_duration"]),
         "restarts": reverse("job-restarts", args=[job.pk]),
-        "exceptions": reverse("job-exceptions", args=[job.pk]),
         "restart": reverse("job-restart", args=[job.pk]),
         "stop": reverse("job-stop", args=[job.pk]),
         "progress": reverse("restart-progress", args=[dead.restart_attempts.get().pk]),
@@ -64,17 +58,8 @@ def test_pages_of_a_troubled_fleet(
     for name, path in pages.items():
         if name not in FULLEST and (size, theme) not in EVERY_PAGE:
             continue
-        _poller_looked()
-        page = reader.open(path)
-        if name == "job":
-            page.wait_for_selector(".chart .main-svg")
-            page.wait_for_function("document.querySelectorAll('.chart .loading').length === 0")
-        if name == "history":
-            expanders = page.locator(".expander:visible")
-            if expanders.count():
-                expanders.nth(1).click()
-                page.locator(".detail-row:visible .expander").nth(1).click()
-                page.wait_for_selector("table[data-sortable]")
+        poller_looked()
+        reader.open(path)
         reader.picture(f"{name}-{size}-{theme}")
         if found := reader.barriers():
             barriers[name] = found
@@ -83,10 +68,3 @@ def test_pages_of_a_troubled_fleet(
     assert reader.complaints == []
     assert barriers == {}
     assert overflow == {}
-
-
-def _poller_looked() -> None:
-    """Just now, however slow the machine: else every page would rightly say that nobody watches any more."""
-    now = timezone.now()
-    Cluster.objects.filter(unreachable_since=None).update(last_answer_at=now)
-    Run.objects.filter(job__cluster__unreachable_since=None).update(observed_at=now)

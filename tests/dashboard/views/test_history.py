@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dashboard.queries.history import PAGE_SIZE, Cursor, HistoryFilter, read_history
-from monitoring.models import Checkpoint, CheckpointGap, Job, Run
+from monitoring.models import Checkpoint, CheckpointGap, CounterSample, Job, Run
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -62,7 +64,13 @@ def test_rows_that_arrive_meanwhile_do_not_shift_the_pages(job: Job, now: dateti
 
 @pytest.mark.parametrize(
     ("query", "found"),
-    [({"status": "FAILED"}, [66]), ({"kind": "savepoint"}, [61]), ({"status": "FAILED", "kind": "savepoint"}, [])],
+    [
+        ({"status": "FAILED"}, [66]),
+        ({"kind": "savepoint"}, [61]),
+        ({"status": "FAILED", "kind": "savepoint"}, []),
+        ({"run": "1", "took": "1 ms", "status": "FAILED"}, []),
+        ({"kind": "SYNC_SAVEPOINT"}, []),
+    ],
 )
 def test_it_is_filtered_by_status_and_kind(operator: Client, job: Job, query: dict[str, str], found: list[int]) -> None:
     page = operator.get(reverse("job-history", args=[job.pk]), query).context["page"]
@@ -130,3 +138,111 @@ def test_subtasks_that_owe_their_acknowledgement_are_rows_too(operator: Client, 
     make.make_operators([failed])
     page = operator.get(reverse("operator", args=[failed.operators.get(position=1).pk])).content.decode()
     assert page.count("did not acknowledge") == 2
+
+
+def page_of(client: Client, job: Job, **asked: str) -> str:
+    return client.get(reverse("job-history", args=[job.pk]), asked).content.decode()
+
+
+def test_a_runs_heading_says_how_it_ended_and_why(operator: Client, job: Job) -> None:
+    Run.objects.filter(job=job, number=1).update(exception="ConnectException: refused (sink)")
+    page = page_of(operator, job, run="1")
+    assert '<b class="end-bad">FAILED</b>' in page
+    assert "after 54m" in page
+    assert "ConnectException: refused (sink)" in page
+
+
+def test_a_run_without_any_checkpoint_is_told_where_it_was(operator: Client, job: Job, now: datetime) -> None:
+    Run.objects.filter(job=job, number=2).update(number=3)
+    at = now - timedelta(minutes=6, seconds=30)
+    ended = at + timedelta(seconds=9)
+    fields = {"number": 2, "state": "FAILED", "started_at": at, "ended_at": ended, "observed_at": now}
+    Run.objects.create(job=job, engine_job_id="f" * 32, exception="no slot", **fields)
+    whole = page_of(operator, job, before=str(Cursor(now - timedelta(minutes=3), 0)))
+    assert whole.index("<b>Run 3</b>") < whole.index("<b>Run 2</b>") < whole.index("<b>Run 1</b>")
+    assert "no slot" in whole
+    assert "<b>Run 2</b>" not in page_of(operator, job, status="COMPLETED")
+
+
+def test_a_restart_by_the_engine_is_told_between_the_checkpoints(operator: Client, job: Job, now: datetime) -> None:
+    run = job.current_run
+    for seconds, restored in ((300, 1), (120, 1), (55, 2)):
+        counts = {"restored": restored, "total": 9, "in_progress": 0, "completed": 9, "failed": 0}
+        CounterSample.objects.create(run=run, at=now - timedelta(seconds=seconds), **counts)
+    page = page_of(operator, job)
+    assert page.count("The engine restarted run 2") == 1
+    between = [checkpoint.pk for checkpoint in Checkpoint.objects.filter(run=run, checkpoint_id__in=(64, 65))]
+    place = page.index("The engine restarted run 2")
+    assert page.index(f'id="checkpoint-{max(between)}"') < place < page.index(f'id="checkpoint-{min(between)}"')
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "total"),
+    [
+        ({"run": "1"}, 40, 40),
+        ({"took": "10 s"}, 66, 1),
+        ({"size": "2 TB"}, None, 0),
+        ({"kind": "UNALIGNED_CHECKPOINT"}, None, 0),
+        ({"took": "9 s", "status": "FAILED", "run": "2"}, 66, 1),
+    ],
+)
+def test_it_is_filtered_by_run_time_duration_and_size(
+    operator: Client, job: Job, asked: dict[str, str], first: int | None, total: int
+) -> None:
+    page = operator.get(reverse("job-history", args=[job.pk]), asked).context["page"]
+    assert page.total == total
+    assert (ids(page.rows) or [None])[0] == first
+
+
+def test_it_is_filtered_by_time(operator: Client, job: Job, now: datetime) -> None:
+    asked = {"since": (now - timedelta(minutes=8)).isoformat(), "until": (now - timedelta(seconds=95)).isoformat()}
+    page = operator.get(reverse("job-history", args=[job.pk]), asked).context["page"]
+    assert ids(page.rows) == list(range(60, 34, -1))[:PAGE_SIZE]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"took": "soon"}, "Write a number and a unit (ms, s, min or h)"),
+        ({"size": "-4 GB"}, "is not allowed: from 0 B to"),
+        ({"kind": "BIG"}, "BIG is not one of the available choices"),
+    ],
+)
+def test_a_wrong_filter_is_said_at_its_field_and_filters_nothing(
+    operator: Client, job: Job, asked: dict[str, str], said: str
+) -> None:
+    page = operator.get(reverse("job-history", args=[job.pk]), asked)
+    assert page.status_code == 400
+    assert said in page.content.decode()
+    assert page.context["page"].total == 70
+
+
+def test_the_oldest_page_is_one_click_away(operator: Client, job: Job) -> None:
+    page = operator.get(reverse("job-history", args=[job.pk]), {"after": str(Cursor.beginning())}).context["page"]
+    assert ids(page.rows) == list(range(25, 0, -1))
+    assert page.older is None
+
+
+def test_page_1000_reads_as_many_rows_as_page_1(job: Job, now: datetime) -> None:
+    run = Run.objects.get(job=job, number=1)
+    make.make_checkpoints(run, now - timedelta(hours=1), make.Shape(count=26_000, first_id=1001))
+    deep = Cursor(now - timedelta(hours=1) - timedelta(seconds=10 * 25_000), 0)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE monitoring_checkpoint")
+    assert rows_read(job, deep) <= rows_read(job, None) + PAGE_SIZE
+
+
+def rows_read(job: Job, before: Cursor | None) -> int:
+    """By the page's own statement, the most of any step of its plan."""
+    with CaptureQueriesContext(connection) as asked:
+        read_history(job, HistoryFilter(), before=before, after=None)
+    page = next(q["sql"] for q in asked.captured_queries if "CROSS JOIN LATERAL" in q["sql"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {page}")
+        return max(steps(cursor.fetchone()[0][0]["Plan"]))
+
+
+def steps(plan: dict[str, Any]) -> Iterator[int]:
+    yield int(plan["Actual Rows"] * plan["Actual Loops"]) + int(plan.get("Rows Removed by Filter", 0))
+    for part in plan.get("Plans", ()):
+        yield from steps(part)

@@ -1,0 +1,43 @@
+"""Which checkpoints the history shows."""
+
+from __future__ import annotations
+
+from django import forms
+
+from dashboard.forms.measures import MeasureField
+from dashboard.forms.window import WindowForm
+from dashboard.queries.history import KINDS, HistoryFilter
+from monitoring.alerts.kinds.base import Number, Unit
+from monitoring.models import CheckpointStatus
+
+_DURATION = Number("Takes at least", Unit.MILLISECONDS, default=None, least=0, most=30 * 86_400_000)
+_SIZE = Number("Full size at least", Unit.BYTES, default=None, least=0, most=2**60)
+
+
+class HistoryForm(WindowForm):
+    """A wrong field filters nothing and says so; an unknown status or kind counts as none."""
+
+    status = forms.CharField(required=False, widget=forms.HiddenInput)
+    kind = forms.ChoiceField(required=False, label="Type", choices=[("", "any type"), *KINDS.items()])
+    took = MeasureField(_DURATION, required=False, label="Takes at least")
+    size = MeasureField(_SIZE, required=False, label="Full size at least")
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)
+        self.fields["took"].widget.attrs["placeholder"] = "2 s"
+        self.fields["size"].widget.attrs["placeholder"] = "500 MB"
+
+    @property
+    def chosen(self) -> HistoryFilter:
+        """Only after `is_valid` was asked."""
+        found = self.cleaned_data
+        status = found.get("status", "")
+        return HistoryFilter(
+            status=status if status in CheckpointStatus.values else "",
+            kind=found.get("kind", ""),
+            run=found.get("run"),
+            since=found.get("since"),
+            until=found.get("until"),
+            least_duration=found.get("took"),
+            least_size=found.get("size"),
+        )

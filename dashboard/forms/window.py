@@ -1,0 +1,59 @@
+"""What time, and which run, a page looks at: asked for in the address, so that it can be shared and goes back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+MOST_RUNS = 2**31 - 1
+
+
+class MomentField(forms.DateTimeField):
+    """A date and a time, in the reader's time zone unless it names its own, as charts do (`…T14:02:36Z`)."""
+
+    widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
+    default_error_messages = {"invalid": "Write a date and a time, such as 2026-11-21 22:00."}  # noqa: RUF012
+
+    def prepare_value(self, value: Any) -> Any:
+        """As the browser's field takes it, also when it came with a zone of its own."""
+        at = _parsed(value) if isinstance(value, str) else value
+        local = timezone.localtime(at) if isinstance(at, datetime) and timezone.is_aware(at) else at
+        return local.strftime("%Y-%m-%dT%H:%M:%S") if isinstance(local, datetime) else value
+
+
+def _parsed(text: str) -> datetime | None:
+    try:
+        return parse_datetime(text.strip())
+    except ValueError:
+        return None
+
+
+class WindowForm(forms.Form):
+    since = MomentField(required=False, label="From")
+    until = MomentField(required=False, label="To")
+    run = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_RUNS,
+        label="Run",
+        widget=forms.NumberInput(attrs={"min": 1, "inputmode": "numeric"}),
+        error_messages={
+            "invalid": "Write the number of a run, such as 3.",
+            "min_value": "Runs are numbered from 1.",
+            "max_value": f"A run's number is at most {MOST_RUNS}.",
+        },
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **({"label_suffix": ""} | options))
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        since, until = cleaned.get("since"), cleaned.get("until")
+        if since and until and since >= until:
+            self.add_error("until", "The end must be later than the beginning.")
+        return cleaned

@@ -1,0 +1,91 @@
+"""What the history tells between its rows: where runs began and how they ended, and where the engine restarted one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from dashboard.queries.facts import select
+from monitoring.models import Checkpoint, Job, Run
+
+MOST_MARKS = 20  # a page: a job that restarts in a loop has its own tab for that
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A run's heading; or, with `restarted_at`, a restart of the run by the engine itself, `times` times."""
+
+    run: Run
+    restarted_at: datetime | None = None
+    times: int = 0
+
+
+@dataclass(frozen=True)
+class Marks:
+    """By the checkpoint that they stand above; `below`: under the last one."""
+
+    above: dict[int, tuple[Mark, ...]] = field(default_factory=dict)
+    below: tuple[Mark, ...] = ()
+
+
+def marks_of(job: Job, checkpoints: Sequence[Checkpoint], whole: bool, is_newest: bool, is_oldest: bool) -> Marks:
+    """For a page, newest first. `whole`: nothing is left out between its rows, so runs without a checkpoint and the
+    engine's restarts are told, too; those before the first row or after the last only on the ends of the history."""
+    if not checkpoints:
+        return Marks()
+    placed = _between(job, checkpoints, is_newest, is_oldest) if whole else []
+    above: dict[int, tuple[Mark, ...]] = {}
+    run = None
+    for each in checkpoints:
+        told = [mark for at, mark in placed if at > each.triggered_at]
+        placed = [(at, mark) for at, mark in placed if at <= each.triggered_at]
+        heading = [Mark(each.run)] if each.run_id != run else []
+        above[each.pk] = (*told, *heading)
+        run = each.run_id
+    return Marks(above, tuple(mark for _, mark in placed))
+
+
+def _between(
+    job: Job, checkpoints: Sequence[Checkpoint], is_newest: bool, is_oldest: bool
+) -> list[tuple[datetime, Mark]]:
+    """Newest first."""
+    newest = None if is_newest else checkpoints[0].triggered_at
+    oldest = None if is_oldest else checkpoints[-1].triggered_at
+    silent = _runs_without_rows(job, {each.run_id for each in checkpoints}, oldest, newest)
+    restarts = _restarts(checkpoints, newest)
+    return sorted([*silent, *restarts], key=lambda placed: placed[0], reverse=True)
+
+
+def _runs_without_rows(
+    job: Job, shown: set[int], oldest: datetime | None, newest: datetime | None
+) -> list[tuple[datetime, Mark]]:
+    runs = job.runs.exclude(pk__in=shown).exclude(checkpoints__isnull=False)
+    runs = runs.filter(started_at__gt=oldest) if oldest else runs
+    runs = runs.filter(started_at__lte=newest) if newest else runs
+    found = runs.defer("exceptions", "summary", "vertices").order_by("-number")[:MOST_MARKS]
+    return [(run.started_at, Mark(run)) for run in found]
+
+
+_SAMPLED_WITHIN = timedelta(minutes=10)  # a live run's counters are stored more often than that
+
+# A counter that fell belongs to a new job manager, which counts anew.
+_RESTARTS = """
+SELECT run_id, at, restored - before AS times FROM (
+    SELECT run_id, at, restored, lag(restored) OVER (PARTITION BY run_id ORDER BY at) AS before
+    FROM monitoring_countersample WHERE run_id = ANY(%(runs)s) AND at >= %(before)s AND at <= %(until)s
+) counted
+WHERE restored > before AND at >= %(since)s ORDER BY at DESC LIMIT %(most)s
+"""
+
+
+def _restarts(checkpoints: Sequence[Checkpoint], newest: datetime | None) -> list[tuple[datetime, Mark]]:
+    runs = {each.run_id: each.run for each in checkpoints}
+    parameters = {
+        "runs": list(runs),
+        "since": checkpoints[-1].triggered_at,
+        "before": checkpoints[-1].triggered_at - _SAMPLED_WITHIN,
+        "until": newest or datetime.max.replace(tzinfo=UTC),
+        "most": MOST_MARKS,
+    }
+    return [(row["at"], Mark(runs[row["run_id"]], row["at"], row["times"])) for row in select(_RESTARTS, parameters)]

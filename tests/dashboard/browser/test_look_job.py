@@ -1,0 +1,57 @@
+"""The pages of one job as pictures, in the sizes and themes people use; the console is silent, axe finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Page
+
+from monitoring.models import Job
+from tests.dashboard import scenes
+from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import poller_looked
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "light"), ("narrow", "dark")]
+
+
+def pages_of(job: Job) -> dict[str, str]:
+    return {
+        "job": reverse("job", args=[job.pk]),
+        "history": reverse("job-history", args=[job.pk]) + "?took=100+ms",
+        "summary": reverse("job-summary", args=[job.pk]) + "?range=all",
+        "configuration": reverse("job-configuration", args=[job.pk]),
+        "exceptions": reverse("job-exceptions", args=[job.pk]),
+    }
+
+
+def settle(page: Page, name: str) -> None:
+    """What a reader does on the page, and until it is drawn."""
+    if page.locator("[data-chart]").count():
+        page.wait_for_function("document.querySelectorAll('.chart .loading').length === 0")
+    if name == "history" and page.locator(".expander:visible").count():
+        page.locator(".expander:visible").nth(1).click()
+        page.locator(".detail-row:visible .expander").nth(1).click()
+        page.wait_for_selector(".detail-row .sort")
+
+
+@pytest.mark.parametrize(("size", "theme"), VIEWS)
+def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime, size: str, theme: str) -> None:
+    job = scenes.troubled_fleet(now)[0]
+    reader = read_as(size, theme)
+    barriers, overflow = {}, {}
+    for name, path in pages_of(job).items():
+        poller_looked()
+        settle(reader.open(path), name)
+        reader.picture(f"{name}-{size}-{theme}")
+        if found := reader.barriers():
+            barriers[name] = found
+        if (wider := reader.overflow()) > 0:
+            overflow[name] = wider
+    assert reader.complaints == []
+    assert barriers == {}
+    assert overflow == {}

@@ -25,6 +25,7 @@ from monitoring.models import (
     Job,
     Severity,
 )
+from monitoring.polling import bulk
 
 BATCH = 1000
 
@@ -67,7 +68,8 @@ class Ending:
 def open_incidents(openings: Sequence[Opening], now: datetime) -> list[Incident]:
     """The database refuses a second unresolved one of the same rule and subject (IntegrityError)."""
     hidden = inhibition.inhibitors([each.job.cluster_id for each in openings if each.job])
-    incidents = Incident.objects.bulk_create([_opened(each, hidden, now) for each in openings], batch_size=BATCH)
+    incidents = [_opened(each, hidden, now) for each in openings]
+    bulk.insert(incidents)
     events = _steps(
         IncidentEventKind.OPENED,
         [(incident, each.sentence, each.evidence) for incident, each in zip(incidents, openings, strict=True)],
@@ -229,4 +231,5 @@ def _steps(
         IncidentEvent(incident=incident, at=now, kind=kind, text=text, evidence=dict(evidence))
         for incident, text, evidence in steps
     ]
-    return IncidentEvent.objects.bulk_create(events, batch_size=BATCH)
+    bulk.insert(events)
+    return events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -10,7 +10,15 @@ from typing import Protocol
 from django.conf import settings
 
 from monitoring.alerts.notify.grouping import LISTED
-from monitoring.models import Channel, Delivery, Notification, NotificationReason
+from monitoring.models import (
+    Channel,
+    Delivery,
+    Incident,
+    IncidentEvent,
+    IncidentEventKind,
+    Notification,
+    NotificationReason,
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,7 @@ class Item:
     incident_url: str
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
+    lasted_s: float | None = None  # of an incident that is over
 
     @property
     def named_sentence(self) -> str:
@@ -105,7 +114,9 @@ class BadChannel(ValueError):
 
 def message_of(delivery: Delivery) -> Message:
     notifications = _gravest_first(delivery)
-    items = tuple(item_of(each) for each in notifications[:LISTED])
+    listed = notifications[:LISTED]
+    changed = _newest_changes([each.event.incident_id for each in listed])
+    items = tuple(item_of(each, None if _is_over(each) else changed.get(each.event.incident_id)) for each in listed)
     ended = tuple(
         each.event.incident_id for each in notifications[LISTED:] if each.reason == NotificationReason.RESOLVED
     )
@@ -134,7 +145,7 @@ def sentence_of(each: Notification, hidden: tuple[int, int]) -> str:
     """What is said: the end as it was written, else what the incident says now. `hidden`: how many other incidents it
     hides or hid, and how many of those are unresolved."""
     incident = each.event.incident
-    if each.reason != NotificationReason.RESOLVED:
+    if not _is_over(each):
         return incident.sentence
     hid, left = hidden
     return (
@@ -144,8 +155,9 @@ def sentence_of(each: Notification, hidden: tuple[int, int]) -> str:
     )
 
 
-def item_of(each: Notification) -> Item:
-    """Reads event, incident, job and cluster: select them together with the notification."""
+def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> Item:
+    """Reads event, incident, job and cluster: select them together with the notification. `changed`: the evidence of
+    what the incident says since."""
     incident = each.event.incident
     return Item(
         event=each.reason,
@@ -158,13 +170,28 @@ def item_of(each: Notification) -> Item:
         incident_id=incident.pk,
         incident_url=f"{_site()}/incidents/{incident.pk}/",
         job_url=f"{_site()}/jobs/{incident.job_id}/" if incident.job_id else f"{_site()}/clusters/",
-        evidence=each.event.evidence,
+        evidence=dict(each.event.evidence if changed is None else changed),
+        lasted_s=_lasted_s(incident) if _is_over(each) else None,
     )
 
 
 def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
     found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
     return sorted(found, key=lambda each: each.event.incident.severity != "critical")
+
+
+def _lasted_s(incident: Incident) -> float | None:
+    return (incident.resolved_at - incident.opened_at).total_seconds() if incident.resolved_at else None
+
+
+def _is_over(each: Notification) -> bool:
+    return each.reason == NotificationReason.RESOLVED
+
+
+def _newest_changes(incidents: Collection[int]) -> dict[int, Mapping[str, object]]:
+    changes = IncidentEvent.objects.filter(incident__in=incidents, kind=IncidentEventKind.CHANGED)
+    newest = changes.order_by("incident_id", "-at", "-id").distinct("incident_id")
+    return dict(newest.values_list("incident_id", "evidence"))
 
 
 def _are(count: int) -> str:

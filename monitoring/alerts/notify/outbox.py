@@ -20,8 +20,8 @@ from monitoring.models import (
     NotificationReason,
     NotificationState,
 )
+from monitoring.polling import bulk
 
-BATCH = 1000
 # After a cluster answers again its jobs' rules get the time to look once more before people are told what is left.
 SETTLING = timedelta(minutes=6)
 REASONS = {
@@ -48,7 +48,8 @@ def write(events: Sequence[IncidentEvent], now: datetime) -> int:
         for event in events
         for channel in channels.of(event, told.get(event.incident_id, set()))
     ]
-    return len(Notification.objects.bulk_create(rows, batch_size=BATCH))
+    bulk.insert(rows)
+    return len(rows)
 
 
 def release(incidents: Collection[Incident], now: datetime) -> int:

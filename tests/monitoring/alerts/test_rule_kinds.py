@@ -15,8 +15,9 @@ from monitoring.alerts.evaluation import evaluate_due
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
 from monitoring.alerts.memory import WAYMARK
+from monitoring.alerts.notify.wording import chinese
 from monitoring.alerts.terms import watch_of
-from monitoring.models import AlertRule, Cluster, Incident, OutageKind, SavepointState
+from monitoring.models import AlertRule, Cluster, Incident, IncidentEvent, OutageKind, SavepointState
 from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes
 
 CASES = [
@@ -315,6 +316,12 @@ def test_the_rule_opens_and_closes_exactly_then(case: Case, story: Story, rows) 
 
     found = Incident.objects.filter(kind=case.kind).order_by("opened_at").values_list("opened_at", "resolved_at")
     assert [seconds(rows.now, *each) for each in found] == case.expected
+    for event in IncidentEvent.objects.filter(incident__kind=case.kind):
+        assert has_chinese(chinese.sentence_of(case.kind, "flights", event.evidence)), event.evidence
+
+
+def has_chinese(text: str) -> bool:
+    return any("\u4e00" <= letter <= "\u9fff" for letter in text)
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)

@@ -50,6 +50,15 @@ def test_one_incident_in_chinese():
     assert 'lang="zh-Hans"' in said.html
 
 
+def test_the_sentence_is_chinese_too_with_the_evidences_numbers_and_says_how_long_it_lasted():
+    evidence = {"count": 4, "threshold": 3, "window_s": 5400, "checkpoint_ids": [41, 40, 39, 38]}
+    item = replace(ITEM, kind="failed_in_window", evidence=evidence)
+    found = "flights 在 1 小时 30 分钟内有 4 个检查点失败（阈值 3），最近一次为检查点 41。"
+    assert found in text(Message("k", (item,)), language=Language.CHINESE).body
+    over = replace(item, event="resolved", lasted_s=75)
+    assert f"已恢复，持续 1 分钟 15 秒。{found}" in text(Message("k", (over,)), language=Language.CHINESE).body
+
+
 @pytest.mark.parametrize(
     ("message", "language", "subject", "rest"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from monitoring.alerts.notify.message import Item, Message
+from monitoring.alerts.notify.wording import chinese
 from monitoring.alerts.notify.wording.sandbox import BadTemplate, compile_template, render
 from monitoring.alerts.notify.wording.words import event_word, kind_word, severity_word
 from monitoring.models import Channel, Language
@@ -65,15 +66,23 @@ def _context(message: Message, language: Language) -> dict[str, Any]:
 
 
 def _values(item: Item, language: Language) -> dict[str, object]:
+    sentence = _sentence(item, language)
     return {
         "event": event_word(item.event, language),
         "severity": severity_word(item.severity, language),
         "kind": kind_word(item.kind, language),
         "job": item.job,
         "cluster": item.cluster,
-        "sentence": item.sentence,
-        "named_sentence": item.named_sentence,
+        "sentence": sentence,
+        "named_sentence": item.named_sentence if sentence == item.sentence else sentence,
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,
     }
+
+
+def _sentence(item: Item, language: Language) -> str:
+    """In the channel's language where the evidence says it all; else as it was written."""
+    if language != Language.CHINESE:
+        return item.sentence
+    return chinese.sentence_of(item.kind, item.job, item.evidence, item.lasted_s) or item.sentence

@@ -1,0 +1,161 @@
+"""What an incident found, in Chinese: from its kind and its evidence, the same numbers that the English sentence has.
+
+What an engine said (an exception, a reason of failure) stays in its own words. Evidence that is of an older or newer
+Waymark may lack something: then the English sentence is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from monitoring.alerts.kinds.base import Unit
+
+_UNITS = (("d", "天"), ("h", "小时"), ("min", "分钟"), ("s", "秒"))
+
+
+def sentence_of(kind: str, subject: str, evidence: Mapping[str, Any], lasted_s: float | None = None) -> str:
+    """Of one that is over also how long it lasted. "" where it cannot be said."""
+    over = "" if lasted_s is None else f"已恢复，持续 {length_of(lasted_s)}。"
+    if kind == "test":
+        return "这是渠道测试消息：没有发生任何事情。"
+    say = _SENTENCES.get(kind)
+    if say is None:
+        return ""
+    try:
+        found = say(subject, evidence)
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return f"{over}{subject} 状态反复波动。{found}" if evidence.get("flapping") else over + found
+
+
+def length_of(seconds: float) -> str:
+    return _translated(Unit.SECONDS.text(seconds))
+
+
+def _translated(length: str) -> str:
+    """`1 h 30 min` → `1 小时 30 分钟`; what is smaller than a second keeps its unit."""
+    words = dict(_UNITS)
+    return " ".join(words.get(word, word) for word in length.split())
+
+
+def _milliseconds(value: float) -> str:
+    return _translated(Unit.MILLISECONDS.text(value))
+
+
+def _moment(text: str) -> str:
+    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _ids(evidence: Mapping[str, Any]) -> str:
+    ids = evidence.get("checkpoint_ids") or []
+    return f"，最近一次为检查点 {ids[0]}" if ids else ""
+
+
+def _failed_in_window(job: str, e: Mapping[str, Any]) -> str:
+    return f"{job} 在 {length_of(e['window_s'])}内有 {e['count']} 个检查点失败（阈值 {e['threshold']}）{_ids(e)}。"
+
+
+def _failed_in_total(job: str, e: Mapping[str, Any]) -> str:
+    since = f"自 {e['since']} 起" if e["since"] else ""
+    return f"{job} {since}共有 {e['count']} 个检查点失败（阈值 {e['threshold']}）。"
+
+
+def _consecutive(job: str, e: Mapping[str, Any]) -> str:
+    return f"{job} 连续 {e['count']} 个检查点失败（阈值 {e['threshold']}）{_ids(e)}。"
+
+
+def _figure(phrase: str, text: Callable[[float], str]) -> Callable[[str, Mapping[str, Any]], str]:
+    def say(job: str, e: Mapping[str, Any]) -> str:
+        return f"{job} 的检查点 {e['checkpoint_id']} {phrase} {text(e['value'])}（阈值 {text(e['threshold'])}）。"
+
+    return say
+
+
+def _no_completed(job: str, e: Mapping[str, Any]) -> str:
+    if e["run_started_at"] is None:
+        return f"{job} 未在运行。"
+    last, began = e["last_completed_at"], e["run_started_at"]
+    limit = f"（上限 {length_of(e['limit_s'])}）"
+    if last is None or last < began:
+        return f"{job} 自 {_moment(began)} 启动以来没有完成任何检查点{limit}。"
+    return f"{job} 自 {_moment(last)} 的检查点 {e['last_checkpoint_id']} 之后没有完成任何检查点{limit}。"
+
+
+def _relative(job: str, e: Mapping[str, Any]) -> str:
+    size, usual = Unit.BYTES.text(e["state_size"]), Unit.BYTES.text(e["p95"])
+    return (
+        f"{job} 的检查点 {e['checkpoint_id']} 状态大小为 {size}，是 {e['days']} 天 p95（{usual}）的 "
+        f"{e['value_percent']:.0f} %（阈值 {e['threshold_percent']} %）。"
+    )
+
+
+def _growth(job: str, e: Mapping[str, Any]) -> str:
+    older, newer = e["checkpoint_ids"]
+    grown, limit = Unit.BYTES.text(e["growth"]), Unit.BYTES.text(e["threshold"])
+    return f"{job} 的状态在一天内增长了 {grown}（检查点 {older} 到 {newer}，阈值 {limit}）。"
+
+
+def _savepoint_failed(job: str, e: Mapping[str, Any]) -> str:
+    return f"{job} 连续 {e['count']} 个保存点失败（阈值 {e['threshold']}）。"
+
+
+def _savepoint_too_old(job: str, e: Mapping[str, Any]) -> str:
+    limit = f"（上限 {length_of(e['threshold_s'])}）"
+    if e["completed_at"] is None:
+        return f"{job} 没有保存点{limit}。"
+    return f"{job} 最新的保存点完成于 {_moment(e['completed_at'])}{limit}。"
+
+
+def _data_loss(job: str, e: Mapping[str, Any]) -> str:
+    if e["last_completed_at"] is None:
+        return f"{job} 没有任何状态。"
+    return (
+        f"{job} 最新的状态完成于 {_moment(e['last_completed_at'])}，而数据源只保留 "
+        f"{length_of(e['source_keeps_s'])}：此后的数据可能无法再次读取。"
+    )
+
+
+def _job_failed(job: str, e: Mapping[str, Any]) -> str:
+    if "ended_at" not in e and "run" in e:
+        return f"{job} 已不处于失败状态。"
+    cause = str(e["cause"]).strip().partition("\n")[0][:200]
+    return f"{job} 失败：第 {e['run']} 次运行于 {_moment(e['ended_at'])} 结束{f'，原因：{cause}' if cause else ''}。"
+
+
+def _restart_loop(job: str, e: Mapping[str, Any]) -> str:
+    return f"{job} 在 {length_of(e['window_s'])}内重启了 {e['count']} 次（阈值 {e['threshold']}）。"
+
+
+def _unreachable(cluster: str, e: Mapping[str, Any]) -> str:
+    if "since" not in e and "threshold_s" in e:
+        return f"集群 {cluster} 已恢复响应。"
+    return f"集群 {cluster} 自 {_moment(e['since'])} 起没有响应（上限 {length_of(e['threshold_s'])}）。"
+
+
+def _blind(_: str, e: Mapping[str, Any]) -> str:
+    if "since" not in e and "threshold_s" in e:
+        return "Waymark 正在按时查询所有集群。"
+    return f"Waymark 自 {_moment(e['since'])} 起未能按时查询某个集群（上限 {length_of(e['threshold_s'])}）。"
+
+
+_SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "failed_in_window": _failed_in_window,
+    "failed_in_total": _failed_in_total,
+    "consecutive_failures": _consecutive,
+    "alignment": _figure("有子任务的对齐时间为", _milliseconds),
+    "start_delay": _figure("有子任务的启动延迟为", _milliseconds),
+    "end_to_end_duration": _figure("端到端耗时为", _milliseconds),
+    "state_size": _figure("状态大小为", Unit.BYTES.text),
+    "state_size_relative": _relative,
+    "state_growth": _growth,
+    "no_completed_checkpoint": _no_completed,
+    "savepoint_failed": _savepoint_failed,
+    "savepoint_too_old": _savepoint_too_old,
+    "data_loss_risk": _data_loss,
+    "job_failed": _job_failed,
+    "restart_loop": _restart_loop,
+    "cluster_unreachable": _unreachable,
+    "waymark_blind": _blind,
+}

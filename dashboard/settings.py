@@ -246,6 +246,8 @@ METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")
 
 # Where state lies that the workers may look at by themselves, and remove savepoints from.
 STATE_ROOTS = _locations("WAYMARK_STATE_ROOTS")
+# The largest program that is taken through a page; a copy stays in the database.
+WAYMARK_MAX_PROGRAM_MB = env.int("WAYMARK_MAX_PROGRAM_MB", 100)
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

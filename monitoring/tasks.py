@@ -69,10 +69,15 @@ def apply_retention() -> str:
     from django.conf import settings
 
     from monitoring.alerts.notify.forgetting import forget_old
+    from monitoring.programs import discard_unused
     from monitoring.savepoints.keeping import apply_retention
 
     now = clock.now()
-    counts = {"savepoint": apply_retention(now), "message": forget_old(now, settings.MESSAGES_KEPT)}
+    counts = {
+        "savepoint": apply_retention(now),
+        "message": forget_old(now, settings.MESSAGES_KEPT),
+        "program": discard_unused(now),
+    }
     gone = ", ".join(f"{count} {what}{'s' if count != 1 else ''}" for what, count in counts.items() if count)
     return f"Retention: {gone} let go." if gone else ""
 

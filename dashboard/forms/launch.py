@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django import forms
+from django.conf import settings
 
 from monitoring.models import Job, LaunchVersion
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -15,7 +16,7 @@ _KINDS = (
     ("flink-jar", "a jar that was uploaded to the Flink cluster"),
     ("command", "a command that Waymark's worker runs"),
 )
-_LARGEST_MB = 100
+LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 
 class LaunchForm(forms.Form):
@@ -26,7 +27,7 @@ class LaunchForm(forms.Form):
     upload = forms.FileField(
         required=False,
         label="New version of the program",
-        help_text=f"A .py, .zip or .jar file of up to {_LARGEST_MB} MB.",
+        help_text=f"A .py, .zip or .jar file of up to {LARGEST_MB} MB.",
     )
     jar_id = forms.CharField(required=False, max_length=500, label="Program on the cluster")
     entry_class = forms.CharField(
@@ -90,8 +91,8 @@ class LaunchForm(forms.Form):
         upload = self.cleaned_data["upload"]
         if upload and not upload.name.endswith((".py", ".zip", ".jar")):
             raise forms.ValidationError(f"{upload.name} is no .py, .zip or .jar file.")
-        if upload and upload.size > _LARGEST_MB * 1024 * 1024:
-            raise forms.ValidationError(f"The file has {upload.size:,} bytes; at most {_LARGEST_MB} MB are allowed.")
+        if upload and upload.size > LARGEST_MB * 1024 * 1024:
+            raise forms.ValidationError(f"The file has {upload.size:,} bytes; at most {LARGEST_MB} MB are allowed.")
         return upload
 
     def clean(self) -> dict[str, Any]:

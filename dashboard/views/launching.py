@@ -21,6 +21,7 @@ from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import Call, call_all
 from monitoring.launches import remember_edit
 from monitoring.models import Job, LaunchVersion, RestartAttempt, Savepoint
+from monitoring.programs import copy_of, keep
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, change_and_restart, clone
 
 FROM_STOP = "stop"
@@ -44,7 +45,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     by = request.user.get_username()
     try:
         if upload := form.cleaned_data["upload"]:
-            form.spec["jar_id"] = _upload(job, upload.name, upload.read())
+            form.spec["jar_id"] = _upload(job, upload.name, upload.read(), by)
         if form.cleaned_data["now"] == SAVE:
             return _save(request, job, form, by)
         attempt = _act(job, form, by)
@@ -80,13 +81,16 @@ def _save(request: HttpRequest, job: Job, form: LaunchForm, by: str) -> HttpResp
     return redirect("job-launch", job.pk)
 
 
-def _upload(job: Job, name: str, content: bytes) -> str:
+def _upload(job: Job, name: str, content: bytes, by: str) -> str:
+    """Its id on the cluster. A copy stays here, for the day on which the cluster has lost it."""
+
     async def act(client: FlinkClient) -> str:
         return await client.upload_jar(name, content)
 
     (answer,) = call_all([Call(job.cluster, act)])
     if isinstance(answer, EngineError):
         raise answer
+    keep(job.cluster, answer, name, content, by, timezone.now())
     return answer
 
 
@@ -127,6 +131,7 @@ def _page(request: HttpRequest, job: Job, form: LaunchForm, status: int = 200) -
     context = job_context(job, "configuration") | {
         "form": form,
         "versions": versions,
+        "copy": copy_of(job.cluster, form.base.get("jar_id")),
         "in_force": next((each for each in versions if each.spec == job.launch), None),
         "chosen_version": (request.POST or request.GET).get("version", ""),
         "changes": _changes(versions),

@@ -16,7 +16,6 @@ from dashboard.queries.history import HistoryFilter, latest_checkpoints
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import (
-    AttemptState,
     Checkpoint,
     CheckpointStatus,
     Job,
@@ -24,7 +23,7 @@ from monitoring.models import (
     Savepoint,
     SavepointState,
 )
-from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.manual import CANCELABLE, AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
 from monitoring.recovery.states import restore_candidates
 
 SAVEPOINTS = 20
@@ -101,7 +100,7 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
         "job": attempt.job,
         "under_way": attempt.state in OPEN_ATTEMPT_STATES,
         "goes_on": _ended_with(attempt),
-        "cancelable": attempt.state in (AttemptState.DECIDED, AttemptState.VALIDATING),
+        "cancelable": attempt.state in CANCELABLE,
         "section": "fleet",
         "now": timezone.now(),
     }

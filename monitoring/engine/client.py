@@ -24,6 +24,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from io import BytesIO
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -371,7 +372,7 @@ class FlinkClient:
                 self._http.request(
                     method,
                     URL(self._base_url + path, encoded=True),
-                    data=content,
+                    data=None if content is None else BytesIO(content),  # in pieces: a program may be large
                     headers=headers,
                     allow_redirects=False,
                 ) as response,

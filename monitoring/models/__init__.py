@@ -33,6 +33,7 @@ from monitoring.models.notifications import (
     NotificationReason,
     NotificationState,
 )
+from monitoring.models.programs import PlacedProgram, Program, ProgramPart
 from monitoring.models.recorded import (
     ChangeKind,
     ConfigurationChange,
@@ -96,6 +97,9 @@ __all__ = [
     "OperatorCheckpoint",
     "Outage",
     "OutageKind",
+    "PlacedProgram",
+    "Program",
+    "ProgramPart",
     "RestartAttempt",
     "RestartDecision",
     "RestartStep",

@@ -15,6 +15,7 @@ class RestartTrigger(models.TextChoices):
 
 class AttemptState(models.TextChoices):
     DECIDED = "decided", "Decided"
+    UPLOADING = "uploading", "Uploading the program"
     VALIDATING = "validating", "Checking the state"
     STOPPING = "stopping", "Stopping the job"
     LAUNCHING = "launching", "Starting the job"

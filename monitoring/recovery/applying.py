@@ -11,12 +11,14 @@ from monitoring.recovery.attempt import end, show_step
 from monitoring.recovery.stages.await_running import AwaitRunning
 from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
 from monitoring.recovery.stages.check_state import CheckState
+from monitoring.recovery.stages.prepare_program import CheckProgram, UploadProgram
 from monitoring.recovery.stages.start_job import StartJob
 from monitoring.recovery.stages.stop_job import StopJob
 from monitoring.recovery.telling import tell
 
 STAGES: dict[AttemptState, Stage] = {
-    AttemptState.DECIDED: CheckState(),
+    AttemptState.DECIDED: CheckProgram(),
+    AttemptState.UPLOADING: UploadProgram(),
     AttemptState.VALIDATING: CheckState(),
     AttemptState.STOPPING: StopJob(),
     AttemptState.LAUNCHING: StartJob(),

@@ -115,6 +115,11 @@ def check_launch(launch: Mapping[str, object] | None) -> None:
     kind_of(launch).check(launch)
 
 
+def uploaded_program(launch: Mapping[str, object] | None) -> str | None:
+    """The id of the uploaded program that it starts, of a record that was checked; None: it starts none."""
+    return str(launch["jar_id"]) if launch and kind_of(launch) is _PROGRAM else None
+
+
 def entry_class(launch: Mapping[str, object] | None) -> str | None:
     value = (launch or {}).get("entry_class")
     return value if isinstance(value, str) and value else None

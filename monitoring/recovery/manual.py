@@ -15,6 +15,8 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.history import plain_path
 
 LONGEST_PATH = 2000
+# Nothing was stopped or started yet.
+CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.VALIDATING)
 LONGEST_NAME = 500
 
 
@@ -122,9 +124,7 @@ def _require_answer(job: Job) -> None:
 @transaction.atomic
 def cancel_attempt(attempt: RestartAttempt, by: str, now: datetime) -> bool:
     """Give a restart up before anything was stopped or started; False: it is too late for that."""
-    early = RestartAttempt.objects.filter(
-        pk=attempt.pk, state__in=(AttemptState.DECIDED, AttemptState.VALIDATING), launch_sent_at=None
-    )
+    early = RestartAttempt.objects.filter(pk=attempt.pk, state__in=CANCELABLE, launch_sent_at=None)
     canceled = early.update(
         state=AttemptState.CANCELED,
         ended_at=now,

@@ -12,7 +12,24 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from checkpointing.rest.multipart import uploaded_file
+
 TERMINAL = ("FAILED", "CANCELED", "FINISHED")
+_CALLS = {
+    "GET jobs/overview": "overview",
+    "GET jobs/*/exceptions": "exceptions",
+    "POST jobs/*/savepoints": "trigger",
+    "POST jobs/*/stop": "stop",
+    "GET jobs/*/savepoints/*": "status",
+    "PATCH jobs/*": "cancel",
+    "GET jars": "jars",
+    "POST jars/upload": "upload",
+    "POST jars/*/run": "run",
+    "POST savepoints/validate": "validate",
+    "POST savepoint-disposal": "dispose",
+    "GET savepoint-disposal/*": "disposal",
+}
+_WORDS = frozenset(word for call in _CALLS for word in call.partition(" ")[2].split("/") if word != "*")
 
 
 @dataclass
@@ -34,8 +51,8 @@ class FakeSavepoint:
 
 @dataclass
 class FakeJobManager:
-    """Switches are sets of the calls' names: run, validate, trigger, stop, status, cancel, overview, dispose,
-    disposal."""
+    """Switches are sets of the calls' names: jars, upload, run, validate, trigger, stop, status, cancel, overview,
+    dispose, disposal."""
 
     url: str = ""
     jobs: dict[str, FakeJob] = field(default_factory=dict)
@@ -52,6 +69,7 @@ class FakeJobManager:
     starts_as: str = "RUNNING"
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
+    jars: dict[str, bytes] = field(default_factory=lambda: {"program.py": b"", "program-2.py": b""})
     ran: list[dict[str, Any]] = field(default_factory=list)  # bodies of the launches that it took
     disposal_fails: str = ""
     disposed: list[str] = field(default_factory=list)
@@ -92,28 +110,9 @@ class FakeJobManager:
 
     @staticmethod
     def _name(method: str, parts: list[str]) -> str:
-        match method, parts:
-            case "GET", ["jobs", "overview"]:
-                return "overview"
-            case "GET", ["jobs", _, "exceptions"]:
-                return "exceptions"
-            case "POST", ["jobs", _, "savepoints"]:
-                return "trigger"
-            case "POST", ["jobs", _, "stop"]:
-                return "stop"
-            case "GET", ["jobs", _, "savepoints", _]:
-                return "status"
-            case "PATCH", ["jobs", _]:
-                return "cancel"
-            case "POST", ["jars", _, "run"]:
-                return "run"
-            case "POST", ["savepoints", "validate"]:
-                return "validate"
-            case "POST", ["savepoint-disposal"]:
-                return "dispose"
-            case "GET", ["savepoint-disposal", _]:
-                return "disposal"
-        return "unknown"
+        """The call's name, by its path with every id as a star."""
+        stars = [part if part in _WORDS else "*" for part in parts]
+        return _CALLS.get(f"{method} {'/'.join(stars)}", "unknown")
 
     def _count_alive(self) -> None:
         self.most_alive = max(self.most_alive, len(self.alive()))
@@ -136,10 +135,20 @@ class FakeJobManager:
         }
         return 200, {"exceptionHistory": {"entries": [entry], "truncated": False}}
 
+    def _jars(self, _parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return 200, {"files": [{"id": jar_id, "name": jar_id, "entry": []} for jar_id in self.jars]}
+
+    def _upload(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        jar_id = f"{uuid.uuid4()}_{body['name']}"
+        self.jars[jar_id] = body["content"]
+        return 200, {"filename": f"/up/{jar_id}", "status": "success"}
+
     def _run(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         job_id = body.get("jobId") or uuid.uuid4().hex
         if job_id in self.jobs:
             return 409, {"errors": [f"Job {job_id} has already been submitted."]}
+        if parts[1] not in self.jars:
+            return 400, {"errors": [f"Jar file /up/{parts[1]} does not exist"]}
         self.ran.append(body)
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
         self.jobs[job_id] = FakeJob(job_id, name, self.starts_as, body.get("savepointPath"))
@@ -197,6 +206,13 @@ class FakeJobManager:
         return 202, {}
 
 
+def _body(kind: str, content: bytes) -> dict[str, Any]:
+    if kind.startswith("multipart/"):
+        file = uploaded_file(kind, content, "jarfile")
+        return {"name": file.name, "content": file.content}
+    return json.loads(content or b"{}") or {}
+
+
 @contextmanager
 def running_job_manager() -> Iterator[FakeJobManager]:
     manager = FakeJobManager()
@@ -208,7 +224,7 @@ def running_job_manager() -> Iterator[FakeJobManager]:
 
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length) or b"{}") or {}
+            body = _body(self.headers.get("Content-Type") or "", self.rfile.read(length))
             answer = manager.answer(self.command, self.path, body)
             if answer is None:
                 self.close_connection = True

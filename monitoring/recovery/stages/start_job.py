@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,9 +20,12 @@ from monitoring.models import AttemptState, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, lives_of, paused, write
 from monitoring.recovery.stages.check_state import reject
+from monitoring.recovery.stages.prepare_program import lost
 
 SEND_AGAIN_AFTER = timedelta(seconds=30)
 MOST_LAUNCHES = 3
+# How Flink and our job manager both say that a program is gone.
+_NO_PROGRAM = re.compile(r"Jar file .+ does not exist")
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,18 @@ class StartJob:
                 return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
             case Refused(status=status) if 400 <= status < 500 and status != 409:
                 write(attempt, launch_sent_at=None)  # refused, so certainly not started
-                return reject(attempt, str(answer))
+                return _program_lost(attempt) if _NO_PROGRAM.search(str(answer)) else reject(attempt, str(answer))
             case EngineError():
                 return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
+
+
+def _program_lost(attempt: RestartAttempt) -> Outcome:
+    if attempt.launches >= MOST_LAUNCHES:
+        why = f"The cluster lost the program {attempt.launches} times before it could be started."
+        return End(AttemptState.FAILED, why)
+    return lost(attempt)
 
 
 def _from(attempt: RestartAttempt) -> str:

@@ -13,6 +13,7 @@ from pytest_httpserver import HTTPServer
 
 from monitoring.launches import Launched, remember
 from monitoring.models import AuditEntry, Job, LaunchOrigin, RestartAttempt, RunState
+from monitoring.programs import content_of, copy_of
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -156,3 +157,17 @@ def engine(job: Job, httpserver: HTTPServer) -> HTTPServer:
     job.cluster.rest_url = httpserver.url_for("/").rstrip("/")
     job.cluster.save()
     return httpserver
+
+
+def test_an_uploaded_program_is_kept_and_the_page_says_so(admin: Client, job: Job, engine: HTTPServer) -> None:
+    engine.expect_request("/jars/upload", method="POST").respond_with_json(
+        {"filename": "/up/9e_flights.py", "status": "success"}
+    )
+    page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
+    assert "Waymark has no copy of this program" in page
+    send(admin, job, upload=SimpleUploadedFile("flights.py", b"print()"), now="save")
+    copy = copy_of(job.cluster, "9e_flights.py")
+    assert copy is not None
+    assert (content_of(copy), copy.name, copy.uploaded_by) == (b"print()", "flights.py", "ada")
+    page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
+    assert "flights.py, 7 B, uploaded by ada" in page

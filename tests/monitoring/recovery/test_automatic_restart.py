@@ -27,6 +27,7 @@ def test_a_dead_job_comes_back_from_its_newest_state(job, job_manager, go_on, no
     assert attempt.new_run.engine_job_id == life.id
     assert steps(attempt) == [
         ("Decide", "done"),
+        ("Check the program", "done"),
         ("Check the state", "done"),
         ("Stop the job", "skipped"),
         ("Start the job", "done"),

@@ -1,0 +1,110 @@
+"""Sees that the cluster has the program, before anything is stopped: one that it lost is uploaded again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
+from monitoring.models import AttemptState, RestartAttempt, StepState
+from monitoring.programs import Damaged, content_of, copy_of, placed
+from monitoring.recovery.launching import BadLaunch, check_launch, uploaded_program
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, paused, write
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """The ids of the programs that the cluster has."""
+
+    jar_ids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    jar_id: str
+
+
+class CheckProgram:
+    step = "Check the program"
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        if stopped := paused(attempt, now):
+            return stopped
+        launch = launch_of(attempt)
+        try:
+            check_launch(launch)
+        except BadLaunch as problem:
+            return End(AttemptState.FAILED, str(problem))
+        if uploaded_program(launch) is None:
+            return Next(AttemptState.VALIDATING, "It is started by a command.", StepState.SKIPPED)
+
+        async def act(client: FlinkClient) -> object:
+            return OnCluster(frozenset(jar.id for jar in await client.jars()))
+
+        return act
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        jar_id = uploaded_program(launch_of(attempt))
+        match answer:
+            case OnCluster(jar_ids) if jar_id in jar_ids:
+                return Next(AttemptState.VALIDATING, f"{jar_id} is on the cluster.")
+            case OnCluster():
+                return lost(attempt)
+            case NotFound():
+                return End(AttemptState.FAILED, f"The cluster takes no programs (Flink: web.submit.enable): {answer}")
+            case EngineError():
+                return Wait(str(answer))
+            case _:
+                raise TypeError(f"{type(answer).__name__} is no list of programs")
+
+
+def lost(attempt: RestartAttempt) -> Next | End:
+    """The cluster does not have the program."""
+    jar_id = uploaded_program(launch_of(attempt))
+    copy = copy_of(attempt.job.cluster, jar_id)
+    if copy is None:
+        why = f"{jar_id} is not on the cluster, and Waymark keeps no copy of it. Upload the program again."
+        return End(AttemptState.FAILED, why)
+    return Next(AttemptState.UPLOADING, f"{jar_id} is not on the cluster any more; Waymark has a copy.")
+
+
+class UploadProgram:
+    """After a crash it may be uploaded twice: one of the two is never run."""
+
+    step = "Upload the program"
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        if stopped := paused(attempt, now):
+            return stopped
+        program = copy_of(attempt.job.cluster, uploaded_program(launch_of(attempt)))
+        if program is None:
+            return lost(attempt)
+        try:
+            name, content = program.name, content_of(program)
+        except Damaged as damage:
+            return End(AttemptState.FAILED, f"{damage} Upload the program again.")
+
+        async def act(client: FlinkClient) -> object:
+            return Uploaded(await client.upload_jar(name, content))
+
+        return act
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        match answer:
+            case Uploaded(jar_id):
+                launch = launch_of(attempt) or {}
+                program = copy_of(attempt.job.cluster, uploaded_program(launch))
+                if program is None:
+                    return lost(attempt)
+                placed(attempt.job.cluster, jar_id, program)
+                write(attempt, launch={**launch, "jar_id": jar_id})
+                return Next(AttemptState.VALIDATING, f"{program.name} is on the cluster again, as {jar_id}.")
+            case Unreachable() | NotReady() | Malformed():
+                return Wait(str(answer))
+            case Refused(status=status) if status >= 500:
+                return Wait(str(answer))
+            case EngineError():
+                return End(AttemptState.FAILED, f"The cluster does not take the program: {answer}")
+            case _:
+                raise TypeError(f"{type(answer).__name__} is no answer to an upload")

@@ -8,11 +8,18 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 
 @pytest.fixture
 def now() -> datetime:
     return timezone.now()
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(settings: Settings) -> None:
+    """Argon2 is meant to take long; people are made in nearly every test here, and log in in few."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
-"""One checkpoint's operators and one operator's subtasks, with minimum, average and maximum as Flink shows them."""
+"""One operator's subtasks of a checkpoint, with minimum, average, maximum and percentiles. (Flink has columns for the
+percentiles, and says "NaN" in all of them.)"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from monitoring.models import OperatorCheckpoint
+from dashboard.percentiles import FRACTIONS, percentile
+from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint, RunException
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,13 @@ COLUMNS = (
 )
 
 
+_TOLD_LATE = timedelta(seconds=5)
+SHOWN_FRACTIONS = tuple((name, fraction) for name, fraction in FRACTIONS.items() if name != "p99.9")
+
+
 @dataclass(frozen=True)
 class Cell:
-    value: int | None
+    value: float | None
     unit: str
     is_maximum: bool = False  # the slowest or largest of its column, where that tells something
 
@@ -47,6 +54,12 @@ class SubtaskRow:
     unaligned: bool | None
     aborted: bool
 
+    def value(self, field: str) -> Any:
+        """Of a column of COLUMNS, or of this row's own."""
+        if field in ("index", "acknowledged_at"):
+            return getattr(self, field)
+        return self.cells[[column.field for column in COLUMNS].index(field)].value
+
 
 @dataclass(frozen=True)
 class SummaryRow:
@@ -56,6 +69,8 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Subtasks:
+    """`rows`: all of them, by index."""
+
     columns: Sequence[Column]
     summary: list[SummaryRow]
     rows: list[SubtaskRow]
@@ -75,12 +90,19 @@ def read_subtasks(operator: OperatorCheckpoint) -> Subtasks:
         )
         for index in range(count)
     ]
-    return Subtasks(COLUMNS, _summary(values), rows)
+    return Subtasks(COLUMNS, summary_of(values), rows)
 
 
-def _summary(values: dict[str, list[int | None]]) -> list[SummaryRow]:
-    known = {name: [v for v in column if v is not None] for name, column in values.items()}
-    measures = (("Minimum", min), ("Average", lambda column: sum(column) // len(column)), ("Maximum", max))
+def summary_of(values: Mapping[str, Sequence[int | None]]) -> list[SummaryRow]:
+    """Minimum, average, maximum and percentiles of each column of COLUMNS; None where no subtask has a value."""
+    known = {name: sorted(v for v in column if v is not None) for name, column in values.items()}
+    measures: list[tuple[str, Callable[[list[int]], float]]] = [
+        ("Minimum", min),
+        ("Average", lambda column: sum(column) // len(column)),
+        ("Maximum", max),
+    ]
+    if max(map(len, known.values()), default=0) > 1:
+        measures += [(name, partial(percentile, fraction=fraction)) for name, fraction in SHOWN_FRACTIONS]
     return [
         SummaryRow(name, [Cell(measure(known[c.field]) if known[c.field] else None, c.unit) for c in COLUMNS])
         for name, measure in measures
@@ -99,3 +121,12 @@ def _cell(column: Column, value: int | None, peak: int | None) -> Cell:
 
 def _at(values: Sequence[Any], index: int) -> Any:
     return values[index] if index < len(values) else None
+
+
+def exceptions_around(checkpoint: Checkpoint, most: int = 3) -> list[RunException]:
+    """What the run threw while a failed checkpoint was under way: of a task that failed in it, the checkpoint's own
+    message says only that the coordinator was suspended."""
+    if checkpoint.status != CheckpointStatus.FAILED or checkpoint.failed_at is None:
+        return []
+    thrown = (checkpoint.triggered_at, checkpoint.failed_at + _TOLD_LATE)
+    return list(RunException.objects.filter(run=checkpoint.run_id, at__range=thrown).order_by("-at")[:most])

@@ -162,6 +162,14 @@ def newest_checkpoint(job: Job) -> Cursor | None:
     return Cursor(found[0]["triggered_at"], found[0]["id"]) if found else None
 
 
+def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Checkpoint | None]:
+    """The next newer and the next older one, whatever run they are of."""
+    place = Cursor(checkpoint.triggered_at, checkpoint.pk)
+    newer, older = (_ids(job, HistoryFilter(), place, upwards=up, limit=1) for up in (True, False))
+    found = {each.pk: each for each in read_checkpoints([row["id"] for row in (*newer, *older)])}
+    return (found[newer[0]["id"]] if newer else None, found[older[0]["id"]] if older else None)
+
+
 def latest_checkpoints(job: Job, limit: int, chosen: HistoryFilter = HistoryFilter()) -> list[Checkpoint]:
     return read_checkpoints([row["id"] for row in _ids(job, chosen, None, upwards=False, limit=limit)])
 

@@ -1,7 +1,6 @@
 """How a job's checkpoints usually go: Flink's summary, over any time and any of the job's runs.
 
-Flink knows its last ten checkpoints of the live run; percentiles are computed as it does
-(DescriptiveStatistics: the place p·(n+1) in the sorted values, interpolated), so that both show the same figure.
+Flink knows its last ten checkpoints of the live run; percentiles are computed as it does, so that both show the same.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from dashboard.percentiles import FRACTIONS, fraction_for
 from dashboard.queries.facts import select
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.models import Job
@@ -40,7 +40,6 @@ MEASURES = (
     Measure("sync_max", "Sync", "ms"),
     Measure("async_max", "Async", "ms"),
 )
-FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 KINDS = {"": "", "checkpoint": " AND NOT c.is_savepoint", "savepoint": " AND c.is_savepoint"}
 
 
@@ -88,7 +87,7 @@ def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
     }
     ordered = _percentiles(parameters | {"one_in": one_in}, only) if counted["completed"] else {}
     for place, name in enumerate(FRACTIONS):
-        rows[name] = [_rounded(ordered.get(measure.name), place) for measure in MEASURES]
+        rows[name] = [_nth(ordered.get(measure.name), place) for measure in MEASURES]
     return Summary(counted["completed"], counted["failed"], counted["in_progress"], rows, one_in)
 
 
@@ -116,12 +115,7 @@ def _counts() -> str:
     return ", ".join(f"count(c.{measure.name}) AS {measure.name}" for measure in MEASURES)
 
 
-def fraction_for(wanted: float, count: int) -> float:
-    """What percentile_cont, which interpolates at the place p·(n-1)+1, must be asked for the place p·(n+1)."""
-    return max(0.0, min(1.0, (wanted * (count + 1) - 1) / (count - 1))) if count > 1 else 0.0
-
-
-def _rounded(values: Sequence[float | None] | None, place: int) -> float | None:
+def _nth(values: Sequence[float | None] | None, place: int) -> float | None:
     return None if values is None else values[place]
 
 

@@ -18,6 +18,7 @@ from dashboard.deeds import deed_of, reason_of, subject_of
 from dashboard.health import Freshness, Level
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
+from dashboard.queries.waterfall import Lane
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.models import (
     AttemptState,
@@ -175,6 +176,12 @@ def channel_target(channel: Channel) -> str:
 
 
 @register.filter
+def then(text: str, what: object) -> str:
+    """`text` with `what` after it: ids of parts of a page."""
+    return f"{text}{what}"
+
+
+@register.filter
 def words(key: str) -> str:
     """A key of evidence, `checkpoint_ids`, as words."""
     return key.replace("_", " ")
@@ -272,6 +279,25 @@ def interval_bar(row: JobRow, most: int = 5) -> SafeString:
         '<rect class="track" width="{}" height="8"/><rect class="bar-{}" width="{}" height="8"/>{}</svg>',
         *(most, most, row.health.freshness.word, f"{waited:.2f}"),
         mark_safe(grid),  # noqa: S308 - numbers only
+    )
+
+
+@register.simple_tag
+def lane(of: Lane, length: int) -> SafeString:
+    """A subtask's phases on one line, `length` ms wide; a phase beside another one lies under it."""
+    bars = [
+        format_html(
+            '<rect class="phase-{}" x="{}" width="{}" y="{}" height="{}"/>',
+            bar.phase,
+            f"{1000 * bar.start / length:.2f}",
+            f"{max(1.5, 1000 * bar.length / length):.2f}",
+            *((10, 4) if bar.beside else (0, 9 if any(each.beside for each in of.bars) else 14)),
+        )
+        for bar in of.bars
+    ]
+    return format_html(
+        '<svg class="lane" viewBox="0 0 1000 14" preserveAspectRatio="none" aria-hidden="true">{}</svg>',
+        mark_safe("".join(bars)),  # noqa: S308 - each one went through format_html
     )
 
 

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
-from dashboard.queries.detail import read_subtasks
-from dashboard.queries.history import Cursor, newest_checkpoint, read_history
+from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
+from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history
+from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
+from dashboard.views.sorting import Sort
 from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint
+
+SUBTASKS_A_PAGE = 100
+OPERATOR_COLUMNS = (
+    ("position", "Order"),
+    ("name", "Operator"),
+    ("num_acknowledged_subtasks", "Acknowledged"),
+    ("latest_ack_at", "Latest acknowledgement"),
+    ("end_to_end_duration", "End to end duration"),
+    ("checkpointed_size", "Checkpointed size"),
+    ("state_size", "Full size"),
+    ("processed_data", "In-flight data"),
+)
 
 
 def history(request: HttpRequest, pk: int) -> HttpResponse:
@@ -43,13 +61,46 @@ def news(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "job/history_news.html", {"job": job, "fresh": fresh, "seen": seen or ""})
 
 
+@vary_on_headers("HX-Request", "HX-Target")
 def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
-    """One checkpoint's operators, as a fragment for its expanded row."""
-    found = get_object_or_404(Checkpoint.objects.select_related("run__job"), pk=pk)
-    return render(request, "job/checkpoint.html", {"checkpoint": found, "operators": found.operators.all()})
+    """One checkpoint: a page, or for the history's expanded row a fragment of it."""
+    found = get_object_or_404(Checkpoint.objects.select_related("run"), pk=pk)
+    operators = list(found.operators.all())
+    sort = Sort.parse(request.GET, dict(OPERATOR_COLUMNS), "position")
+    context: dict[str, Any] = {
+        "checkpoint": found,
+        "operators": sort.apply(operators, lambda operator: getattr(operator, sort.field)),
+        "headings": sort.headings(OPERATOR_COLUMNS, texts=("name",)),
+    }
+    if request.headers.get("HX-Target") == f"operators-{pk}":
+        return render(request, "job/operators.html", context)
+    if request.headers.get("HX-Request") and request.headers.get("HX-Target") != "checkpoint-live":
+        return render(request, "job/checkpoint.html", context)
+    job = find_job(found.run.job_id)
+    newer, older = neighbours(job, found)
+    context |= {
+        "waterfall": waterfall_of(operators),
+        "newer": newer,
+        "older": older,
+        "exceptions": exceptions_around(found),
+    }
+    live = request.headers.get("HX-Target") == "checkpoint-live"
+    page = "job/checkpoint_live.html" if live else "job/checkpoint_page.html"
+    return render(request, page, job_context(job, "history") | context)
 
 
 def operator(request: HttpRequest, pk: int) -> HttpResponse:
-    """One operator's subtasks, as a fragment."""
+    """One operator's subtasks, as a fragment: sorted by any column, a page of them at a time."""
     found = get_object_or_404(OperatorCheckpoint.objects.select_related("checkpoint__run"), pk=pk)
-    return render(request, "job/operator.html", {"operator": found, "subtasks": read_subtasks(found)})
+    columns = [("index", "Subtask"), ("acknowledged_at", "Acknowledged"), *((c.field, c.label) for c in COLUMNS)]
+    sort = Sort.parse(request.GET, dict(columns), "index")
+    subtasks = read_subtasks(found)
+    rows = sort.apply(subtasks.rows, lambda row: row.value(sort.field))
+    context = {
+        "operator": found,
+        "subtasks": subtasks,
+        "headings": sort.headings(columns, texts=("index",)),
+        "page": Paginator(rows, SUBTASKS_A_PAGE).get_page(request.GET.get("page")),
+        "sort": sort,
+    }
+    return render(request, "job/operator.html", context)

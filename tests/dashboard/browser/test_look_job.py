@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page
 
-from monitoring.models import Job
+from monitoring.models import Checkpoint, Job
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import poller_looked
@@ -20,7 +20,13 @@ VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "l
 
 
 def pages_of(job: Job) -> dict[str, str]:
+    failed = Checkpoint.objects.filter(run__job=job, status="FAILED", operators__isnull=False).first()
+    done = Checkpoint.objects.filter(run__job=job, status="COMPLETED", operators__isnull=False).first()
+    assert failed is not None
+    assert done is not None
     return {
+        "checkpoint": reverse("checkpoint", args=[done.pk]),
+        "checkpoint-failed": reverse("checkpoint", args=[failed.pk]),
         "job": reverse("job", args=[job.pk]),
         "history": reverse("job-history", args=[job.pk]) + "?took=100+ms",
         "summary": reverse("job-summary", args=[job.pk]) + "?range=all",
@@ -33,10 +39,14 @@ def settle(page: Page, name: str) -> None:
     """What a reader does on the page, and until it is drawn."""
     if page.locator("[data-chart]").count():
         page.wait_for_function("document.querySelectorAll('.chart .loading').length === 0")
+    if name == "checkpoint":
+        page.locator(".expander:visible").nth(1).click()
+        page.locator(".detail-row").get_by_role("button", name="Async").click()
+        page.wait_for_selector(".detail-row th[aria-sort=descending]")
     if name == "history" and page.locator(".expander:visible").count():
         page.locator(".expander:visible").nth(1).click()
         page.locator(".detail-row:visible .expander").nth(1).click()
-        page.wait_for_selector(".detail-row .sort")
+        page.wait_for_selector(".detail-row .detail-row .sort")
 
 
 @pytest.mark.parametrize(("size", "theme"), VIEWS)

@@ -122,11 +122,13 @@ def test_an_opened_row_shows_operators_and_their_subtasks_with_all_figures(opera
     checkpoint = Checkpoint.objects.filter(run=job.current_run, status="COMPLETED").first()
     assert checkpoint is not None
     make.make_operators([checkpoint])
-    page = operator.get(reverse("checkpoint", args=[checkpoint.pk])).content.decode()
+    row = operator.get(reverse("checkpoint", args=[checkpoint.pk]), headers={"HX-Request": "true"})
+    page = row.content.decode()
+    assert "<html" not in page
     assert "aggregate by aircraft and route" in page
     keyed = checkpoint.operators.get(position=1)
     subtasks = operator.get(reverse("operator", args=[keyed.pk])).context["subtasks"]
-    assert [row.name for row in subtasks.summary] == ["Minimum", "Average", "Maximum"]
+    assert [row.name for row in subtasks.summary][:3] == ["Minimum", "Average", "Maximum"]
     assert [row.index for row in subtasks.rows] == [0, 1, 2, 3]
     alignment = [column.field for column in subtasks.columns].index("subtask_alignment")
     assert subtasks.summary[2].cells[alignment].value == checkpoint.alignment_max

@@ -11,9 +11,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from dashboard.percentiles import FRACTIONS
 from dashboard.queries import summary
 from dashboard.queries.series import Span
-from dashboard.queries.summary import FRACTIONS, read_by_run, read_summary
+from dashboard.queries.summary import read_by_run, read_summary
 from monitoring.models import Checkpoint, Job, Run
 from tests.dashboard import builders as make
 

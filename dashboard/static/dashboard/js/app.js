@@ -1,13 +1,12 @@
-// What every page needs: the beat of its live parts, times that stay true, the theme, expandable and sortable tables.
+// What every page needs: the beat of its live parts, times that stay true, the theme, expandable tables.
 import { keepTimesTrue } from "./times.js";
-import { expandable, sortable } from "./tables.js";
+import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { beat, keepInput, keepOpen } from "./live.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
 expandable(document);
-sortable(document);
 keepOpen();
 keepInput();
 beat(document.getElementById("live"));

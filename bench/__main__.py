@@ -7,8 +7,18 @@ import sys
 
 from bench.figures import print_figures
 
-BENCHMARKS = ("idle", "figures_cost", "rules", "coordinator", "savepoint", "restart", "throughput", "polling")
-IN_TWO_SIZES = ("polling",)
+BENCHMARKS = (
+    "idle",
+    "figures_cost",
+    "rules",
+    "coordinator",
+    "savepoint",
+    "restart",
+    "throughput",
+    "polling",
+    "history",
+)
+IN_TWO_SIZES = ("polling", "history")
 
 
 def main() -> None:

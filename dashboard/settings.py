@@ -235,6 +235,7 @@ CELERY_BEAT_SCHEDULE = {
     "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
     "retention": _every("monitoring.tasks.apply_retention", 300.0),
     "recovery": _every("monitoring.tasks.advance_recovery", 2.0),
+    "partitions": _every("monitoring.tasks.keep_partitions", 600.0),
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
 
@@ -248,6 +249,8 @@ METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")
 STATE_ROOTS = _locations("WAYMARK_STATE_ROOTS")
 # The largest program that is taken through a page; a copy stays in the database.
 WAYMARK_MAX_PROGRAM_MB = env.int("WAYMARK_MAX_PROGRAM_MB", 100)
+# How much time a partition of the history covers.
+HISTORY_PARTITION = env.str("WAYMARK_HISTORY_PARTITION", "week", validate=validate.OneOf(("day", "week")))
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

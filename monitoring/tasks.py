@@ -84,6 +84,14 @@ def apply_retention() -> str:
 
 @shared_task
 @noted
+def keep_partitions() -> str:
+    from monitoring.history.partitions import make_ahead
+
+    return make_ahead(clock.now())
+
+
+@shared_task
+@noted
 def advance_recovery() -> str:
     from monitoring.recovery.cycle import advance
 

@@ -1,9 +1,16 @@
 """The history: every checkpoint of every run, with its figures per operator and subtask.
 
 Durations are milliseconds, sizes bytes, as the engine reports them; None: the engine did not say.
+
+The tables are partitioned by the time of the trigger (monitoring/history/partitions.py), which no key of theirs can
+leave out. So the database alone no longer holds that a run has one row for an id (those who write do: polls, under
+their cluster's lock) and that what refers to a checkpoint goes with it (Django's deleting does, and what drops a
+partition).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -25,7 +32,10 @@ class CheckpointType(models.TextChoices):
 
 
 class Checkpoint(models.Model):
-    """One checkpoint or savepoint of one run, keyed by (run, checkpoint_id): reading it again changes nothing."""
+    """One checkpoint or savepoint of one run, keyed by (run, checkpoint_id): reading it again changes nothing.
+
+    `triggered_at` never changes once it is stored: it says in which partition the row lies.
+    """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
     checkpoint_id = models.BigIntegerField()
@@ -54,11 +64,15 @@ class Checkpoint(models.Model):
     # True once status is final and the per-subtask figures are stored (or the engine forgot them): never read again.
     final = models.BooleanField(default=False)
     first_seen_at = models.DateTimeField(auto_now_add=True)
+    # The transaction that last changed a figure of it, written by the database: what the roll-ups have yet to take in.
+    changed_in = models.BigIntegerField(default=0, editable=False)
 
     class Meta:
         ordering = ("-triggered_at", "-checkpoint_id")
         constraints = (
-            models.UniqueConstraint(fields=("run", "checkpoint_id"), name="checkpoint_id_is_unique_per_run"),
+            models.UniqueConstraint(
+                fields=("run", "checkpoint_id", "triggered_at"), name="checkpoint_id_is_unique_per_run"
+            ),
         )
         indexes = (
             models.Index(fields=("run", "-triggered_at")),
@@ -66,6 +80,7 @@ class Checkpoint(models.Model):
             models.Index(fields=("run",), condition=models.Q(final=False), name="checkpoints_to_read_again"),
             models.Index(fields=("run",), condition=models.Q(is_savepoint=True), name="savepoints_of_a_run"),
             models.Index(fields=("failed_at",), condition=models.Q(status="FAILED"), name="failures_by_time"),
+            models.Index(fields=("changed_in",), name="checkpoints_by_change"),
         )
 
     def __str__(self) -> str:
@@ -75,7 +90,10 @@ class Checkpoint(models.Model):
 class OperatorCheckpoint(models.Model):
     """One operator's share of one checkpoint; arrays are indexed by subtask, None where it did not acknowledge."""
 
-    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.CASCADE, related_name="operators")
+    checkpoint = models.ForeignKey(
+        Checkpoint, on_delete=models.CASCADE, related_name="operators", db_constraint=False, db_index=False
+    )
+    triggered_at = models.DateTimeField()  # the checkpoint's
     vertex_id = models.CharField(max_length=32)
     name = models.TextField()
     position = models.PositiveSmallIntegerField(default=0)  # order of the job's vertices
@@ -103,11 +121,18 @@ class OperatorCheckpoint(models.Model):
     class Meta:
         ordering = ("position",)
         constraints = (
-            models.UniqueConstraint(fields=("checkpoint", "vertex_id"), name="one_row_per_checkpoint_and_operator"),
+            models.UniqueConstraint(
+                fields=("checkpoint", "vertex_id", "triggered_at"), name="one_row_per_checkpoint_and_operator"
+            ),
         )
 
     def __str__(self) -> str:
         return f"{self.checkpoint}: {self.name}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.triggered_at is None:
+            self.triggered_at = self.checkpoint.triggered_at
+        super().save(*args, **kwargs)
 
 
 class CheckpointGap(models.Model):

@@ -40,7 +40,9 @@ class Savepoint(models.Model):
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="savepoints")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="savepoints")
-    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.SET_NULL, null=True, related_name="+")
+    checkpoint = models.ForeignKey(
+        Checkpoint, on_delete=models.SET_NULL, null=True, related_name="+", db_constraint=False
+    )
     trigger_id = models.CharField(max_length=32, unique=True, default=new_trigger_id)
     origin = models.CharField(max_length=10, choices=SavepointOrigin.choices)
     state = models.CharField(max_length=12, choices=SavepointState.choices, default=SavepointState.REQUESTED)

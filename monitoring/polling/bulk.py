@@ -38,7 +38,7 @@ def upsert(
 
     Columns of `once` are inserted and never overwritten.
 
-    Returns the primary keys by `key`, whose columns are whole numbers or texts.
+    Returns the primary keys by `key`, as it is stored: its columns are whole numbers, texts or moments.
     """
     if not rows:
         return {}

@@ -67,19 +67,19 @@ class HistoryChanges:
 
 _MENTIONED = """
 SELECT c.id, c.run_id, c.checkpoint_id, c.status, c.final, c.discarded, c.triggered_at
-FROM monitoring_checkpoint c
-JOIN unnest(%s::bigint[], %s::bigint[]) AS mentioned (run_id, checkpoint_id)
-ON c.run_id = mentioned.run_id AND c.checkpoint_id = mentioned.checkpoint_id
+FROM unnest(%s::bigint[], %s::bigint[]) AS mentioned (run_id, checkpoint_id)
+JOIN monitoring_checkpoint c ON c.run_id = mentioned.run_id AND c.checkpoint_id = mentioned.checkpoint_id
 """
 
 
 def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
-    """The rows of every checkpoint that the answers mention."""
+    """The rows of every checkpoint that the answers mention. Ids beyond a run's newest one have none."""
     mentioned = [
         (each.run.pk, checkpoint_id)
         for each in runs
         if each.newest_checkpoint is not None and each.observed is not None
         for checkpoint_id in _ids(each.observed)
+        if checkpoint_id <= each.newest_checkpoint
     ]
     if not mentioned:
         return {}
@@ -151,6 +151,8 @@ def _merge(
         return
     if columns["status"] == CheckpointStatus.FAILED and (row is None or row.pending):
         changes.failed += 1
+    if row is not None:
+        columns["triggered_at"] = row.triggered_at
     changes.upserts.append({"run_id": run.pk, "checkpoint_id": checkpoint_id, **columns})
     if reading is not None and reading.stats is not None:
         changes.readings.append((run, checkpoint_id, reading))
@@ -201,24 +203,27 @@ def _save(changes: HistoryChanges, now: datetime) -> None:
     keys = bulk.upsert(
         Checkpoint,
         [{**row, "first_seen_at": now} for row in changes.upserts],
-        ("run_id", "checkpoint_id"),
+        ("run_id", "checkpoint_id", "triggered_at"),
         CHECKPOINT_COLUMNS,
         kept=SLOWEST,
         once=("first_seen_at",),
     )
-    _save_operators([(keys[run.pk, number], run, reading) for run, number, reading in changes.readings])
+    places = {(run, number): (key, at) for (run, number, at), key in keys.items()}
+    _save_operators([(*places[run.pk, number], run, reading) for run, number, reading in changes.readings])
     if changes.gaps:
         CheckpointGap.objects.bulk_create(changes.gaps, ignore_conflicts=True)
 
 
-def _save_operators(readings: Iterable[tuple[int, Run, CheckpointReading]]) -> None:
-    """Subtasks that the engine had forgotten this time may have been read before: what is stored of them stays."""
+def _save_operators(readings: Iterable[tuple[int, datetime, Run, CheckpointReading]]) -> None:
+    """`readings` with the key and the time of their checkpoints.
+
+    Subtasks that the engine had forgotten this time may have been read before: what is stored of them stays."""
     read: list[bulk.Row] = []
     forgotten: list[bulk.Row] = []
-    for key, run, reading in readings:
-        for row in operator_rows(key, run, reading):
+    for key, triggered_at, run, reading in readings:
+        for row in operator_rows(key, triggered_at, run, reading):
             (read if row["vertex_id"] in reading.operators else forgotten).append(row)
-    unique = ("checkpoint_id", "vertex_id")
+    unique = ("checkpoint_id", "vertex_id", "triggered_at")
     bulk.upsert(OperatorCheckpoint, read, unique, OPERATOR_COLUMNS)
     totals = [column for column in OPERATOR_COLUMNS if column not in SUBTASK_COLUMNS]
     bulk.upsert(OperatorCheckpoint, forgotten, unique, totals, once=SUBTASK_COLUMNS)

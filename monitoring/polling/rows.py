@@ -36,7 +36,7 @@ _PER_SUBTASK = {
     "subtask_aborted": "aborted",
 }
 CHECKPOINT_COLUMNS = (
-    *("status", "is_savepoint", "checkpoint_type", "savepoint_format", "triggered_at", "failed_at", "failure_message"),
+    *("status", "is_savepoint", "checkpoint_type", "savepoint_format", "failed_at", "failure_message"),
     *("external_path", "discarded", "final"),
     *_TOTALS,
     *SLOWEST,
@@ -86,7 +86,10 @@ def _read_to_the_end(reading: CheckpointReading | None, settled_before: datetime
 SUBTASK_COLUMNS = tuple(_PER_SUBTASK)
 
 
-def operator_rows(checkpoint_key: int, run: Run, reading: CheckpointReading) -> list[dict[str, Any]]:
+def operator_rows(
+    checkpoint_key: int, triggered_at: datetime, run: Run, reading: CheckpointReading
+) -> list[dict[str, Any]]:
+    """`triggered_at`: as it is stored of the checkpoint."""
     if reading.stats is None:
         return []
     vertices = {vertex["id"]: (position, vertex["name"]) for position, vertex in enumerate(run.vertices)}
@@ -97,6 +100,7 @@ def operator_rows(checkpoint_key: int, run: Run, reading: CheckpointReading) -> 
         rows.append(
             {
                 "checkpoint_id": checkpoint_key,
+                "triggered_at": triggered_at,
                 "vertex_id": vertex_id,
                 "name": name,
                 "position": position,

@@ -196,6 +196,7 @@ def _operator(
     ack = checkpoint.triggered_at + timedelta(milliseconds=(checkpoint.end_to_end_duration or 0) * 0.9)
     return OperatorCheckpoint(
         checkpoint=checkpoint,
+        triggered_at=checkpoint.triggered_at,
         vertex_id=f"{position:032x}",
         name=name,
         position=position,

@@ -18,7 +18,10 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=ROOT, env=environ | variables, capture_output=True, text=True)
 
 
-NAMES = ["DATABASE_URL", "WAYMARK_DEBUG", "EMAIL_URL", "WAYMARK_CA_BUNDLE", "WAYMARK_MESSAGES_KEPT"]
+NAMES = [
+    *("DATABASE_URL", "WAYMARK_DEBUG", "EMAIL_URL", "WAYMARK_CA_BUNDLE", "WAYMARK_MESSAGES_KEPT"),
+    "WAYMARK_HISTORY_PARTITION",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

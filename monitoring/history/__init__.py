@@ -1,0 +1,1 @@
+"""Years of history at constant cost: partitions by time, roll-ups, archive."""

@@ -1,0 +1,182 @@
+"""The partitions of the history: made ahead, and never a row without one.
+
+Each table is cut at the same moments: a partition `_before` all others, one for each week or day
+(WAYMARK_HISTORY_PARTITION), and one `_after` them, without a hole. The two at the ends take what clocks that were wrong
+wrote and stay small. A default partition would take that, too, but with one PostgreSQL cannot read a job's newest rows
+partition by partition and stop (decision 67).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+DAY, WEEK = timedelta(days=1), timedelta(days=7)
+WIDTHS = {"day": DAY, "week": WEEK}
+AHEAD = 2  # partitions that are there before their time comes
+# Of a clock that is years ahead: it gets what it asks for bit by bit, and until then its rows lie in `_after`.
+MOST_AT_ONCE = 8
+# Who changes partitions waits for readers so long, and readers for it; then it is tried again with the next tick.
+LOCK_TIMEOUT = "2s"
+_ADVISORY = 6_801_673
+_BOUND = re.compile(r"FROM \((?:'(?P<start>[^']+)'|MINVALUE)\) TO \((?:'(?P<end>[^']+)'|MAXVALUE)\)")
+
+_PARTITIONS = """
+SELECT c.relname, pg_get_expr(c.relpartbound, c.oid), greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid)
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = to_regclass(%s)
+"""
+
+
+@dataclass(frozen=True)
+class PartitionedTable:
+    """`key`: the column whose time decides."""
+
+    name: str
+    key: str
+
+
+TABLES = (
+    PartitionedTable("monitoring_checkpoint", "triggered_at"),
+    PartitionedTable("monitoring_operatorcheckpoint", "triggered_at"),
+    PartitionedTable("monitoring_countersample", "at"),
+)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Rows from `start` (None: whatever is earlier) up to and without `end` (None: whatever is later).
+
+    `rows` as PostgreSQL last estimated them, `size` in bytes with its indexes.
+    """
+
+    name: str
+    start: datetime | None
+    end: datetime | None
+    rows: int
+    size: int
+
+
+def partitions_of(table: PartitionedTable) -> list[Partition]:
+    """Oldest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PARTITIONS, [table.name])
+        found = [_partition(*row) for row in cursor.fetchall()]
+    return sorted(found, key=lambda each: each.start or datetime.min.replace(tzinfo=UTC))
+
+
+def make_ahead(now: datetime) -> str:
+    """What was made, in a sentence; "" when everything was there."""
+    made = [name for table in TABLES for name in _make(table, now)]
+    return f"Partitions made ahead: {', '.join(made)}." if made else ""
+
+
+def cover(since: datetime) -> str:
+    """Partitions from `since` on, for a history that is brought in from elsewhere. Returns what was made, as above."""
+    made = [name for table in TABLES for name in _make_back(table, since)]
+    return f"Partitions made: {', '.join(made)}." if made else ""
+
+
+def bounds(last: datetime, until: datetime, width: timedelta) -> list[tuple[datetime, datetime]]:
+    """The partitions that follow one that ends at `last`, so that `until` lies in one and AHEAD more are there.
+
+    They end at midnight UTC, of weeks on Mondays, wherever the last one ended: the width may have changed.
+    """
+    wanted = _aligned(until, width) + (1 + AHEAD) * width
+    found: list[tuple[datetime, datetime]] = []
+    while last < wanted and len(found) < MOST_AT_ONCE:
+        end = _aligned(last, width) + width
+        found.append((last, end))
+        last = end
+    return found
+
+
+def _make(table: PartitionedTable, now: datetime) -> list[str]:
+    width = WIDTHS[settings.HISTORY_PARTITION]
+    if not bounds(_end(table), now, width):
+        return []
+    with transaction.atomic(), connection.cursor() as cursor:
+        _alone(cursor)
+        missing = bounds(_end(table), now, width)  # another worker may have made them meanwhile
+        if not missing:
+            return []
+        after, end = f"{table.name}_after", missing[-1][1]
+        cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {after}")
+        made = [_create(cursor, table, *each) for each in missing]
+        _bring_home(table, after, "<", end)
+        cursor.execute(
+            f"ALTER TABLE {table.name} ATTACH PARTITION {after} FOR VALUES FROM ('{end.isoformat()}') TO (MAXVALUE)"
+        )
+    return made
+
+
+def _make_back(table: PartitionedTable, since: datetime) -> list[str]:
+    width, before, made = WIDTHS[settings.HISTORY_PARTITION], f"{table.name}_before", []
+    begin = _aligned(since, width)
+    with transaction.atomic(), connection.cursor() as cursor:
+        _alone(cursor)
+        first = partitions_of(table)[0].end
+        if first is None or begin >= first:
+            return []
+        cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {before}")
+        start = begin
+        while start < first:
+            end = min(start + width, first)
+            made.append(_create(cursor, table, start, end))
+            start = end
+        _bring_home(table, before, ">=", begin)
+        cursor.execute(
+            f"ALTER TABLE {table.name} ATTACH PARTITION {before} FOR VALUES FROM (MINVALUE) TO ('{begin.isoformat()}')"
+        )
+    return made
+
+
+def _alone(cursor: CursorWrapper) -> None:
+    """One at a time changes partitions, and gives up when readers take long."""
+    cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY])
+
+
+def _create(cursor: CursorWrapper, table: PartitionedTable, start: datetime, end: datetime) -> str:
+    name = f"{table.name}_{start:%Y%m%d}"
+    cursor.execute(
+        f"CREATE TABLE {name} PARTITION OF {table.name}"
+        f" FOR VALUES FROM ('{start.isoformat()}') TO ('{end.isoformat()}')"
+    )
+    return name
+
+
+def _bring_home(table: PartitionedTable, outside: str, side: str, moment: datetime) -> None:
+    """Rows that had no partition of their time move into it: those on that `side` (< or >=) of the moment."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH astray AS (DELETE FROM {outside} WHERE {table.key} {side} %s RETURNING *)"  # noqa: S608 (our names)
+            f" INSERT INTO {table.name} OVERRIDING SYSTEM VALUE SELECT * FROM astray",
+            [moment],
+        )
+
+
+def _end(table: PartitionedTable) -> datetime:
+    last = partitions_of(table)[-1]
+    if last.start is None:
+        raise RuntimeError(f"{table.name} has no partition {table.name}_after")
+    return last.start
+
+
+def _aligned(moment: datetime, width: timedelta) -> datetime:
+    """The last midnight UTC that a partition of this width may begin at, weeks on Mondays."""
+    day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day - timedelta(days=day.weekday()) if width == WEEK else day
+
+
+def _partition(name: str, bound: str, rows: int, size: int) -> Partition:
+    found = _BOUND.search(bound)
+    if found is None:
+        raise RuntimeError(f"partition {name}: its bounds {bound!r} are not ours")
+    start, end = (datetime.fromisoformat(text) if text else None for text in found.group("start", "end"))
+    return Partition(name, start, end, rows, size)

@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/savepoints/take/", savepoints.take_savepoint, name="job-savepoint"),
     path("jobs/<int:pk>/savepoints/retention/", keeping.retention, name="job-retention"),
     path("jobs/<int:pk>/savepoints/retention/change/", keeping.change_retention, name="job-change-retention"),
+    path("jobs/<int:pk>/checkpoints/<int:checkpoint>/check/", savepoints.check_retained, name="job-check-checkpoint"),
     path("jobs/<int:pk>/stop/", savepoints.confirm_stop, name="job-stop"),
     path("jobs/<int:pk>/alerts/", rules.alerts, name="job-alerts"),
     path("jobs/<int:pk>/launch/", launching.launch, name="job-launch"),

@@ -28,9 +28,9 @@ class Call(Generic[T_co]):
     act: Callable[[FlinkClient], Awaitable[T_co]]
 
 
-def call_all(calls: Sequence[Call[T]]) -> list[T | EngineError]:
+def call_all(calls: Sequence[Call[T]], limit_s: float = CALL_LIMIT_S) -> list[T | EngineError]:
     """The answers in the order of the calls; an engine's failure is a value among them."""
-    return asyncio.run(_gather(calls, CALL_LIMIT_S)) if calls else []
+    return asyncio.run(_gather(calls, limit_s)) if calls else []
 
 
 async def _gather(calls: Sequence[Call[T]], limit_s: float) -> list[T | EngineError]:

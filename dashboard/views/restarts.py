@@ -12,12 +12,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
-from dashboard.queries.history import HistoryFilter, latest_checkpoints
+from dashboard.queries.states import Retained, read_retained
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import (
-    Checkpoint,
-    CheckpointStatus,
     Job,
     RestartAttempt,
     Savepoint,
@@ -27,7 +25,6 @@ from monitoring.recovery.manual import CANCELABLE, AttemptOpen, BadLaunch, Resta
 from monitoring.recovery.states import restore_candidates
 
 SAVEPOINTS = 20
-CHECKPOINTS = 5
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     choices = offered_states(job)
     wanted = request.GET.get("from", "")
-    chosen = next((choice for choice in choices if choice.key == wanted), choices[0] if choices else None)
+    chosen = next((choice for choice in choices if choice.key == wanted), _best(job, choices))
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
@@ -118,11 +115,16 @@ def offered_states(job: Job) -> list[Choice]:
     """Completed savepoints, and the newest checkpoints that outlive their run, newest first."""
     savepoints = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="").select_related("checkpoint")
     kept = savepoints.exclude(checkpoint__discarded=True)[:SAVEPOINTS]
-    taken = latest_checkpoints(job, CHECKPOINTS, HistoryFilter(CheckpointStatus.COMPLETED.value, "checkpoint"))
-    usable = {state.path for state in restore_candidates(job)}
-    retained = [checkpoint for checkpoint in taken if checkpoint.external_path in usable]
-    choices = [*map(_savepoint, kept), *map(_checkpoint, retained)]
+    choices = [*map(_savepoint, kept), *map(_checkpoint, read_retained(job))]
     return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
+
+
+def _best(job: Job, choices: list[Choice]) -> Choice | None:
+    """What the automation would take; else the newest that is not known to be damaged."""
+    sound = [choice for choice in choices if not choice.problem] or choices
+    offered = {choice.path: choice for choice in reversed(sound)}
+    best = (offered[state.path] for state in restore_candidates(job) if state.path in offered)
+    return next(best, sound[0] if sound else None)
 
 
 def _savepoint(savepoint: Savepoint) -> Choice:
@@ -137,7 +139,8 @@ def _own_part(path: str) -> str:
     return path.rstrip("/").rsplit("/", maxsplit=1)[-1].removeprefix("savepoint-")
 
 
-def _checkpoint(checkpoint: Checkpoint) -> Choice:
+def _checkpoint(retained: Retained) -> Choice:
+    checkpoint = retained.checkpoint
     return Choice(
         key=f"checkpoint-{checkpoint.pk}",
         label=f"Checkpoint {checkpoint.checkpoint_id}",
@@ -145,4 +148,5 @@ def _checkpoint(checkpoint: Checkpoint) -> Choice:
         size=checkpoint.state_size,
         path=checkpoint.external_path,
         source=checkpoint.external_path,
+        problem=retained.problem,
     )

@@ -5,12 +5,16 @@ from __future__ import annotations
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
+from dashboard.queries.states import read_retained
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
+from monitoring.engine.errors import EngineError
 from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.recovery.states import retained_checkpoints
+from monitoring.savepoints.checking import look_at
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 PAGE_SIZE = 50
@@ -18,9 +22,12 @@ PAGE_SIZE = 50
 
 def job_savepoints(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    found = job.savepoints.select_related("run", "checkpoint")
+    found = job.savepoints.select_related("run__launch_version", "checkpoint")
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    context = job_context(job, "savepoints") | {"page": page}
+    context = job_context(job, "savepoints") | {
+        "page": page,
+        "retained": read_retained(job) if page.number == 1 else [],
+    }
     live = request.headers.get("HX-Target") == "savepoints-live"
     return render(request, "job/savepoints_live.html" if live else "job/savepoints.html", context)
 
@@ -40,6 +47,31 @@ def all_savepoints(request: HttpRequest) -> HttpResponse:
 def _text_of(request: HttpRequest) -> str:
     """What is looked for; PostgreSQL has no text with a NUL in it."""
     return request.GET.get("q", "").replace("\0", "").strip()[:200]
+
+
+@action
+def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpResponse:
+    """Look at the files of a retained checkpoint now."""
+    job = find_job(pk)
+    found = get_object_or_404(retained_checkpoints(job), pk=checkpoint)
+    name = f"Checkpoint {found.checkpoint_id}"
+    try:
+        problem = look_at(job, found.external_path, timezone.now())
+    except EngineError as error:
+        messages.error(request, f"{name} was not looked at: {error}")
+    else:
+        _say(request, name, problem)
+    return redirect("job-savepoints", pk)
+
+
+def _say(request: HttpRequest, name: str, problem: str | None) -> None:
+    if problem is None:
+        why = "the cluster cannot say, and WAYMARK_STATE_ROOTS names no place that it lies in"
+        messages.warning(request, f"{name} was not looked at: {why}.")
+    elif problem:
+        messages.error(request, f"{name} is damaged: {problem}")
+    else:
+        messages.success(request, f"{name} is complete: every file is there.")
 
 
 @action

@@ -53,7 +53,7 @@ from monitoring.models.rules import (
     Severity,
     SizeBaseline,
 )
-from monitoring.models.savepoints import Savepoint, SavepointOrigin, SavepointState
+from monitoring.models.savepoints import CheckedState, Savepoint, SavepointOrigin, SavepointState
 from monitoring.models.selfwatch import Tick
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "ChangeKind",
     "Channel",
     "ChannelKind",
+    "CheckedState",
     "Checkpoint",
     "CheckpointGap",
     "CheckpointStatus",

@@ -90,3 +90,18 @@ class Savepoint(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} savepoint {self.trigger_id[:8]} ({self.state})"
+
+
+class CheckedState(models.Model):
+    """When the files of a retained checkpoint were last looked at, and what was wrong. A savepoint has it itself."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="checked_states")
+    path = models.TextField()
+    checked_at = models.DateTimeField()
+    problem = models.TextField(blank=True, default="")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("job", "path"), name="a_state_is_checked_in_one_row"),)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem or 'complete'}"

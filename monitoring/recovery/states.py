@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Q
+from django.db.models import QuerySet
 
 from monitoring.models import (
     Checkpoint,
@@ -24,7 +24,12 @@ SAVEPOINTS = 50
 def restore_candidates(job: Job) -> list[State]:
     """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
-    return candidates([*_savepoints(job), *_checkpoints(job)], lives, RestoreFrom(job.restore_from))
+    return candidates(known_states(job), lives, RestoreFrom(job.restore_from))
+
+
+def known_states(job: Job) -> list[State]:
+    """All that should still be there, also of lines of history that were left by going back."""
+    return [*_savepoints(job), *_checkpoints(job)]
 
 
 def _savepoints(job: Job) -> list[State]:
@@ -47,17 +52,24 @@ def _savepoints(job: Job) -> list[State]:
     ]
 
 
-def _checkpoints(job: Job) -> list[State]:
-    rows = (
+def retained_checkpoints(job: Job) -> QuerySet[Checkpoint]:
+    """Completed checkpoints that outlive their run and are not known to be gone, newest first."""
+    return _kept(job).filter(is_savepoint=False, run__in=_retaining_runs(job))
+
+
+def _kept(job: Job) -> QuerySet[Checkpoint]:
+    return (
         Checkpoint.objects.filter(run__job=job, status=CheckpointStatus.COMPLETED, discarded=False)
         .exclude(external_path="")
         .exclude(external_path__startswith="<")  # Flink's "<checkpoint-not-externally-addressable>"
-        .filter(Q(is_savepoint=True) | Q(run__in=_retaining_runs(job)))
         .select_related("run")
         .order_by("-triggered_at")
     )
+
+
+def _checkpoints(job: Job) -> list[State]:
     # Both kinds apart, so that many checkpoints cannot push every savepoint out of sight.
-    newest = [*rows.filter(is_savepoint=False)[:CHECKPOINTS], *rows.filter(is_savepoint=True)[:SAVEPOINTS]]
+    newest = [*retained_checkpoints(job)[:CHECKPOINTS], *_kept(job).filter(is_savepoint=True)[:SAVEPOINTS]]
     return [
         State(row.external_path, row.triggered_at, row.is_savepoint, row.run.number, row.checkpoint_id)
         for row in newest

@@ -16,13 +16,14 @@ from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine_calls import Call, call_all
-from monitoring.models import Savepoint, SavepointState
+from monitoring.models import CheckedState, Job, Savepoint, SavepointState
 from monitoring.savepoints.claims import claim, update
 from monitoring.savepoints.stored import validate
 
 BATCH = 20
 LOOK_AGAIN = timedelta(days=1)
 RETRY = timedelta(minutes=10)
+LOOK_LIMIT_S = 20.0  # somebody waits for it in front of a page
 
 Found = SavepointValidation | EngineError | None
 
@@ -35,9 +36,28 @@ def check_completed(now: datetime) -> Counter[str]:
     return Counter({what: count for what, count in outcome.items() if what})
 
 
-def record_finding(savepoint_id: int, problem: str, now: datetime) -> None:
-    """What a look at its files found; "" when they are there and complete."""
-    Savepoint.objects.filter(pk=savepoint_id).update(checked_at=now, problem=problem)
+def record_finding(job: Job, path: str, problem: str, now: datetime) -> None:
+    """What a look at the files of a state of `job` found; "" when they are there and complete."""
+    if not Savepoint.objects.filter(job=job, path=path).update(checked_at=now, problem=problem):
+        CheckedState.objects.update_or_create(job=job, path=path, defaults={"checked_at": now, "problem": problem})
+
+
+def look_at(job: Job, path: str, now: datetime) -> str | None:
+    """Look at the files of a state now, and remember what was found: "" when they are there and complete, None when
+    nobody can tell. Raises EngineError when the engine does not answer."""
+
+    async def act(client: FlinkClient) -> SavepointValidation | None:
+        return await validate(client, path)
+
+    (answer,) = call_all([Call(job.cluster, act)], limit_s=LOOK_LIMIT_S)
+    match answer:
+        case None | Refused(status=400 | 403):
+            return None
+        case EngineError():
+            raise answer
+    problem = "" if answer.valid else _problem(answer)
+    record_finding(job, path, problem, now)
+    return problem
 
 
 def _due(now: datetime) -> list[Savepoint]:
@@ -60,11 +80,15 @@ def _note(savepoint: Savepoint, answer: Found, now: datetime) -> str:
             return update(savepoint, "", next_check_at=None)  # it cannot tell: it is not asked again
         case SavepointValidation(valid=True):
             return update(savepoint, "", checked_at=now, problem="", next_check_at=_next_look(savepoint, now))
-        case SavepointValidation(reason=reason):
-            problem = reason or "the engine calls it invalid, without a reason"
+        case SavepointValidation():
+            problem = _problem(answer)
             return update(savepoint, "found damaged", checked_at=now, problem=problem, next_check_at=now + LOOK_AGAIN)
         case EngineError():
             return update(savepoint, "", next_check_at=now + RETRY)
+
+
+def _problem(invalid: SavepointValidation) -> str:
+    return invalid.reason or "the engine calls it invalid, without a reason"
 
 
 def _next_look(savepoint: Savepoint, now: datetime) -> datetime | None:

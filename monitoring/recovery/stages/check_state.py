@@ -79,8 +79,8 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
 
 def _remember(attempt: RestartAttempt, problem: str, now: datetime) -> None:
     """The look at its files is worth as much to everybody else."""
-    if attempt.savepoint_id is not None:
-        record_finding(attempt.savepoint_id, problem, now)
+    owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's
+    record_finding(owner, attempt.restore_path, problem, now)
 
 
 def _choose(attempt: RestartAttempt) -> bool:

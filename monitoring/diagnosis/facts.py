@@ -1,0 +1,176 @@
+"""What a diagnosis rests on. Pure data; durations in milliseconds, sizes in bytes; None: not known.
+
+Nothing is promised of engines' answers: arrays may be short or hold None, figures may be missing, in every combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Values = Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """Arrays are indexed by subtask, None where it did not acknowledge."""
+
+    name: str
+    subtasks: int = 0
+    acknowledged: int = 0
+    end_to_end: Values = ()
+    sync: Values = ()
+    async_: Values = ()
+    alignment: Values = ()
+    start_delay: Values = ()
+    state_size: Values = ()
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """`lasted`: end to end, of a pending one until now. The phases are those of the slowest subtask."""
+
+    number: int
+    status: str
+    triggered_at: datetime
+    ended_at: datetime | None = None
+    lasted: int | None = None
+    failure: str = ""
+    is_savepoint: bool = False
+    acknowledged: int = 0
+    subtasks: int = 0
+    start_delay: int | None = None
+    alignment: int | None = None
+    sync: int | None = None
+    async_: int | None = None
+    checkpointed_size: int | None = None
+    state_size: int | None = None
+    operators: Sequence[OperatorFacts] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        return self.status == "FAILED"
+
+    @property
+    def is_pending(self) -> bool:
+        return self.status == "IN_PROGRESS"
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Medians of the job's completed checkpoints before it; `count` of them, savepoints left out."""
+
+    count: int = 0
+    duration: float | None = None
+    duration_p95: float | None = None
+    start_delay: float | None = None
+    alignment: float | None = None
+    sync: float | None = None
+    async_: float | None = None
+    checkpointed_size: float | None = None
+    state_size: float | None = None
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception that the engine told of."""
+
+    at: datetime
+    text: str  # class, message and root cause, one line
+    stacktrace: str = ""
+    task: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the job checkpoints, as its engine says. `keys`: everything else that is set by its full name."""
+
+    interval: int | None = None
+    timeout: int | None = None
+    min_pause: int | None = None
+    max_concurrent: int | None = None
+    tolerable: int | None = None
+    retained: int | None = None
+    mode: str = ""
+    unaligned: bool | None = None
+    kept_after_end: bool | None = None
+    backend: str = ""
+    restart_strategy: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any], execution: Mapping[str, Any]) -> Settings:
+        """From /checkpoints/config and from what is stored of the job's configuration; what makes no "
+        "sense is None."""
+        kept = config.get("externalization")
+        keys = {str(key): str(value) for key, value in execution.items() if value is not None}
+        return cls(
+            interval=_positive(config.get("interval")),
+            timeout=_positive(config.get("timeout")),
+            min_pause=_number(config.get("min_pause")),
+            max_concurrent=_number(config.get("max_concurrent")),
+            tolerable=_number(config.get("tolerable_failed_checkpoints")),
+            retained=_number(config.get("num_retained")) or _number(_first(keys, RETAINED)),
+            mode=str(config.get("mode") or ""),
+            unaligned=_flag(config.get("unaligned_checkpoints")),
+            kept_after_end=_flag(kept.get("enabled")) if isinstance(kept, dict) else None,
+            backend=str(config.get("state_backend") or ""),
+            restart_strategy=str(keys.get("restart-strategy.type") or keys.get("restart-strategy") or ""),
+            keys=keys,
+        )
+
+    def says(self, *names: str) -> str:
+        """The value of the first of these keys that is set, lower-case; "" for none."""
+        return _first(self.keys, names).strip().lower()
+
+
+RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-retained")
+_LARGEST = 2**53  # Flink says "never" by its largest number
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One job at a moment, and the checkpoint that is asked about; None: the job as a whole."""
+
+    now: datetime
+    checkpoint: CheckpointFacts | None = None
+    normal: Normal = Normal()
+    raised: Sequence[Raised] = ()  # the newest first
+    settings: Settings = Settings()
+    engine: str = ""  # "flink", "spark"
+    version: tuple[int, ...] = ()
+    runs: bool = True
+    run_started_at: datetime | None = None
+    last_triggered_at: datetime | None = None
+    silent_since: datetime | None = None  # nothing is learned of its cluster
+    failed_lately: int = 0  # checkpoints, within a week
+    restarted_lately: int = 0
+    savepoints_are_scheduled: bool = True
+    savepoints_are_ours: bool = True  # nobody else takes them
+    restarts_are_ours: bool = False  # Waymark restarts the job
+
+
+def _first(keys: Mapping[str, str], names: Sequence[str]) -> str:
+    return next((keys[name] for name in names if keys.get(name)), "")
+
+
+def _number(value: object) -> int | None:
+    """A whole number from 0 up to what JSON holds exactly."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return int(number) if 0 <= number < _LARGEST else None
+
+
+def _positive(value: object) -> int | None:
+    return _number(value) or None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,189 @@
+"""From stored rows to scenes: a constant number of queries, whatever the size of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.signs.exceptions import AFTER, BEFORE
+from monitoring.models import Checkpoint, Cluster, ConfigurationPart, Job, OperatorCheckpoint, Run, RunException
+
+LATELY = timedelta(days=7)
+EXCEPTIONS = 10
+TRACE = 20_000  # characters of a stack trace that are looked at
+
+# The newest hundred over the newest runs: one look in an index for each.
+_NORMAL = """
+SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY end_to_end_duration),
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY end_to_end_duration),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY start_delay_max),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY alignment_max),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY sync_max),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY async_max),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY checkpointed_size),
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY state_size)
+FROM (
+    SELECT newest.* FROM (SELECT id FROM monitoring_run WHERE job_id = %(job)s ORDER BY number DESC LIMIT 10) r
+    CROSS JOIN LATERAL (
+        SELECT * FROM monitoring_checkpoint c
+        WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.triggered_at < %(before)s
+        ORDER BY c.triggered_at DESC LIMIT 100
+    ) newest
+    ORDER BY newest.triggered_at DESC LIMIT 100
+) usual
+"""
+
+_LATELY = """
+SELECT (SELECT count(*) FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+        WHERE r.job_id = %(job)s AND c.status = 'FAILED' AND NOT c.is_savepoint AND c.failed_at > %(since)s),
+       (SELECT count(*) FROM monitoring_runstatechange s JOIN monitoring_run r ON r.id = s.run_id
+        WHERE r.job_id = %(job)s AND s.target = 'RESTARTING' AND s.at > %(since)s)
+       + (SELECT count(*) FROM monitoring_run r
+          WHERE r.job_id = %(job)s AND r.number > 1 AND r.started_at > %(since)s),
+       (SELECT c.triggered_at FROM monitoring_checkpoint c WHERE c.run_id = %(run)s
+        ORDER BY c.triggered_at DESC LIMIT 1)
+"""
+
+
+def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> Scene:
+    """Reads run, job and cluster of the checkpoint: select them together with it."""
+    run = checkpoint.run
+    found = facts_of(checkpoint, operators, now)
+    end = found.ended_at or now
+    around = RunException.objects.filter(run=run, at__gte=found.triggered_at - BEFORE, at__lte=end + AFTER)
+    return Scene(
+        now=now,
+        checkpoint=found,
+        normal=normal_before(run.job_id, checkpoint.triggered_at),
+        raised=_raised(around) if found.has_failed else (),
+        settings=settings_of(run.job, run),
+        engine=run.job.cluster.engine,
+        version=version_of(run.job.cluster),
+    )
+
+
+def scene_of_job(job: Job, now: datetime) -> Scene:
+    """The job as it is now; reads its current run and its cluster."""
+    run, cluster = job.current_run, job.cluster
+    failed, restarted, last_triggered_at = _lately(job, now)
+    lives = run is not None and run.live
+    return Scene(
+        now=now,
+        normal=normal_before(job.pk, now),
+        raised=() if lives or run is None else _raised(RunException.objects.filter(run=run)),
+        settings=settings_of(job, run),
+        engine=cluster.engine,
+        version=version_of(cluster),
+        runs=run is not None and run.state == "RUNNING",
+        run_started_at=run.started_at if run else None,
+        last_triggered_at=last_triggered_at,
+        silent_since=cluster.unreachable_since,
+        failed_lately=failed,
+        restarted_lately=restarted,
+        savepoints_are_scheduled=job.scheduled,
+        savepoints_are_ours=not job.managed_elsewhere,
+        restarts_are_ours=job.auto_restart,
+    )
+
+
+def scene_of_death(job: Job, now: datetime) -> Scene:
+    """What the job's newest run that threw anything died of, whether another one lives by now or not."""
+    newest = RunException.objects.filter(run__job=job)
+    return Scene(now=now, raised=_raised(newest), settings=settings_of(job, job.current_run), runs=False)
+
+
+def facts_of(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> CheckpointFacts:
+    ended = checkpoint.failed_at or checkpoint.latest_ack_at
+    pending = checkpoint.status == "IN_PROGRESS"
+    return CheckpointFacts(
+        number=checkpoint.checkpoint_id,
+        status=checkpoint.status,
+        triggered_at=checkpoint.triggered_at,
+        ended_at=None if pending else ended,
+        lasted=_lasted(checkpoint, now if pending else ended),
+        failure=checkpoint.failure_message,
+        is_savepoint=checkpoint.is_savepoint,
+        acknowledged=checkpoint.num_acknowledged_subtasks,
+        subtasks=checkpoint.num_subtasks,
+        start_delay=checkpoint.start_delay_max,
+        alignment=checkpoint.alignment_max,
+        sync=checkpoint.sync_max,
+        async_=checkpoint.async_max,
+        checkpointed_size=checkpoint.checkpointed_size,
+        state_size=checkpoint.state_size,
+        operators=[_operator(each) for each in operators],
+    )
+
+
+def normal_before(job: int, before: datetime) -> Normal:
+    with connection.cursor() as cursor:
+        cursor.execute(_NORMAL, {"job": job, "before": before})
+        return Normal(*(cursor.fetchone() or ()))
+
+
+def settings_of(job: Job, run: Run | None) -> Settings:
+    known = getattr(job, "configuration", None)
+    parts = known.parts if known is not None else {}
+    execution = parts.get(ConfigurationPart.EXECUTION)
+    config = run.checkpoint_config if run is not None else {}
+    return Settings.read(config if isinstance(config, dict) else {}, execution if isinstance(execution, dict) else {})
+
+
+def version_of(cluster: Cluster) -> tuple[int, ...]:
+    numbers = cluster.version.split("-")[0].split(".")[:2]
+    return tuple(int(each) for each in numbers) if all(each.isdecimal() for each in numbers) else ()
+
+
+def _lasted(checkpoint: Checkpoint, ended: datetime | None) -> int | None:
+    """What the engine says; where it says nothing (of one that failed or is pending), by its moments."""
+    if checkpoint.status == "COMPLETED" and checkpoint.end_to_end_duration is not None:
+        return checkpoint.end_to_end_duration
+    if ended is None:
+        return checkpoint.end_to_end_duration
+    return max(0, int((ended - checkpoint.triggered_at) / timedelta(milliseconds=1)))
+
+
+def _operator(row: OperatorCheckpoint) -> OperatorFacts:
+    return OperatorFacts(
+        name=row.name,
+        subtasks=row.num_subtasks,
+        acknowledged=row.num_acknowledged_subtasks,
+        end_to_end=row.subtask_end_to_end,
+        sync=row.subtask_sync,
+        async_=row.subtask_async,
+        alignment=row.subtask_alignment,
+        start_delay=row.subtask_start_delay,
+        state_size=row.subtask_state_size,
+    )
+
+
+def _raised(rows: Any) -> Sequence[Raised]:
+    newest = rows.order_by("-at", "-id")[:EXCEPTIONS]
+    return [
+        Raised(
+            at=row.at,
+            text=_text(row),
+            stacktrace=row.stacktrace[:TRACE],
+            task=row.task,
+            host=row.host,
+        )
+        for row in newest
+    ]
+
+
+def _text(row: RunException) -> str:
+    """The root cause says most; the exception's class where the cause does not name one."""
+    said = row.root_cause or row.message
+    short = row.name.rpartition(".")[2]
+    return said if not short or short in said or row.root_cause else f"{short}: {said}"
+
+
+def _lately(job: Job, now: datetime) -> tuple[int, int, datetime | None]:
+    with connection.cursor() as cursor:
+        cursor.execute(_LATELY, {"job": job.pk, "since": now - LATELY, "run": job.current_run_id})
+        failed, restarted, last = cursor.fetchone() or (0, 0, None)
+        return failed, restarted, last

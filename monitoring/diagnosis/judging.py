@@ -1,0 +1,21 @@
+"""What was found, in order. Pure."""
+
+from __future__ import annotations
+
+from monitoring.diagnosis.facts import Scene
+from monitoring.diagnosis.finding import Finding
+from monitoring.diagnosis.signs import signs
+
+CAUSES = 3  # more than that help nobody
+
+
+def causes(scene: Scene) -> list[Finding]:
+    """Why the scene's checkpoint is slow, failed or still pending, or why there is none; the surest first."""
+    found = [finding for sign in signs() if sign.of_checkpoint and (finding := sign.find(scene))]
+    return sorted(found, key=lambda each: (each.confidence, -each.weight))[:CAUSES]
+
+
+def advices(scene: Scene) -> list[Finding]:
+    """What of the job's configuration asks for trouble; what matters most first."""
+    found = [finding for sign in signs() if not sign.of_checkpoint and (finding := sign.find(scene))]
+    return sorted(found, key=lambda each: -each.weight)

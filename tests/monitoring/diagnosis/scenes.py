@@ -1,0 +1,92 @@
+"""Scenes of a job whose checkpoints usually take 600 ms, and of what goes wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+EXPIRED = "Checkpoint expired before completing."
+DECLINED = "Checkpoint was declined."
+CONFIG = {
+    "mode": "exactly_once",
+    "interval": 10_000,
+    "timeout": 60_000,
+    "min_pause": 0,
+    "max_concurrent": 1,
+    "tolerable_failed_checkpoints": 0,
+    "externalization": {"enabled": True, "delete_on_cancellation": False},
+    "state_backend": "HashMapStateBackend",
+    "unaligned_checkpoints": False,
+}
+USUAL = Normal(
+    count=40,
+    duration=600,
+    duration_p95=900,
+    start_delay=40,
+    alignment=10,
+    sync=30,
+    async_=400,
+    checkpointed_size=2_000_000,
+    state_size=500_000_000,
+)
+
+
+def operator(name: str = "count", **arrays: Any) -> OperatorFacts:
+    """Four subtasks that are alike, but for the arrays that are given."""
+    alike = {
+        "end_to_end": [600] * 4,
+        "sync": [30] * 4,
+        "async_": [400] * 4,
+        "alignment": [10] * 4,
+        "start_delay": [40] * 4,
+        "state_size": [1_000_000] * 4,
+    }
+    return OperatorFacts(name, **{"subtasks": 4, "acknowledged": 4, **alike, **arrays})
+
+
+def checkpoint(**values: Any) -> CheckpointFacts:
+    usual = CheckpointFacts(
+        number=41,
+        status="COMPLETED",
+        triggered_at=NOW - timedelta(seconds=70),
+        ended_at=NOW - timedelta(seconds=60),
+        lasted=600,
+        acknowledged=8,
+        subtasks=8,
+        start_delay=40,
+        alignment=10,
+        sync=30,
+        async_=400,
+        checkpointed_size=2_000_000,
+        state_size=500_000_000,
+        operators=(operator("source"), operator("count")),
+    )
+    return replace(usual, **values)
+
+
+def expired(**values: Any) -> CheckpointFacts:
+    return checkpoint(**{"status": "FAILED", "failure": EXPIRED, "lasted": 60_000, **values})
+
+
+def scene(asked: CheckpointFacts | None = None, config: dict[str, Any] | None = None, **values: Any) -> Scene:
+    """`config` in place of the usual one's values; `keys` what else is set."""
+    keys = values.pop("keys", {})
+    defaults = {
+        "now": NOW,
+        "checkpoint": asked,
+        "normal": USUAL,
+        "settings": Settings.read({**CONFIG, **(config or {})}, keys),
+        "engine": "flink",
+        "version": (2, 3),
+        "run_started_at": NOW - timedelta(hours=5),
+        "last_triggered_at": NOW - timedelta(seconds=8),
+    }
+    return Scene(**{**defaults, **values})
+
+
+def thrown(text: str, stacktrace: str = "", seconds_ago: float = 65) -> Raised:
+    return Raised(NOW - timedelta(seconds=seconds_ago), text, stacktrace, "count (2/4)", "10.0.0.7:41231")

@@ -1,0 +1,87 @@
+"""Configuration → advice: each with its boundary, and none for a job that is well set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from monitoring.diagnosis.judging import advices
+from tests.monitoring.diagnosis.scenes import USUAL, scene
+
+GB = 1024**3
+NO_LOCAL = {"state.backend.local-recovery": "FALSE"}
+FULL = replace(USUAL, state_size=GB, checkpointed_size=0.8 * GB)
+
+
+def names(of) -> list[str]:
+    return [each.name for each in advices(of)]
+
+
+def test_a_well_set_job_gets_no_advice() -> None:
+    assert names(scene()) == []
+    assert names(scene(config={"num_retained": 3}, keys={"execution.state-recovery.from-local": "true"})) == []
+
+
+def test_nothing_known_is_no_reason_for_advice() -> None:
+    assert names(scene(config=dict.fromkeys(("interval", "timeout", "mode", "externalization", "min_pause")))) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"normal": replace(USUAL, duration=10_000)}, ["interval_too_short"]),
+        ({"normal": replace(USUAL, duration=9_999)}, []),
+        ({"normal": replace(USUAL, duration=10_000), "config": {"min_pause": 5000}}, []),
+        ({"normal": replace(USUAL, duration=10_000), "config": {"min_pause": 4999}}, ["interval_too_short"]),
+        ({"normal": replace(USUAL, duration=10_000, count=4)}, []),
+        ({"normal": replace(USUAL, duration_p95=36_000)}, ["timeout_near"]),
+        ({"config": {"interval": None}}, ["no_periodic_checkpoints"]),
+        ({"config": {"interval": None}, "runs": False}, []),
+        ({"config": {"num_retained": 1}}, ["one_retained"]),
+        ({"config": {"num_retained": 2}}, []),
+        ({"keys": {"state.checkpoints.num-retained": "1"}}, ["one_retained"]),
+        ({"config": {"externalization": {"enabled": False}}}, ["not_kept"]),
+        ({"savepoints_are_scheduled": False}, ["no_savepoint_schedule"]),
+        ({"savepoints_are_scheduled": False, "savepoints_are_ours": False}, []),
+        ({"failed_lately": 1, "restarted_lately": 1}, ["no_tolerance"]),
+        ({"failed_lately": 1, "restarted_lately": 0}, []),
+        ({"failed_lately": 0, "restarted_lately": 4}, []),
+        ({"failed_lately": 9, "restarted_lately": 9, "config": {"tolerable_failed_checkpoints": 1}}, []),
+        ({"keys": {"restart-strategy.type": "none"}}, ["no_restart"]),
+        ({"keys": {"restart-strategy": "Restart deactivated."}}, ["no_restart"]),
+        ({"keys": {"restart-strategy.type": "none"}, "restarts_are_ours": True}, []),
+        ({"keys": {"restart-strategy": "Cluster level default restart strategy"}}, []),
+        ({"normal": FULL}, ["big_state_full"]),
+        ({"normal": replace(FULL, state_size=GB - 1)}, []),
+        ({"normal": replace(FULL, checkpointed_size=0.79 * GB)}, []),
+        (
+            {"normal": replace(FULL, checkpointed_size=1), "keys": {"state.backend.local-recovery": "FALSE"}},
+            ["no_local_recovery"],
+        ),
+        ({"keys": NO_LOCAL}, []),  # small state
+        ({"config": {"mode": "at_least_once"}}, ["at_least_once"]),
+    ],
+)
+def test_each_advice_at_its_boundary(values, expected) -> None:
+    assert names(scene(**values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "value"),
+    [
+        ({"normal": replace(USUAL, duration=12_000)}, "execution.checkpointing.min-pause", "15 s"),
+        ({"config": {"num_retained": 1}}, "execution.checkpointing.num-retained", "3"),
+        ({"config": {"num_retained": 1}, "version": (1, 19)}, "state.checkpoints.num-retained", "3"),
+        ({"normal": FULL, "version": (1, 20)}, "execution.checkpointing.incremental", "true"),
+        ({"failed_lately": 1, "restarted_lately": 1}, "execution.checkpointing.tolerable-failed-checkpoints", "3"),
+    ],
+)
+def test_it_names_the_exact_key_and_a_value(values, key: str, value: str) -> None:
+    (found,) = advices(scene(**values))
+    assert (found.advice[0].key, found.advice[0].value) == (key, value)
+
+
+def test_what_matters_most_comes_first() -> None:
+    wrong = scene(config={"num_retained": 1, "mode": "at_least_once"}, normal=replace(USUAL, duration=12_000))
+    assert names(wrong) == ["interval_too_short", "one_retained", "at_least_once"]

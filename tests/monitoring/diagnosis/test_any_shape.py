@@ -1,0 +1,90 @@
+"""Whatever an engine said and a poll stored: a diagnosis is made, in words in both languages, and never an error."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitoring.alerts.failure_reason import CheckpointFailureReason
+from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
+from monitoring.diagnosis.judging import advices, causes
+from monitoring.diagnosis.signs import signs
+from tests.monitoring.diagnosis.scenes import NOW
+
+figures = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
+floats = st.one_of(st.none(), st.floats(0, 1e15))
+arrays = st.lists(figures, max_size=4)
+moments = st.integers(-(10**6), 10**6).map(lambda seconds: NOW + timedelta(seconds=seconds))
+texts = st.one_of(st.text(max_size=40), st.sampled_from([each.prefix for each in CheckpointFailureReason]))
+operators = st.builds(
+    OperatorFacts,
+    name=texts,
+    subtasks=st.integers(0, 5),
+    acknowledged=st.integers(0, 5),
+    **dict.fromkeys(("end_to_end", "sync", "async_", "alignment", "start_delay", "state_size"), arrays),
+)
+checkpoints = st.builds(
+    CheckpointFacts,
+    number=st.integers(0),
+    status=st.sampled_from(["COMPLETED", "FAILED", "IN_PROGRESS", "?"]),
+    triggered_at=moments,
+    ended_at=st.one_of(st.none(), moments),
+    failure=texts,
+    is_savepoint=st.booleans(),
+    acknowledged=st.integers(0, 9),
+    subtasks=st.integers(0, 9),
+    operators=st.lists(operators, max_size=3),
+    **dict.fromkeys(
+        ("lasted", "start_delay", "alignment", "sync", "async_", "checkpointed_size", "state_size"), figures
+    ),
+)
+json = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=5), inner, max_size=2)),
+    max_leaves=3,
+)
+NAMES = ("interval", "timeout", "min_pause", "mode", "externalization", "num_retained", "tolerable_failed_checkpoints")
+KEYS = ("restart-strategy", "state.backend.local-recovery", "state.checkpoints.num-retained", "x")
+scenes = st.builds(
+    Scene,
+    now=st.just(NOW),
+    checkpoint=st.one_of(st.none(), checkpoints),
+    normal=st.builds(
+        Normal,
+        count=st.integers(0, 100),
+        **dict.fromkeys(("duration", "duration_p95", "start_delay", "alignment", "sync", "async_"), floats),
+        **dict.fromkeys(("checkpointed_size", "state_size"), floats),
+    ),
+    raised=st.lists(st.builds(Raised, at=moments, text=texts, stacktrace=texts), max_size=2),
+    settings=st.builds(
+        Settings.read,
+        st.dictionaries(st.sampled_from(NAMES), json),
+        st.dictionaries(st.sampled_from(KEYS), json),
+    ),
+    engine=st.sampled_from(["flink", "spark", ""]),
+    version=st.sampled_from([(), (1,), (1, 14), (2, 3)]),
+    run_started_at=st.one_of(st.none(), moments),
+    last_triggered_at=st.one_of(st.none(), moments),
+    silent_since=st.one_of(st.none(), moments),
+    runs=st.booleans(),
+    failed_lately=st.integers(0, 5),
+    restarted_lately=st.integers(0, 5),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes)
+def test_a_diagnosis_never_fails_and_speaks_both_languages(scene: Scene) -> None:
+    for found in [*causes(scene), *advices(scene)]:
+        for words in (found.title, found.sentence, *(each.label for each in found.evidence)):
+            assert words.en.strip()
+            assert words.zh.strip()
+        assert all(each.value for each in found.evidence)
+        assert all(each.key and each.why.en and each.why.zh for each in found.advice)
+
+
+def test_every_sign_has_a_name_of_its_own() -> None:
+    table = [sign.name for sign in signs()]
+    assert len(table) == len(set(table)) >= 25

@@ -1,0 +1,240 @@
+"""Rows → causes: each with its boundary, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitoring.diagnosis.facts import Normal, Raised
+from monitoring.diagnosis.finding import Confidence
+from monitoring.diagnosis.judging import causes
+from monitoring.engine.causes import root_cause
+from tests.monitoring.diagnosis.scenes import (
+    DECLINED,
+    NOW,
+    USUAL,
+    checkpoint,
+    expired,
+    operator,
+    scene,
+    thrown,
+)
+
+SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
+
+
+def names(of) -> list[str]:
+    return [each.name for each in causes(of)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (checkpoint(), []),
+        (checkpoint(lasted=1599, start_delay=1200), []),  # not a second more than usual
+        (checkpoint(lasted=1600, start_delay=1200), ["back_pressure"]),
+        (checkpoint(lasted=5000, start_delay=1999), []),  # not its share
+        (checkpoint(lasted=5000, start_delay=2000), ["back_pressure"]),
+        (checkpoint(lasted=5000, alignment=4000), ["alignment"]),
+        (checkpoint(lasted=5000, sync=4500), ["slow_commit"]),
+        (checkpoint(lasted=5000, async_=4500), ["slow_storage"]),
+        (checkpoint(lasted=1600, async_=850), []),  # less than half a second more than it usually takes
+        (checkpoint(lasted=9000, start_delay=5000, async_=3800), ["back_pressure", "slow_storage"]),
+        (checkpoint(is_savepoint=True, lasted=29_000, async_=28_000), []),  # it writes everything
+        (checkpoint(is_savepoint=True, lasted=30_000, async_=28_000), ["slow_storage"]),
+        (checkpoint(status="IN_PROGRESS", lasted=20_000, start_delay=15_000, ended_at=None), ["back_pressure"]),
+        (checkpoint(status="IN_PROGRESS", lasted=60_000, acknowledged=3, ended_at=None), ["held_up"]),
+        (checkpoint(status="IN_PROGRESS", lasted=59_999, acknowledged=3, ended_at=None), []),
+        (expired(start_delay=30_000), ["back_pressure"]),
+    ],
+)
+def test_phases(asked, expected) -> None:
+    assert names(scene(asked)) == expected
+
+
+def test_what_is_slow_is_measured_by_the_job_itself() -> None:
+    slow = checkpoint(lasted=5000, async_=4500)
+    calm = replace(USUAL, duration=4800, async_=4300)
+    assert names(scene(slow, normal=calm)) == []
+    assert names(scene(slow, normal=replace(USUAL, count=4))) == []  # too few to call anything usual
+    assert names(scene(checkpoint(lasted=30_000, async_=28_000), normal=Normal())) == ["slow_storage"]
+
+
+def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
+    (found,) = causes(scene(checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)))
+    assert found.sentence.en == (
+        "The slowest subtask of checkpoint 41 took 4.5 s to write its state to the checkpoint storage, "
+        "90 % of the whole."
+    )
+    assert "4.5 s" in found.sentence.zh
+    assert [(each.value, each.usual) for each in found.evidence][:3] == [
+        ("4.5 s", "400 ms"),
+        ("5 s", "600 ms"),
+        ("476 MB", "1.91 MB"),
+    ]
+    assert [(each.key, each.value) for each in found.advice] == [
+        ("execution.checkpointing.incremental", "true"),
+        ("state.backend.type", "rocksdb"),
+    ]
+
+
+def test_keys_are_those_of_the_jobs_own_flink_and_of_spark() -> None:
+    asked = checkpoint(lasted=5000, async_=4500, checkpointed_size=499_000_000)
+    (old,) = causes(scene(asked, version=(1, 18)))
+    assert old.advice[0].key == "state.backend.incremental"
+    (spark,) = causes(scene(asked, engine="spark"))
+    assert [each.key for each in spark.advice] == [
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+    ]
+    (waits,) = causes(scene(checkpoint(lasted=5000, start_delay=4500), engine="spark"))
+    assert "maxFilesPerTrigger" in waits.advice[0].key
+    (unaligned,) = causes(scene(checkpoint(lasted=5000, start_delay=4500)))
+    assert unaligned.advice[0].key == "execution.checkpointing.unaligned.enabled"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (checkpoint(lasted=5000, operators=(operator(async_=[400, 400, 4600, 400]),)), ["skew"]),
+        (checkpoint(lasted=5000, operators=(operator(async_=[1600, 1600, 4600, 1600]),)), []),  # not three times
+        (checkpoint(lasted=5000, operators=(operator(async_=[1500, 1500, 4500, 1500]),)), ["skew"]),
+        (checkpoint(lasted=9000, operators=(operator(async_=[400, 400, 3000, 400]),)), []),  # not what it waited for
+        (checkpoint(lasted=600, operators=(operator(async_=[10, 10, 590, 10]),)), []),  # not slow
+        (checkpoint(lasted=5000, operators=(operator(subtasks=2, sync=[900, 4000]),)), []),
+        (checkpoint(lasted=5000, operators=(operator(subtasks=2, sync=[800, 4000]),)), ["skew"]),
+        (checkpoint(lasted=5000, operators=(operator(subtasks=1, sync=[4000]),)), []),
+        (expired(operators=(operator(acknowledged=3, end_to_end=[600, 600, None, 600]),)), ["skew"]),
+        (expired(operators=(operator(acknowledged=2, end_to_end=[600, None, None, 600]),)), []),
+    ],
+)
+def test_skew(asked, expected) -> None:
+    assert names(scene(asked)) == expected
+
+
+def test_skew_names_the_subtask_as_flink_counts_them_and_comes_before_its_phase() -> None:
+    slow = operator("enrich", async_=[400, 400, 4600, 400], state_size=[1_000_000, 1_000_000, 90_000_000, 1_000_000])
+    first, second = causes(scene(checkpoint(lasted=5000, async_=4600, operators=(operator(), slow))))
+    assert (first.name, second.name) == ("skew", "slow_storage")
+    assert first.sentence.en.startswith(
+        "Subtask 3 of “enrich” made checkpoint 41 wait: its asynchronous part was 4.6 s"
+    )
+    assert [(each.value, each.usual) for each in first.evidence][:2] == [("4.6 s", "400 ms"), ("85.8 MB", "977 KB")]
+    (missing,) = causes(scene(expired(operators=(operator(acknowledged=3, end_to_end=[1, 1, None, 1]),))))
+    assert missing.sentence.en.startswith("Subtask 3 of “count” has not acknowledged")
+
+
+def test_a_barrier_that_never_arrived() -> None:
+    stuck = (operator("source"), operator("count", acknowledged=0), operator("sink", acknowledged=0))
+    (found,) = causes(scene(expired(operators=stuck, acknowledged=4)))
+    assert (found.name, found.confidence) == ("back_pressure", Confidence.POSSIBLE)
+    assert "No subtask of “count”" in found.sentence.en
+    nobody = tuple(replace(each, acknowledged=0) for each in stuck)
+    assert names(scene(expired(operators=nobody))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("java.lang.OutOfMemoryError: Java heap space", "out_of_memory"),
+        ("java.lang.OutOfMemoryError: GC overhead limit exceeded", "out_of_memory"),
+        ("MemoryError", "out_of_memory"),
+        ("The driver's process 4121 ended through signal 9 without saying why.", "lost_machine"),
+        ("Container is running beyond physical memory limits", "out_of_memory"),
+        ("Connection unexpectedly closed by remote task manager '10.0.0.7:41231'", "lost_machine"),
+        ("Heartbeat of TaskManager with id 10.0.0.7:4 timed out.", "lost_machine"),
+        ("TaskManager with id 10.0.0.7:4 is no longer reachable.", "lost_machine"),
+        ("The driver of attempt 3 sent no heartbeat for 20 s.", "lost_machine"),
+        ("ExecutorLostFailure (executor 3 exited)", "lost_machine"),
+        ("java.io.IOException: No space left on device", "storage_refuses"),
+        ("AmazonS3Exception: Access Denied (Service: Amazon S3; Status Code: 403)", "storage_refuses"),
+        ("java.util.concurrent.TimeoutException: Async function call has timed out.", "external_timeout"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "external_timeout"),
+        ("httpx2.ReadTimeout: timed out", "external_timeout"),
+        ("java.lang.RuntimeException: demo: snapshot failure requested", "user_exception"),
+        ("KeyError: 'tailnum'", "user_exception"),
+        ("java.lang.IllegalStateException: timeouts must be positive", "user_exception"),
+    ],
+)
+def test_exceptions_are_told_apart(text: str, family: str) -> None:
+    (found,) = causes(scene(expired(failure=DECLINED), raised=(thrown(text),)))
+    assert (found.name, found.confidence) == (family, Confidence.CERTAIN)
+    assert text.rstrip(".") in found.sentence.en
+    assert text.rstrip(".") in found.sentence.zh
+    assert "count (2/4)" in found.sentence.en
+
+
+def test_what_wraps_the_cause_hides_nothing() -> None:
+    trace = "org.apache.flink.FlinkException: it failed\nCaused by: java.lang.OutOfMemoryError: Metaspace"
+    assert names(scene(expired(failure=DECLINED), raised=(thrown("it failed", trace),))) == ["out_of_memory"]
+
+
+@pytest.mark.parametrize(("seconds_ago", "expected"), [(75, True), (75.1, False), (30, True), (29.9, False)])
+def test_only_what_was_thrown_meanwhile_counts(seconds_ago: float, expected: bool) -> None:
+    asked = expired(failure=DECLINED)
+    found = names(scene(asked, raised=(thrown("KeyError: 'x'", seconds_ago=seconds_ago),)))
+    assert (found == ["user_exception"]) is expected
+
+
+def test_a_consequence_is_no_cause_and_a_completed_checkpoint_has_none() -> None:
+    consequence = thrown("Exceeded checkpoint tolerable failure threshold.")
+    assert names(scene(expired(), raised=(consequence,))) == []
+    assert names(scene(checkpoint(), raised=(thrown("KeyError: 'x'"),))) == []
+
+
+def test_the_recorded_decline_of_a_real_flink_is_the_programs_own_exception() -> None:
+    entry = json.loads((SAMPLES / "exceptions_after_decline.json").read_text())["exceptionHistory"]["entries"][0]
+    declined = json.loads((SAMPLES / "checkpoints_after_decline.json").read_text())
+    failed = next(each for each in declined["history"] if each["status"] == "FAILED")
+    raised = Raised(NOW, root_cause(entry["stacktrace"]), entry["stacktrace"], entry["taskName"], entry["endpoint"])
+    asked = expired(failure=failed["failure_message"], triggered_at=NOW, ended_at=NOW + timedelta(seconds=1))
+    first = causes(scene(asked, raised=(raised,)))[0]
+    assert (first.name, first.confidence) == ("user_exception", Confidence.CERTAIN)
+    assert "demo: snapshot failure requested" in first.sentence.en
+
+
+def test_the_engines_own_words_are_enough_where_they_say_it() -> None:
+    full = "Failure to finalize checkpoint. java.io.IOException: No space left on device"
+    assert names(scene(expired(failure=full))) == ["storage_refuses"]
+    assert names(scene(expired(failure=DECLINED))) == []
+
+
+@pytest.mark.parametrize(("p95", "expected"), [(36_000, ["timeout_too_short"]), (35_999, [])])
+def test_a_time_out_without_room(p95: float, expected: list[str]) -> None:
+    found = causes(scene(expired(), normal=replace(USUAL, duration=20_000, duration_p95=p95)))
+    assert [each.name for each in found] == expected
+    if found:
+        assert (found[0].advice[0].key, found[0].advice[0].value) == ("execution.checkpointing.timeout", "2 min")
+
+
+def test_an_interrupted_one_says_so_after_what_was_thrown() -> None:
+    asked = expired(failure="Checkpoint Coordinator is suspending.")
+    assert names(scene(asked)) == ["interrupted"]
+    assert names(scene(asked, raised=(thrown("KeyError: 'x'"),))) == ["user_exception", "interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"last_triggered_at": NOW - timedelta(seconds=59)}, []),
+        ({"last_triggered_at": NOW - timedelta(seconds=60)}, ["not_triggered"]),
+        ({"last_triggered_at": None, "run_started_at": NOW - timedelta(seconds=50)}, []),
+        ({"last_triggered_at": None, "run_started_at": NOW - timedelta(seconds=61)}, ["not_triggered"]),
+        ({"last_triggered_at": NOW - timedelta(hours=1), "runs": False}, []),
+        ({"last_triggered_at": NOW - timedelta(hours=1), "config": {"interval": None}}, []),
+        ({"last_triggered_at": NOW - timedelta(hours=1), "config": {"interval": 3_600_000}}, []),
+        ({"silent_since": NOW - timedelta(minutes=5)}, ["not_seen"]),
+        ({"silent_since": NOW - timedelta(minutes=5), "last_triggered_at": NOW - timedelta(hours=1)}, ["not_seen"]),
+    ],
+)
+def test_missing_checkpoints(values, expected) -> None:
+    assert names(scene(**values)) == expected
+
+
+def test_a_dead_job_is_explained_by_its_last_exception_and_a_live_one_is_not() -> None:
+    raised = (thrown("KeyError: 'x'", seconds_ago=3600),)
+    assert names(scene(raised=raised, runs=False)) == ["user_exception"]
+    assert names(scene(raised=raised)) == []

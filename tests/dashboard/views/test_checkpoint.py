@@ -173,4 +173,9 @@ def test_more_operators_cost_no_more_queries(viewer: Client, checkpoint: Checkpo
 
 
 def _empty(checkpoint: Checkpoint) -> dict[str, object]:
-    return {"num_subtasks": 2, "num_acknowledged_subtasks": 2, "subtask_ack_at": [checkpoint.triggered_at] * 2}
+    return {
+        "triggered_at": checkpoint.triggered_at,
+        "num_subtasks": 2,
+        "num_acknowledged_subtasks": 2,
+        "subtask_ack_at": [checkpoint.triggered_at] * 2,
+    }

@@ -18,8 +18,8 @@ A client lives in one event loop, as an asynchronous context manager, and keeps 
 
 from __future__ import annotations
 
-import asyncio
 import json
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -70,6 +70,7 @@ T = TypeVar("T")
 
 # Starting a program may take an engine long before it answers.
 COMMAND_LIMIT_S = 60.0
+CONNECT_LIMIT_S = 3.0
 BODY_LIMIT = 16 * 1024 * 1024
 # An idle connection: longer than any cluster's polls are apart, shorter than Flink's own limit (5 minutes).
 KEPT_OPEN_S = 90.0
@@ -92,6 +93,7 @@ class FlinkClient:
         self._base_url = connection.url
         self._read_limit_s = connection.request_limit_s if read_limit_s is None else read_limit_s
         self._command_limit_s = command_limit_s
+        self._within = {limit_s: _within(limit_s) for limit_s in (self._read_limit_s, self._command_limit_s)}
         self._body_limit = body_limit
         self._headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
         if connection.authorization:
@@ -112,7 +114,6 @@ class FlinkClient:
                 connector=self._connector(),
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(3.0, self._read_limit_s)),
                 # A proxy named in the worker's environment is for the internet, not for the clusters it watches.
                 trust_env=False,
             )
@@ -367,16 +368,14 @@ class FlinkClient:
         """One request within `limit_s` in all, however slowly the bytes drip."""
         headers = {"Content-Type": kind} if content is not None and kind else None
         try:
-            async with (
-                asyncio.timeout(limit_s),
-                self._http.request(
-                    method,
-                    URL(self._base_url + path, encoded=True),
-                    data=None if content is None else BytesIO(content),  # in pieces: a program may be large
-                    headers=headers,
-                    allow_redirects=False,
-                ) as response,
-            ):
+            async with self._http.request(
+                method,
+                URL(self._base_url + path, encoded=True),
+                data=None if content is None else BytesIO(content),  # in pieces: a program may be large
+                headers=headers,
+                allow_redirects=False,
+                timeout=self._within[limit_s],
+            ) as response:
                 self._dated = _date(response.headers.get("Date", ""))
                 if 300 <= response.status < 400:
                     raise Redirected(response.status, response.headers.get("Location", ""))
@@ -416,8 +415,13 @@ def _date(text: str) -> datetime | None:
         return None
 
 
+def _within(limit_s: float) -> aiohttp.ClientTimeout:
+    """All of a request, to the end of its answer, and to the instant."""
+    return aiohttp.ClientTimeout(total=limit_s, sock_connect=min(CONNECT_LIMIT_S, limit_s), ceil_threshold=math.inf)
+
+
 def _part(text: str) -> str:
-    return quote(text, safe="")
+    return text if text.isascii() and text.isalnum() else quote(text, safe="")
 
 
 def _error(status: int, content: bytes, path: str) -> EngineError:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from django.db.models import Exists, OuterRef, Q
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from monitoring.models import (
     Checkpoint,
-    CheckpointStatus,
     CheckpointType,
     Cluster,
     Savepoint,
@@ -23,27 +21,31 @@ def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savep
 
     While a savepoint of the run is under way, a new path may be its own: adoption waits until that row is closed.
     """
-    same_path = Savepoint.objects.filter(job=OuterRef("run__job"), path=OuterRef("external_path"))
-    linked = Savepoint.objects.filter(checkpoint=OuterRef("pk"))
-    under_way = Savepoint.objects.filter(
-        run=OuterRef("run"), state__in=[state for state in SavepointState if state.open]
-    )
-    found = list(
-        Checkpoint.objects.filter(
-            ~Exists(same_path),
-            ~Exists(linked),
-            ~Exists(under_way),
-            Q(run__final_read_done=False) | Q(run__in=just_read),
-            run__job__cluster=cluster,
-            is_savepoint=True,
-            status=CheckpointStatus.COMPLETED,
-            discarded=False,
-        )
-        .exclude(external_path="")
-        .select_related("run")
-    )
-    explained = _explained({checkpoint.run.job_id for checkpoint in found}) if found else set()
-    adopted = [_adopted(one) for one in found if (one.run.job_id, plain_path(one.external_path)) not in explained]
+    found = Checkpoint.objects.raw(_FOUND, {"cluster": cluster.pk, "open": _OPEN, "just_read": list(just_read)})
+    return _adopt(list(found))
+
+
+# The same as Django's, but for what it takes to put together at every poll.
+_FOUND = """
+SELECT found.*, run.job_id
+FROM monitoring_checkpoint found
+JOIN monitoring_run run ON run.id = found.run_id
+JOIN monitoring_job job ON job.id = run.job_id
+WHERE job.cluster_id = %(cluster)s AND (NOT run.final_read_done OR run.id = ANY(%(just_read)s))
+  AND found.is_savepoint AND found.status = 'COMPLETED' AND NOT found.discarded AND found.external_path <> ''
+  AND NOT EXISTS (SELECT FROM monitoring_savepoint WHERE job_id = run.job_id AND path = found.external_path)
+  AND NOT EXISTS (SELECT FROM monitoring_savepoint WHERE checkpoint_id = found.id)
+  AND NOT EXISTS (SELECT FROM monitoring_savepoint WHERE run_id = run.id AND state = ANY(%(open)s))
+"""
+_OPEN = [state.value for state in SavepointState if state.open]
+
+
+def _adopt(found: Sequence[Any]) -> list[Savepoint]:
+    """Checkpoints, each with the `job_id` of its run."""
+    if not found:
+        return []
+    explained = _explained({checkpoint.job_id for checkpoint in found})
+    adopted = [_adopted(one) for one in found if (one.job_id, plain_path(one.external_path)) not in explained]
     Savepoint.objects.bulk_create(adopted, ignore_conflicts=True)
     return adopted
 
@@ -54,10 +56,10 @@ def _explained(jobs: Collection[int]) -> set[tuple[int, str]]:
     return {(job_id, plain_path(path)) for job_id, path in paths}
 
 
-def _adopted(checkpoint: Checkpoint) -> Savepoint:
+def _adopted(checkpoint: Any) -> Savepoint:
     return Savepoint(
-        job_id=checkpoint.run.job_id,
-        run=checkpoint.run,
+        job_id=checkpoint.job_id,
+        run_id=checkpoint.run_id,
         checkpoint=checkpoint,
         origin=SavepointOrigin.ADOPTED,
         state=SavepointState.COMPLETED,

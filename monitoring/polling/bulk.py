@@ -6,6 +6,7 @@ It costs a worker a tenth of what as many parameters do. Columns are fields' att
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -19,10 +20,7 @@ def update(model: type[Model], rows: Sequence[Row], columns: Collection[str], *,
     """Each row has the primary key as `id`. Columns of `kept` are overwritten only with what is not null."""
     if not rows:
         return
-    table = connection.ops.quote_name(model._meta.db_table)
-    changes = _changes(table, "given", columns, kept)
-    given = _recordset(model, ["id", *columns])
-    _execute(f"UPDATE {table} SET {changes} FROM {given} WHERE {table}.id = given.id", rows)  # noqa: S608
+    _execute(_update(model, tuple(columns), frozenset(kept)), rows)
 
 
 def upsert(
@@ -42,18 +40,36 @@ def upsert(
     """
     if not rows:
         return {}
+    statement = _upsert(model, tuple(key), tuple(columns), frozenset(kept), tuple(once))
+    return {tuple(row[1:]): row[0] for row in _execute(statement, rows, returns=True)}
+
+
+def read(statement: str, rows: Sequence[Row], **given: Any) -> list[tuple[Any, ...]]:
+    """What a query answers that names `rows` as `jsonb_to_recordset(%(rows)s::jsonb)`."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"rows": orjson.dumps(rows).decode(), **given})
+        return cursor.fetchall() if cursor.description else []
+
+
+@lru_cache(maxsize=200)
+def _update(model: type[Model], columns: tuple[str, ...], kept: frozenset[str]) -> str:
+    table = connection.ops.quote_name(model._meta.db_table)
+    changes, given = _changes(table, "given", columns, kept), _recordset(model, ["id", *columns])
+    return f"UPDATE {table} SET {changes} FROM {given} WHERE {table}.id = given.id"  # noqa: S608
+
+
+@lru_cache(maxsize=200)
+def _upsert(
+    model: type[Model], key: tuple[str, ...], columns: tuple[str, ...], kept: frozenset[str], once: tuple[str, ...]
+) -> str:
     table = connection.ops.quote_name(model._meta.db_table)
     given = [*key, *columns, *once]
     names = ", ".join(f'"{column}"' for column in given)
     keys = ", ".join(f'"{column}"' for column in key)
-    changes = _changes(table, "excluded", columns, kept)
-    found = _execute(
+    return (
         f"INSERT INTO {table} ({names}) SELECT {names} FROM {_recordset(model, given)}"  # noqa: S608
-        f" ON CONFLICT ({keys}) DO UPDATE SET {changes} RETURNING id, {keys}",
-        rows,
-        returns=True,
+        f" ON CONFLICT ({keys}) DO UPDATE SET {_changes(table, 'excluded', columns, kept)} RETURNING id, {keys}"
     )
-    return {tuple(row[1:]): row[0] for row in found}
 
 
 def insert(instances: Sequence[Model]) -> None:

@@ -9,19 +9,33 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from django.db import transaction
-from django.db.models import DurationField, ExpressionWrapper, F, Q, QuerySet, Value
+from django.db import connection
+from django.db.models import Q, QuerySet
 
 from monitoring.models import Cluster
 
 # A worker that was killed leaves its clusters unasked for so long. Prolonged three times as often.
 LEASE = timedelta(seconds=20)
-# No poll is planned later than this: one that is was planned by a clock that was wrong, like a lease of two terms.
-_FARTHEST_POLL = ExpressionWrapper(
-    (F("poll_interval_s") * 2 + 60) * Value(timedelta(seconds=1)), output_field=DurationField()
+# Shorter than a lease, which a flight that waits for a lock may outlive.
+LOCKS_WITHIN_S = 5
+# No poll is planned later than this after now: one that is was planned by a clock that was wrong, like a lease of two
+# terms.
+_CLAIM = """
+WITH due AS MATERIALIZED (
+    SELECT id FROM monitoring_cluster
+    WHERE enabled
+      AND (next_poll_at IS NULL OR next_poll_at <= %(now)s
+           OR next_poll_at > %(now)s + (poll_interval_s * 2 + 60) * interval '1 second')
+      AND (poll_claimed_until IS NULL OR poll_claimed_until <= %(now)s OR poll_claimed_until > %(wrong)s)
+    ORDER BY next_poll_at NULLS FIRST LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
+UPDATE monitoring_cluster cluster SET poll_claimed_by = %(token)s, poll_claimed_until = %(until)s
+FROM due WHERE cluster.id = due.id RETURNING cluster.*
+"""
+_LOCKED = "SELECT * FROM monitoring_cluster WHERE id = %s AND poll_claimed_by = %s FOR UPDATE"
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -38,16 +52,9 @@ class ClaimLost(Exception):
 
 def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
     """Take the clusters whose poll is due and that nobody polls, the longest due first."""
-    due = Q(next_poll_at=None) | Q(next_poll_at__lte=now) | Q(next_poll_at__gt=_FARTHEST_POLL + Value(now))
-    free = Q(poll_claimed_until=None) | Q(poll_claimed_until__lte=now) | Q(poll_claimed_until__gt=now + 2 * LEASE)
-    candidates = Cluster.objects.filter(due, free, enabled=True).order_by(F("next_poll_at").asc(nulls_first=True))
-    if not candidates.exists():
-        return []
     token = uuid.uuid4().hex
-    with transaction.atomic():
-        taken = list(candidates.select_for_update(skip_locked=True)[:limit])
-        if taken:
-            _mine(taken).update(poll_claimed_by=token, poll_claimed_until=now + LEASE)
+    given = {"now": now, "limit": limit, "token": token, "until": now + LEASE, "wrong": now + 2 * LEASE}
+    taken = sorted(Cluster.objects.raw(_CLAIM, given), key=lambda cluster: cluster.next_poll_at or _LONG_AGO)
     return [Claim(cluster, token) for cluster in taken]
 
 
@@ -66,11 +73,16 @@ def give_back(claims: Collection[Claim]) -> None:
 
 
 def locked(claim: Claim) -> Cluster:
-    """The claimed cluster, its row locked until the transaction ends. Raises ClaimLost."""
-    held = Cluster.objects.select_for_update().filter(pk=claim.cluster.pk, poll_claimed_by=claim.token).first()
-    if held is None:
-        raise ClaimLost
-    return held
+    """The claimed cluster, its row locked until the transaction ends. Raises ClaimLost.
+
+    Whatever else the transaction has to wait for, it does not wait long: a table that somebody locks must not hold up
+    what other clusters answer.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{LOCKS_WITHIN_S}s'")
+    for held in Cluster.objects.raw(_LOCKED, [claim.cluster.pk, claim.token]):
+        return held
+    raise ClaimLost
 
 
 def _mine(clusters: Iterable[Cluster]) -> QuerySet[Cluster]:

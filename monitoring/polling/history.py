@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db import connection
-
 from monitoring.engine.answers import Checkpoints, CheckpointStats
 from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, OperatorCheckpoint, Run
 from monitoring.polling import bulk
@@ -67,7 +65,7 @@ class HistoryChanges:
 
 _MENTIONED = """
 SELECT c.id, c.run_id, c.checkpoint_id, c.status, c.final, c.discarded, c.triggered_at
-FROM unnest(%s::bigint[], %s::bigint[]) AS mentioned (run_id, checkpoint_id)
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS mentioned (run_id bigint, checkpoint_id bigint)
 JOIN monitoring_checkpoint c ON c.run_id = mentioned.run_id AND c.checkpoint_id = mentioned.checkpoint_id
 """
 
@@ -75,7 +73,7 @@ JOIN monitoring_checkpoint c ON c.run_id = mentioned.run_id AND c.checkpoint_id 
 def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
     """The rows of every checkpoint that the answers mention. Ids beyond a run's newest one have none."""
     mentioned = [
-        (each.run.pk, checkpoint_id)
+        {"run_id": each.run.pk, "checkpoint_id": checkpoint_id}
         for each in runs
         if each.newest_checkpoint is not None and each.observed is not None
         for checkpoint_id in _ids(each.observed)
@@ -83,9 +81,7 @@ def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
     ]
     if not mentioned:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_MENTIONED, [list(column) for column in zip(*mentioned, strict=True)])
-        rows = [StoredCheckpoint(*row) for row in cursor.fetchall()]
+    rows = [StoredCheckpoint(*row) for row in bulk.read(_MENTIONED, mentioned)]
     return {(row.run_id, row.checkpoint_id): row for row in rows}
 
 

@@ -7,17 +7,15 @@ copy is given up after five minutes all the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import OuterRef, Q, Subquery
+from django.db import connection
 
 from monitoring.engine.answers import DEFAULT_HISTORY, CheckpointStats, JobOverview
 from monitoring.engine.identity import Identity
-from monitoring.models import Checkpoint, Cluster, Run, RunState
+from monitoring.models import Cluster, RunState
 from monitoring.polling.plan import Rhythm, read_every_s
 
 REMEMBERED = timedelta(minutes=5)
@@ -119,7 +117,7 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
     }
     if remembered is not None and remembered.holds(cluster, now):
         return replace(remembered, **told)  # type: ignore[arg-type]
-    runs = stored_runs(cluster, ~Q(state__in=TERMINAL) | Q(final_read_done=False))
+    runs = unread_runs(cluster)
     if remembered is None and cluster.identity is None:
         told["needs_version"] = True
     # An answer that is stored stays stored, whoever wrote since: only of another run it says nothing.
@@ -138,51 +136,72 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
 
 def named_runs(cluster: Cluster, job_ids: Collection[str]) -> dict[str, KnownRun]:
     """What is stored of these engine job ids."""
-    return stored_runs(cluster, Q(engine_job_id__in=list(job_ids))) if job_ids else {}
+    return _stored(cluster, "run.engine_job_id = ANY(%(ids)s)", ids=list(job_ids)) if job_ids else {}
 
 
-def stored_runs(cluster: Cluster, which: Q) -> dict[str, KnownRun]:
-    stored = Checkpoint.objects.filter(run=OuterRef("pk"))
-    rows = Run.objects.filter(which, job__cluster=cluster, superseded=False).annotate(
-        newest_checkpoint=Subquery(stored.order_by("-checkpoint_id").values("checkpoint_id")[:1]),
-        unfinished=ArraySubquery(stored.filter(final=False).order_by().values("checkpoint_id")),
-    )
-    return {row["engine_job_id"]: _known_run(cluster, row) for row in _by_start(rows.values(*_COLUMNS))}
+def unread_runs(cluster: Cluster) -> dict[str, KnownRun]:
+    """Those that live, or were not read to the end."""
+    which = "(run.state <> ALL(%(terminal)s) OR NOT run.final_read_done)"
+    return _stored(cluster, which, terminal=[state.value for state in TERMINAL])
 
 
-_COLUMNS = (
-    *("pk", "engine_job_id", "job__name", "state", "moved_at", "started_at", "vertices__0__id"),
-    *("restored_at", "newest_checkpoint", "unfinished", "next_read_at", "missing_since", "final_read_done"),
-    *("counts__in_progress", "checkpoint_config__interval", "checkpoint_config__timeout"),
-)
+# An engine's id may stand under two jobs, when it was renamed: the later one counts.
+_STORED = """
+SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at, run.vertices -> 0 IS NOT NULL,
+       run.checkpoint_config -> 'timeout' IS NOT NULL, run.restored_at, newest.checkpoint_id,
+       ARRAY(SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id AND NOT final),
+       run.next_read_at, run.missing_since IS NOT NULL, run.final_read_done,
+       (run.checkpoint_config ->> 'interval')::float8, coalesce((run.counts ->> 'in_progress')::float8, 0) > 0
+FROM monitoring_run run
+JOIN monitoring_job job ON job.id = run.job_id
+LEFT JOIN LATERAL (
+    SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id ORDER BY checkpoint_id DESC LIMIT 1
+) newest ON TRUE
+WHERE job.cluster_id = %(cluster)s AND NOT run.superseded AND {which}
+ORDER BY run.started_at
+"""
 
 
-def _by_start(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """An engine's id may stand under two jobs, when it was renamed: the later one counts."""
-    return sorted(rows, key=lambda row: row["started_at"])
+def _stored(cluster: Cluster, which: str, **given: list[str]) -> dict[str, KnownRun]:
+    with connection.cursor() as cursor:
+        cursor.execute(_STORED.format(which=which), {"cluster": cluster.pk, **given})
+        return {row[0]: _known_run(cluster, *row) for row in cursor.fetchall()}
 
 
-def _known_run(cluster: Cluster, row: Mapping[str, Any]) -> KnownRun:
-    every_s = read_every_s(
-        row["checkpoint_config__interval"],
-        cluster.poll_interval_s,
-        cluster.history_length or DEFAULT_HISTORY,
-        pending=bool(row["counts__in_progress"]),
-    )
+def _known_run(
+    cluster: Cluster,
+    job_id: str,
+    key: int,
+    name: str,
+    state: str,
+    moved_at: datetime | None,
+    has_vertices: bool,
+    has_config: bool,
+    restored_at: datetime | None,
+    newest_checkpoint: int | None,
+    unfinished: list[int],
+    next_read_at: datetime | None,
+    missing: bool,
+    final_read_done: bool,
+    interval_ms: float | None,
+    pending: bool,
+) -> KnownRun:
+    history = cluster.history_length or DEFAULT_HISTORY
+    every_s = read_every_s(interval_ms, cluster.poll_interval_s, history, pending=pending)
     return KnownRun(
-        key=row["pk"],
-        name=row["job__name"],
-        state=row["state"],
-        moved_at=row["moved_at"],
-        has_vertices=row["vertices__0__id"] is not None,
-        has_config=row["checkpoint_config__timeout"] is not None,
-        restored_at=row["restored_at"],
-        newest_checkpoint=row["newest_checkpoint"],
-        unfinished=frozenset(row["unfinished"]),
-        next_read_at=row["next_read_at"],
-        missing=row["missing_since"] is not None,
-        final_read_done=row["final_read_done"],
-        rhythm=_rhythm(cluster, row["engine_job_id"], every_s),
+        key=key,
+        name=name,
+        state=state,
+        moved_at=moved_at,
+        has_vertices=has_vertices,
+        has_config=has_config,
+        restored_at=restored_at,
+        newest_checkpoint=newest_checkpoint,
+        unfinished=frozenset(unfinished),
+        next_read_at=next_read_at,
+        missing=missing,
+        final_read_done=final_read_done,
+        rhythm=_rhythm(cluster, job_id, every_s),
     )
 
 

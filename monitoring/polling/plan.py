@@ -56,7 +56,7 @@ class Rhythm:
         return math.floor(at.timestamp() / self.every_s - self.phase)
 
 
-def read_every_s(interval_ms: int | None, poll_interval_s: float, history: int = HISTORY, *, pending: bool) -> float:
+def read_every_s(interval_ms: float | None, poll_interval_s: float, history: int = HISTORY, *, pending: bool) -> float:
     """Seconds between two reads of a live run. `interval_ms` None: no periodic checkpoints, or not known yet.
 
     `pending`: a checkpoint is under way, so people watch its acknowledgements come in.

@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Max, OuterRef, Subquery
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Max
 
 from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.launches import Launched, remember
-from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
+from monitoring.models import Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
 
@@ -77,21 +79,17 @@ def job_name(name: str) -> str:
 
 def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
     """The stored runs of which there is something to write: news, or that the engine did not name them."""
-    newest = Checkpoint.objects.filter(run=OuterRef("pk")).order_by("-checkpoint_id").values("checkpoint_id")[:1]
     found = Runs([])
     ids = [*observation.runs, *observation.missing]
     if not ids:
         return found
-    runs = (
-        Run.objects.filter(engine_job_id__in=ids, job__cluster=cluster, superseded=False)
-        .select_related("job")
-        .defer(*_left_out(observation.runs.values()))
-        .annotate(newest_checkpoint=Subquery(newest))
-        .order_by("started_at")
-    )
-    for run in runs:
+    statement = _LOAD.format(columns=", ".join(f"run.{name}" for name in _columns(observation.runs.values())))
+    rows: Iterable[Any] = Run.objects.raw(statement, [ids, cluster.pk])
+    for run in rows:
+        # What else a job has is read when it is wanted.
+        run.job = Job.from_db(DEFAULT_DB_ALIAS, ("id", "cluster_id", "name"), (run.job_id, cluster.pk, run.job_name))
         observed = observation.runs.get(run.engine_job_id)
-        if observed is not None and job_name(observed.job.name) != run.job.name:
+        if observed is not None and job_name(observed.job.name) != run.job_name:
             observed = None
             found.renamed.add(run.pk)
         found.stored.append(StoredRun(run, observed, run.newest_checkpoint))
@@ -99,15 +97,27 @@ def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
     return found
 
 
-def _left_out(observed: Iterable[RunObservation]) -> set[str]:
-    """Large columns that are not needed this time: most of the time goes into them."""
+_LOAD = """
+SELECT {columns}, job.name AS job_name, newest.checkpoint_id AS newest_checkpoint
+FROM monitoring_run run
+JOIN monitoring_job job ON job.id = run.job_id
+LEFT JOIN LATERAL (
+    SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id ORDER BY checkpoint_id DESC LIMIT 1
+) newest ON TRUE
+WHERE run.engine_job_id = ANY(%s) AND job.cluster_id = %s AND NOT run.superseded
+ORDER BY run.started_at
+"""
+
+
+def _columns(observed: Iterable[RunObservation]) -> list[str]:
+    """Without the large ones that are not needed this time: most of the time goes into them."""
     seen = list(observed)
-    read = {
+    needed = {
         "exceptions": any(each.exceptions for each in seen),
         "checkpoint_config": any(each.config is not None for each in seen),
-        "job__launch": any(each.job_config is not None for each in seen),
+        "summary": False,
     }
-    return {"summary", "job__labels", *(column for column, needed in read.items() if not needed)}
+    return [str(field.column) for field in Run._meta.concrete_fields if needed.get(field.attname, True)]
 
 
 def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
@@ -328,12 +338,15 @@ def _choose_current(runs: Runs) -> None:
 
 def remember_launches(runs: Iterable[StoredRun], now: datetime) -> None:
     """How our job manager says it started a job is how it is started again."""
-    launched = []
-    for each in runs:
-        config = None if each.observed is None else each.observed.job_config
-        spec = None if config is None or config.launch is None else {"kind": "waymark", **config.launch}
-        if spec is not None and (each.run.job.launch != spec or each.run.launch_version_id is None):
-            launched.append(Launched(each.run, spec))
+    told = [
+        Launched(each.run, {"kind": "waymark", **each.observed.job_config.launch})
+        for each in runs
+        if each.observed is not None and each.observed.job_config is not None and each.observed.job_config.launch
+    ]
+    if not told:
+        return
+    known = dict(Job.objects.filter(pk__in=[each.run.job_id for each in told]).values_list("pk", "launch"))
+    launched = [each for each in told if known[each.run.job_id] != each.spec or each.run.launch_version_id is None]
     if launched:
         remember(launched, LaunchOrigin.FOUND, "", now)
 

@@ -13,7 +13,7 @@ from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Engine, Run
-from monitoring.polling import history, outages, plan, runs
+from monitoring.polling import bulk, history, outages, plan, runs
 from monitoring.polling.adoption import adopt_savepoints
 from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
@@ -73,7 +73,11 @@ def postpone(claim: Claim, why: str, now: datetime) -> None:
     """An observation that cannot be written must not stop the others: counted, and tried again later."""
     cluster = locked(claim)
     _failed(cluster, why, now)
-    cluster.save(update_fields=_POLLING)
+    _save(cluster)
+
+
+def _save(cluster: Cluster) -> None:
+    bulk.update(Cluster, [{"id": cluster.pk, **{column: getattr(cluster, column) for column in _POLLING}}], _POLLING)
 
 
 def _store(
@@ -89,7 +93,7 @@ def _store(
             sentence, known = _answered(cluster, observation.answer, observation, now)
             cluster.read_until = asked_at
     cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
-    cluster.save(update_fields=_POLLING)
+    _save(cluster)
     return sentence, replace(known, revision=cluster.revision)
 
 

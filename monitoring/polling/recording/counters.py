@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import connection
 
 from monitoring.models import Run
+from monitoring.polling import bulk
 from monitoring.polling.observation import RunObservation
 
 # Completed checkpoints are the normal course of things: every one is a row of its own anyway.
@@ -18,9 +18,8 @@ _THINNED_TO = timedelta(seconds=60)
 _RECORD = """
 INSERT INTO monitoring_countersample (run_id, at, restored, total, in_progress, completed, failed)
 SELECT seen.run_id, %(now)s, seen.restored, seen.total, seen.in_progress, seen.completed, seen.failed
-FROM unnest(%(run)s::bigint[], %(restored)s::bigint[], %(total)s::bigint[], %(in_progress)s::bigint[],
-            %(completed)s::bigint[], %(failed)s::bigint[])
-     AS seen (run_id, restored, total, in_progress, completed, failed)
+FROM jsonb_to_recordset(%(rows)s::jsonb)
+     AS seen (run_id bigint, restored bigint, total bigint, in_progress bigint, completed bigint, failed bigint)
 LEFT JOIN LATERAL (
     SELECT * FROM monitoring_countersample WHERE run_id = seen.run_id ORDER BY at DESC LIMIT 1
 ) last ON TRUE
@@ -46,17 +45,16 @@ FROM (
 WHERE before IS NOT NULL
 GROUP BY job_id
 """
-_COUNTERS = ("restored", "total", "in_progress", "completed", "failed")
 
 
 def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
-    read = [(run.pk, observed.checkpoints.counts) for run, observed in seen if observed.checkpoints is not None]
-    if not read:
-        return
-    columns = {name: [getattr(counts, name) for _, counts in read] for name in _COUNTERS}
-    with connection.cursor() as cursor:
-        parameters: dict[str, Any] = {"run": [run for run, _ in read], "now": now, "thinned_to": _THINNED_TO, **columns}
-        cursor.execute(_RECORD, parameters)
+    rows = [
+        {"run_id": run.pk, **observed.checkpoints.counts.as_row()}
+        for run, observed in seen
+        if observed.checkpoints is not None
+    ]
+    if rows:
+        bulk.read(_RECORD, rows, now=now, thinned_to=_THINNED_TO)
 
 
 def failed_between(jobs: Collection[int], since: datetime, until: datetime) -> dict[int, int]:

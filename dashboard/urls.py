@@ -41,6 +41,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/history/", checkpoints.history, name="job-history"),
     path("jobs/<int:pk>/history/news/", checkpoints.news, name="job-history-news"),
     path("jobs/<int:pk>/charts/<slug:name>.json", charts.chart, name="job-chart"),
+    path("jobs/<int:pk>/charts/<slug:name>/table/", charts.table, name="job-chart-table"),
     path("jobs/<int:pk>/configuration/", configuration.configuration, name="job-configuration"),
     path("jobs/<int:pk>/automation/", configuration.change_automation, name="job-automation"),
     path("jobs/<int:pk>/savepoints/", savepoints.job_savepoints, name="job-savepoints"),

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.timezone import localtime
 
-from dashboard.charts.figure import as_dict, layout
+from dashboard.charts.figure import as_dict, clock_of, layout
 from dashboard.queries.series import AlignmentGrid
 from dashboard.units import duration_text
 
@@ -34,7 +35,7 @@ def alignment_figure(grid: AlignmentGrid) -> dict[str, Any]:
         z=[[step_of(value) for value in line] for line in grid.values],
         text=[
             [
-                f"<b>{name}</b><br>checkpoint {column.checkpoint_id} · {column.triggered_at:%H:%M:%S}"
+                f"<b>{name}</b><br>checkpoint {column.checkpoint_id} · {clock_of(column.triggered_at)}"
                 f"<br>alignment {duration_text(value)}"
                 for column, value in zip(grid.columns, line, strict=True)
             ]
@@ -50,10 +51,12 @@ def alignment_figure(grid: AlignmentGrid) -> dict[str, Any]:
     every = max(1, len(columns) // 6)
     shape = layout(hovermode="closest")
     shape["margin"]["t"] = 4
+    shape["dragmode"] = False  # its columns are checkpoints, not time
     shape["xaxis"] |= {
+        "fixedrange": True,
         "tickmode": "array",
         "tickvals": columns[::every],
-        "ticktext": [f"{column.triggered_at:%H:%M:%S}" for column in grid.columns[::every]],
+        "ticktext": [f"{localtime(column.triggered_at):%H:%M:%S}" for column in grid.columns[::every]],
     }
     shape["yaxis"] |= {
         "autorange": "reversed",

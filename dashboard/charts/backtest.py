@@ -6,7 +6,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.charts.figure import as_dict, byte_ticks, duration_ticks, layout, moment, time_axis
+from dashboard.charts.figure import as_dict, byte_ticks, clock_of, duration_ticks, layout, moment, time_axis
 from dashboard.queries.series import Span
 from monitoring.alerts.backtest import Bout, Point, Replay
 from monitoring.alerts.kinds.base import Unit
@@ -37,8 +37,8 @@ def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
             hoverinfo="skip",
         ),
     ]
-    shape = layout(shapes=[_band(bout, replay) for bout in replay.bouts])
-    shape["xaxis"] |= time_axis(Span(replay.since, replay.until))
+    shape = layout(dragmode=False, shapes=[_band(bout, replay) for bout in replay.bouts])
+    shape["xaxis"] |= time_axis(Span(replay.since, replay.until)) | {"fixedrange": True}
     shape["yaxis"] |= _ticks(_highest(points) * scale, unit)
     return as_dict(traces, shape)
 
@@ -79,4 +79,4 @@ def _ticks(highest: float, unit: Unit) -> dict[str, Any]:
 def _story(point: Point, unit: Unit) -> str:
     value = "nothing known" if point.value is None else unit.text(point.value)
     limit = f"opens at {unit.text(point.limit)}" if point.limit is not None else "no limit"
-    return f"<b>{point.at:%d %b %H:%M:%S}</b><br>{value}<br>{limit}"
+    return f"<b>{clock_of(point.at)}</b><br>{value}<br>{limit}"

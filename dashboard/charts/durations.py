@@ -9,8 +9,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.charts.figure import as_dict, duration_ticks, layout, moment, restart_marks, time_axis
-from dashboard.queries.series import CheckpointPoint, RunStart, Span
+from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
+from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import duration_text
 
 # From the bottom up: the phases of the subtask that acknowledged last.
@@ -22,7 +22,9 @@ PHASES = (
 )
 
 
-def durations_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
+def durations_figure(
+    points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
+) -> dict[str, Any]:
     """Stacked phases for completed checkpoints, one hatched bar for each failed one."""
     completed = [p for p in points if not p.failed]
     failed = [p for p in points if p.failed]
@@ -34,7 +36,7 @@ def durations_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStar
     rest.hovertext, rest.hoverinfo = [_story(p) for p in completed], "text"
     broken.hovertext, broken.hoverinfo = [_story(p) for p in failed], "text"
     highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
-    shape = layout(barmode="stack", **restart_marks(starts, span))
+    shape = layout(barmode="stack", **marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
     shape["yaxis"] |= duration_ticks(max(highest, 10))
     return as_dict([*stacked, rest, broken], shape)
@@ -70,9 +72,8 @@ def _bars(role: str, points: Sequence[CheckpointPoint], heights: Sequence[int], 
 
 
 def _story(point: CheckpointPoint) -> str:
-    kind = "savepoint" if point.is_savepoint else "checkpoint"
     lines = [
-        f"<b>{kind} {point.checkpoint_id}</b> · run {point.run_number} · {point.triggered_at:%H:%M:%S}",
+        title_of(point),
         f"{'failed after' if point.failed else 'end to end'} {duration_text(point.duration)}",
     ]
     if point.failed:

@@ -1,4 +1,4 @@
-"""What all charts share: the layout, the marks of restarts, the steps of an axis."""
+"""What all charts share: the layout, the marks of restarts and gaps, the steps of an axis."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from math import ceil, log2
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils import timezone
 
-from dashboard.queries.series import RunStart, Span
+from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import span_text
 
 _LETTER = 1 / 150  # of a chart's width, on a small laptop; on a phone only the newest label is drawn
@@ -25,9 +26,9 @@ def layout(**extra: Any) -> dict[str, Any]:
         "margin": {"l": 4, "r": 4, "t": 26, "b": 24},
         "showlegend": False,
         "hovermode": "x",
-        "dragmode": False,
+        "dragmode": "zoom",
         "bargap": 0,
-        "xaxis": {"fixedrange": True, "showgrid": False, "zeroline": False, "automargin": True},
+        "xaxis": {"showgrid": False, "zeroline": False, "automargin": True},
         "yaxis": {
             "fixedrange": True,
             "zeroline": False,
@@ -50,7 +51,7 @@ def as_dict(traces: Sequence[Any], shape: dict[str, Any]) -> dict[str, Any]:
 def time_axis(span: Span) -> dict[str, Any]:
     """A little wider than the span at its left: the first bar is drawn around its moment."""
     begin = span.start - (span.end - span.start) / 80
-    return {"type": "date", "range": [begin.isoformat(), span.end.isoformat()], "nticks": 8}
+    return {"type": "date", "range": [moment(begin), moment(span.end)], "nticks": 8}
 
 
 def duration_ticks(highest_ms: float) -> dict[str, Any]:
@@ -75,23 +76,33 @@ def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[st
     return {"tickmode": "array", "tickvals": values, "ticktext": [text(v) for v in values], "range": [0, values[-1]]}
 
 
-def restart_marks(starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
-    """A dashed line where each run began, with its label where there is room for one."""
+def marks(starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()) -> dict[str, Any]:
+    """A dashed line where each run began, with its label where there is room for one; a band over what nobody saw."""
     return {
-        "shapes": [
-            {
-                "type": "line",
-                "xref": "x",
-                "yref": "paper",
-                "x0": start.at.isoformat(),
-                "x1": start.at.isoformat(),
-                "y0": 0,
-                "y1": 1,
-                "line": {"dash": "dot", "width": 1.5},
-            }
-            for start in starts
-        ],
+        "shapes": [*(_band(gap, span) for gap in gaps), *(_line(start) for start in starts)],
         "annotations": _labels(starts, span),
+    }
+
+
+def _line(start: RunStart) -> dict[str, Any]:
+    at, dots = moment(start.at), {"dash": "dot", "width": 1.5}
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": dots}
+
+
+def _band(gap: Gap, span: Span) -> dict[str, Any]:
+    """`name` tells the page its colour. Never narrower than can be seen."""
+    end = max(gap.end, gap.start + (span.end - span.start) / 300)
+    return {
+        "name": "gap",
+        "type": "rect",
+        "layer": "below",
+        "xref": "x",
+        "yref": "paper",
+        "x0": moment(gap.start),
+        "x1": moment(end),
+        "y0": 0,
+        "y1": 1,
+        "line": {"width": 0},
     }
 
 
@@ -118,7 +129,7 @@ def _places(at: float, texts: Sequence[str]) -> Iterator[tuple[str, str, float, 
 
 def _label(start: RunStart, text: str, anchor: str) -> dict[str, Any]:
     return {
-        "x": start.at.isoformat(),
+        "x": moment(start.at),
         "xref": "x",
         "xanchor": anchor,
         "y": 1,
@@ -130,4 +141,15 @@ def _label(start: RunStart, text: str, anchor: str) -> dict[str, Any]:
 
 
 def moment(at: datetime) -> str:
-    return at.isoformat()
+    """In the reader's time zone: Plotly draws the clock time that it is given and knows no zones."""
+    return timezone.localtime(at).replace(tzinfo=None).isoformat()
+
+
+def clock_of(at: datetime) -> str:
+    return f"{timezone.localtime(at):%b %-d, %H:%M:%S}"
+
+
+def title_of(point: CheckpointPoint) -> str:
+    """The first line of what a point tells when it is pointed at."""
+    kind = "savepoint" if point.is_savepoint else "checkpoint"
+    return f"<b>{kind} {point.checkpoint_id}</b> · run {point.run_number} · {clock_of(point.triggered_at)}"

@@ -8,12 +8,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard.charts.durations import bar_widths
-from dashboard.charts.figure import as_dict, byte_ticks, layout, moment, restart_marks, time_axis
-from dashboard.queries.series import CheckpointPoint, RunStart, Span
+from dashboard.charts.figure import as_dict, byte_ticks, layout, marks, moment, time_axis, title_of
+from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import bytes_text
 
 
-def sizes_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span) -> dict[str, Any]:
+def sizes_figure(
+    points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
+) -> dict[str, Any]:
     """Above the full size as a line with savepoints as diamonds, below what each checkpoint wrote: with incremental
     checkpoints the two differ a thousandfold and share no axis."""
     done = [p for p in points if not p.failed]
@@ -50,7 +52,7 @@ def sizes_figure(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], 
             yaxis="y2",
         ),
     ]
-    shape = layout(**restart_marks(starts, span))
+    shape = layout(**marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span) | {"anchor": "y2"}
     shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.36]} | byte_ticks(_highest(checkpoints, "checkpointed_size"), 2)
     full = max(_highest(checkpoints, "state_size"), _highest(savepoints, "checkpointed_size"))
@@ -63,10 +65,9 @@ def _highest(points: Sequence[CheckpointPoint], name: str) -> int:
 
 
 def _story(point: CheckpointPoint) -> str:
-    kind = "savepoint" if point.is_savepoint else "checkpoint"
     return "<br>".join(
         [
-            f"<b>{kind} {point.checkpoint_id}</b> · run {point.run_number} · {point.triggered_at:%H:%M:%S}",
+            title_of(point),
             f"full size {bytes_text(point.state_size)}",
             f"written {bytes_text(point.checkpointed_size)}",
         ]

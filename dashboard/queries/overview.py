@@ -54,6 +54,14 @@ class Latest:
     savepoint: Checkpoint | None
     restored_run: Run | None
 
+    @property
+    def rows(self) -> list[tuple[str, Checkpoint | None]]:
+        return [("Completed", self.completed), ("Failed", self.failed), ("Savepoint", self.savepoint)]
+
+    @property
+    def any(self) -> bool:
+        return any((self.completed, self.failed, self.savepoint, self.restored_run))
+
 
 def read_latest(job: Job) -> Latest:
     """The newest of each kind, over all runs (Flink shows only the current run's)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -84,6 +84,16 @@ class RunStart:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """Checkpoints that the engine took and nobody saw: between the last seen before and the first seen after."""
+
+    start: datetime
+    end: datetime
+    first_id: int
+    last_id: int
+
+
+@dataclass(frozen=True)
 class AlignmentColumn:
     checkpoint_id: int
     triggered_at: datetime
@@ -97,6 +107,16 @@ class AlignmentGrid:
     subtasks: list[tuple[str, int]]  # operator's name, subtask
     values: list[list[int | None]]
     left_out: int = 0
+
+    @property
+    def by_subtask(self) -> list[tuple[str, int, float | None, int | None, AlignmentColumn | None]]:
+        """Name, subtask, average, longest and where the longest was, over the columns."""
+        rows = []
+        for (name, subtask), line in zip(self.subtasks, self.values, strict=True):
+            known = [(value, column) for value, column in zip(line, self.columns, strict=True) if value is not None]
+            worst = max(known, key=lambda each: each[0], default=(None, None))
+            rows.append((name, subtask, sum(v for v, _ in known) / len(known) if known else None, *worst))
+        return rows
 
 
 _FIRST = """
@@ -179,6 +199,24 @@ def read_run_starts(job: Job, span: Span) -> list[RunStart]:
     attempts = {attempt.new_run_id: attempt for attempt in found}
     marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
     return sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
+
+
+_GAPS = """
+SELECT g.first_id, g.last_id, coalesce(before.triggered_at, r.started_at) AS start,
+       coalesce(after.triggered_at, g.noticed_at) AS end
+FROM monitoring_checkpointgap g JOIN monitoring_run r ON r.id = g.run_id
+LEFT JOIN monitoring_checkpoint before ON before.run_id = g.run_id AND before.checkpoint_id = g.first_id - 1
+LEFT JOIN monitoring_checkpoint after ON after.run_id = g.run_id AND after.checkpoint_id = g.last_id + 1
+WHERE r.job_id = %(job)s AND (%(run)s::bigint IS NULL OR r.number = %(run)s)
+  AND coalesce(after.triggered_at, g.noticed_at) >= %(start)s AND coalesce(before.triggered_at, r.started_at) <= %(end)s
+ORDER BY g.id DESC LIMIT 50
+"""
+
+
+def read_gaps(job: Job, span: Span) -> list[Gap]:
+    """The newest of the span, cut to it."""
+    found = [Gap(**row) for row in select(_GAPS, in_span(job, span))]
+    return [replace(gap, start=max(gap.start, span.start), end=min(gap.end, span.end)) for gap in found]
 
 
 def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:

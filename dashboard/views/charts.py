@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.utils import timezone
 
 from dashboard.charts.alignment import alignment_figure
+from dashboard.charts.delays import delays_figure
 from dashboard.charts.durations import durations_figure
+from dashboard.charts.moved import has_moved, moved_figure
 from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.series import (
     AlignmentGrid,
     CheckpointPoint,
+    Gap,
     RunStart,
     Span,
     read_alignment,
+    read_gaps,
     read_points,
     read_run_starts,
 )
@@ -25,7 +30,13 @@ from dashboard.views.job import find_job
 from dashboard.views.window import window_of
 from monitoring.models import Job
 
-Builder = Callable[[list[CheckpointPoint], list[RunStart], Span], dict[str, Any]]
+Builder = Callable[[Sequence[CheckpointPoint], Sequence[RunStart], Span, Sequence[Gap]], dict[str, Any]]
+BUILDERS: dict[str, Builder] = {
+    "durations": durations_figure,
+    "sizes": sizes_figure,
+    "moved": moved_figure,
+    "delays": delays_figure,
+}
 
 
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
@@ -34,17 +45,29 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     span = window_of(request, job, timezone.now()).span
     if name == "alignment":
         return JsonResponse(_alignment(job, span))
-    builders: dict[str, Builder] = {"durations": durations_figure, "sizes": sizes_figure}
-    if name not in builders:
+    if name not in BUILDERS:
         raise Http404
-    points, starts = read_points(job, span), read_run_starts(job, span)
+    points, starts, gaps = read_points(job, span), read_run_starts(job, span), read_gaps(job, span)
     return JsonResponse(
         {
-            "figure": builders[name](points, starts, span),
-            "note": _how_drawn(points, starts, span),
-            "empty": not points,
+            "figure": BUILDERS[name](points, starts, span, gaps),
+            "note": _how_drawn(points, starts, span, gaps),
+            "empty": not points or (name == "moved" and not has_moved(points)),
         }
     )
+
+
+def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """The same figures as a table, newest first: for whoever cannot see the drawing, or wants to copy from it."""
+    job = find_job(pk)
+    span = window_of(request, job, timezone.now()).span
+    if name == "alignment":
+        return render(request, "job/alignment_table.html", {"rows": read_alignment(job, span).by_subtask})
+    if name not in BUILDERS:
+        raise Http404
+    points = read_points(job, span)
+    context = {"name": name, "points": points[::-1], "note": _how_drawn(points, [], span, [])}
+    return render(request, "job/chart_table.html", context)
 
 
 def _alignment(job: Job, span: Span) -> dict[str, Any]:
@@ -68,9 +91,13 @@ def _worst(grid: AlignmentGrid) -> str:
     return f"{longest}{hidden}{drawn}"
 
 
-def _how_drawn(points: list[CheckpointPoint], starts: list[RunStart], span: Span) -> str:
-    thinned = any(point.stands_for > 1 for point in points)
-    notes = [f"Drawn: the slowest checkpoint of every {age_text(span.bucket)}."] if thinned else []
+def _how_drawn(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap]) -> str:
+    thinned = sum(point.stands_for for point in points)
+    notes = []
+    if thinned > len(points):
+        notes.append(f"Drawn: the slowest checkpoint of every {age_text(span.bucket)}, of {thinned:,} in all.")
     if any(start.by_engine for start in starts):
         notes.append("Dotted lines: where a run began, or the engine restarted it.")
+    if gaps:
+        notes.append("Shaded: checkpoints that the engine had forgotten before it could be asked.")
     return " ".join(notes)

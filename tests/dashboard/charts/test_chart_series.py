@@ -5,9 +5,20 @@ from datetime import datetime, timedelta
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from dashboard.queries.series import CELLS, POINTS, SHORTEST, read_alignment, read_points, read_run_starts, span_of
-from monitoring.models import Job, OperatorCheckpoint, Run
+from dashboard.charts.durations import durations_figure
+from dashboard.queries.series import (
+    CELLS,
+    POINTS,
+    SHORTEST,
+    read_alignment,
+    read_gaps,
+    read_points,
+    read_run_starts,
+    span_of,
+)
+from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint, Run
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +95,10 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
     assert [(start.number, start.restored) for start in starts] == [(later.number, "savepoint 42")]
 
 
-@pytest.mark.parametrize("name", ["durations", "sizes", "alignment"])
+CHARTS = ["durations", "sizes", "alignment", "delays", "moved"]
+
+
+@pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
     assert told["empty"]
@@ -98,3 +112,58 @@ def test_a_job_that_never_ran_has_pages_too(viewer: Client, now: datetime) -> No
     job: Job = make.make_job(make.make_cluster(now))
     for name in ("job", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-restart"):
         assert viewer.get(reverse(name, args=[job.pk])).status_code == 200
+
+
+@pytest.mark.parametrize("count", [1, 10_000])
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_sane_with_one_point_and_with_very_many(
+    viewer: Client, run: Run, now: datetime, name: str, count: int
+) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=count))
+    make.make_operators(made[-3:])
+    Checkpoint.objects.update(processed_data=1000, persisted_data=10)
+    answer = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": "all"})
+    told = answer.json()
+    assert not told["empty"]
+    assert max(len(trace["x"]) for trace in told["figure"]["data"]) <= POINTS + 1
+    assert len(answer.content) < 400_000
+    if name != "alignment":
+        assert ("of 10,000 in all" in told["note"]) == (count == 10_000)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_has_its_figures_as_a_table(viewer: Client, run: Run, now: datetime, name: str) -> None:
+    empty = viewer.get(reverse("job-chart-table", args=[run.job_id, name])).content.decode()
+    assert "in this range" in empty
+    made = make.make_checkpoints(run, now, make.Shape(count=7))
+    make.make_operators(made)
+    page = viewer.get(reverse("job-chart-table", args=[run.job_id, name])).content.decode()
+    assert page.count('<th scope="row"') == (6 if name == "alignment" else 7)
+
+
+def test_what_nobody_saw_is_a_band_between_the_checkpoints_around_it(viewer: Client, run: Run, now: datetime) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=60))
+    Checkpoint.objects.filter(checkpoint_id__range=(20, 29)).delete()
+    CheckpointGap.objects.create(run=run, first_id=20, last_id=29, noticed_at=now)
+    (gap,) = read_gaps(run.job, span_of(run.job, "1h", now))
+    assert (gap.start, gap.end) == (made[18].triggered_at, made[29].triggered_at)
+    for name in ("durations", "sizes", "delays", "moved"):
+        told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+        assert [shape["name"] for shape in told["figure"]["layout"]["shapes"]] == ["gap"]
+        assert "had forgotten" in told["note"]
+
+
+def test_a_chosen_time_is_drawn_from_its_beginning_to_its_end(viewer: Client, run: Run, now: datetime) -> None:
+    make.make_checkpoints(run, now, make.Shape(count=60))
+    ends = {"since": (now - timedelta(seconds=305)).isoformat(), "until": (now - timedelta(seconds=95)).isoformat()}
+    told = viewer.get(reverse("job-chart", args=[run.job_id, "delays"]), ends).json()
+    assert len(told["figure"]["data"][0]["x"]) == 21
+
+
+def test_charts_tell_the_time_of_the_readers_zone(viewer: Client, run: Run, now: datetime) -> None:
+    (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
+    with timezone.override("Asia/Shanghai"):
+        figure = durations_figure(read_points(run.job, span_of(run.job, "1h", now)), [], span_of(run.job, "1h", now))
+        local = timezone.localtime(made.triggered_at)
+    assert figure["data"][0]["x"] == [local.replace(tzinfo=None).isoformat()]
+    assert local.utcoffset() == timedelta(hours=8)

@@ -38,6 +38,20 @@ function draw(chart) {
   dress(figure.layout);
   if (chart.clientWidth < 560) squeeze(figure);
   window.Plotly.react(chart, figure.data, figure.layout, CONFIG);
+  if (chart.zooms) return;
+  chart.zooms = true;
+  chart.on("plotly_relayout", zoom);
+}
+
+// What was drawn over becomes the page's time: its tiles, its other charts and its address follow.
+function zoom(change) {
+  const [since, until] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+  if (!since || !until) return;
+  const address = new URL(location.href);
+  address.searchParams.delete("range");
+  address.searchParams.set("since", since.slice(0, 19).replace(" ", "T"));
+  address.searchParams.set("until", until.slice(0, 19).replace(" ", "T"));
+  location.assign(address);
 }
 
 function say(chart, text) {
@@ -73,6 +87,7 @@ function dress(layout) {
   for (const axis of ["yaxis", "yaxis2"]) if (layout[axis]) layout[axis] = { ...layout[axis], gridcolor: colour("--line") };
   for (const shape of layout.shapes ?? []) {
     if (shape.name === "bout") shape.fillcolor = colour("--bad-soft");
+    else if (shape.name === "gap") shape.fillcolor = colour("--warn-soft");
     else shape.line.color = soft;
   }
   for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };

@@ -28,6 +28,8 @@ def pages_of(job: Job) -> dict[str, str]:
         "checkpoint": reverse("checkpoint", args=[done.pk]),
         "checkpoint-failed": reverse("checkpoint", args=[failed.pk]),
         "job": reverse("job", args=[job.pk]),
+        "compare": reverse("job-compare", args=[job.pk]) + f"?a={done.checkpoint_id - 1}&b={failed.checkpoint_id}",
+        "compare-runs": reverse("job-compare", args=[job.pk]) + "?a=run+1&b=run+2",
         "history": reverse("job-history", args=[job.pk]) + "?took=100+ms",
         "summary": reverse("job-summary", args=[job.pk]) + "?range=all",
         "configuration": reverse("job-configuration", args=[job.pk]),

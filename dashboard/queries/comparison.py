@@ -1,0 +1,189 @@
+"""Two checkpoints or two runs of a job side by side: each figure, its difference, and what changed most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import log2
+from typing import Any
+
+from dashboard.queries.series import Span
+from dashboard.queries.summary import MEASURES, Summary, read_summary
+from dashboard.units import bytes_text, duration_text
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
+
+TOLD = 3
+# Below that a change is noise, whatever its ratio.
+_NOTICED = {"ms": 20, "bytes": 4096, "count": 1, "percent": 1}
+_MOST_OPERATORS = 50
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`unit`: "ms", "bytes", "count" or "percent"."""
+
+    label: str
+    unit: str
+    before: float | None
+    after: float | None
+    of: str = ""  # the operator, where it is one's
+
+    @property
+    def title(self) -> str:
+        return f"{self.of}: {self.label}" if self.of else self.label
+
+    @property
+    def change(self) -> float | None:
+        return None if self.before is None or self.after is None else float(self.after) - float(self.before)
+
+    @property
+    def ratio(self) -> float | None:
+        """After over before; None where there is nothing to divide by."""
+        return None if not self.before or self.after is None else float(self.after) / float(self.before)
+
+    @property
+    def weight(self) -> float:
+        """How much it stands out: doublings and halvings count the same, noise nothing."""
+        if abs(self.change or 0) < _NOTICED[self.unit]:
+            return 0
+        least = _NOTICED[self.unit]
+        return abs(log2(max(self.after or 0, least) / max(self.before or 0, least)))
+
+    @property
+    def sentence(self) -> str:
+        times = f" ({self.ratio:.3g} times)" if self.ratio else ""
+        return f"{self.title}: {self.text(self.before)} → {self.text(self.after)}{times}"
+
+    @property
+    def change_text(self) -> str:
+        if not self.change:
+            return "same" if self.change == 0 else "–"
+        return f"{'+' if self.change > 0 else '−'}{self.text(abs(self.change))}"
+
+    def text(self, value: float | None) -> str:
+        if value is None:
+            return "–"
+        match self.unit:
+            case "ms":
+                return duration_text(value)
+            case "bytes":
+                return bytes_text(value)
+            case "percent":
+                return f"{value:.3g} %"
+            case _:
+                return f"{value:,.0f}"
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return self.text(self.before), self.text(self.after)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`groups`: title and figures. `settings`: key, before, after, only those that differ."""
+
+    groups: list[tuple[str, list[Difference]]]
+    settings: list[tuple[str, Any, Any]] = field(default_factory=list)
+    left_out: int = 0
+
+    @property
+    def told(self) -> list[Difference]:
+        """What changed most, the most first."""
+        found = [each for _, group in self.groups for each in group if each.weight]
+        return sorted(found, key=lambda each: -each.weight)[:TOLD]
+
+
+def compare_checkpoints(a: Checkpoint, b: Checkpoint) -> Comparison:
+    whole = [Difference(m.label, m.unit, getattr(a, m.name), getattr(b, m.name)) for m in MEASURES]
+    subtasks = [
+        Difference("Acknowledged subtasks", "count", a.num_acknowledged_subtasks, b.num_acknowledged_subtasks),
+        Difference("Subtasks", "count", a.num_subtasks, b.num_subtasks),
+    ]
+    pairs = _pairs(a, b)
+    operators = [(title, list(_operator(title, one, other))) for title, one, other in pairs[:_MOST_OPERATORS]]
+    return Comparison([("The whole", [*whole, *subtasks]), *operators], left_out=max(0, len(pairs) - _MOST_OPERATORS))
+
+
+Pair = tuple[str, OperatorCheckpoint | None, OperatorCheckpoint | None]
+
+
+def _pairs(a: Checkpoint, b: Checkpoint) -> list[Pair]:
+    """An operator is found again by its id, else by its name: a changed program may give it another id."""
+    after = list(b.operators.all())
+    pairs: list[Pair] = []
+    for one in a.operators.all():
+        same = next((o for o in after if o.vertex_id == one.vertex_id), None)
+        same = same or next((o for o in after if o.name == one.name), None)
+        after = [other for other in after if other is not same]
+        pairs.append((one.name, one, same))
+    return [*pairs, *((other.name, None, other) for other in after)]
+
+
+_OF_OPERATOR = (
+    ("End to end duration", "ms", "end_to_end_duration"),
+    ("Checkpointed size", "bytes", "checkpointed_size"),
+    ("Full size", "bytes", "state_size"),
+    ("Processed in flight", "bytes", "processed_data"),
+    ("Subtasks", "count", "num_subtasks"),
+)
+_OF_SUBTASKS = (
+    ("Start delay, longest", "subtask_start_delay"),
+    ("Alignment, longest", "subtask_alignment"),
+    ("Sync, longest", "subtask_sync"),
+    ("Async, longest", "subtask_async"),
+)
+
+
+def _operator(title: str, a: OperatorCheckpoint | None, b: OperatorCheckpoint | None) -> Iterator[Difference]:
+    for label, unit, name in _OF_OPERATOR:
+        yield Difference(label, unit, getattr(a, name, None), getattr(b, name, None), title)
+    for label, name in _OF_SUBTASKS:
+        yield Difference(label, "ms", _highest(getattr(a, name, ())), _highest(getattr(b, name, ())), title)
+
+
+def _highest(values: Iterable[int | None]) -> float | None:
+    return max((float(value) for value in values if value is not None), default=None)
+
+
+def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
+    first, second = (read_summary(job, Span(datetime(1970, 1, 1, tzinfo=UTC), now, run.number)) for run in (a, b))
+    thrown, thrown_since = (RunException.objects.filter(run=run).count() for run in (a, b))
+    counts = [
+        Difference("Completed", "count", first.completed, second.completed),
+        Difference("Failed", "count", first.failed, second.failed),
+        Difference("Failed of all", "percent", _failed(first), _failed(second)),
+        Difference("Exceptions", "count", thrown, thrown_since),
+        Difference("Lasted", "ms", _lasted(a, now), _lasted(b, now)),
+    ]
+    figures = [Difference(f"{m.label}, {row}", m.unit, x, y) for m, row, x, y in _figures(first, second)]
+    return Comparison([("Checkpoints", counts), ("Figures", figures)], _settings(a, b))
+
+
+def _figures(first: Summary, second: Summary) -> Iterator[tuple[Any, str, float | None, float | None]]:
+    for measure in MEASURES:
+        for row in ("p50", "p95", "Maximum"):
+            yield measure, row.lower(), first.of(row, measure.name), second.of(row, measure.name)
+
+
+def _failed(summary: Summary) -> float | None:
+    ended = summary.completed + summary.failed
+    return 100 * summary.failed / ended if ended else None
+
+
+def _lasted(run: Run, now: datetime) -> float:
+    return ((run.ended_at or now) - run.started_at).total_seconds() * 1000
+
+
+def _settings(a: Run, b: Run) -> list[tuple[str, Any, Any]]:
+    before, after = _flat(a), _flat(b)
+    keys = [*before, *(key for key in after if key not in before)]
+    return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
+
+
+def _flat(run: Run) -> dict[str, Any]:
+    """How a run checkpoints and how wide its operators are, one value a key."""
+    found: dict[str, Any] = {}
+    for key, value in run.checkpoint_config.items():
+        found |= {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
+    return found | {f"parallelism of {vertex['name']}": vertex["parallelism"] for vertex in run.vertices}

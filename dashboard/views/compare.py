@@ -1,0 +1,31 @@
+"""Two checkpoints, or two runs, side by side."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from dashboard.forms.compare import CompareForm
+from dashboard.queries.comparison import compare_checkpoints, compare_runs
+from dashboard.views.job import find_job, job_context
+from monitoring.models import Checkpoint, Run
+
+
+def compare(request: HttpRequest, pk: int) -> HttpResponse:
+    """`?a=…&b=…` as `CompareForm` reads them; without them an empty form."""
+    job = find_job(pk)
+    context = job_context(job, "history")
+    form = CompareForm(job, request.GET or None)
+    comparison, sides = None, []
+    if form.is_valid():
+        a, b = form.cleaned_data["a"], form.cleaned_data["b"]
+        sides = [a, b]
+        runs = isinstance(a, Run)
+        comparison = compare_runs(job, a, b, context["now"]) if runs else compare_checkpoints(a, b)
+    context |= {
+        "form": form,
+        "comparison": comparison,
+        "sides": sides,
+        "of_checkpoints": bool(sides) and isinstance(sides[0], Checkpoint),
+    }
+    return render(request, "job/compare.html", context, status=400 if form.errors else 200)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.queries.comparison import Difference
+from monitoring.models import Job, OperatorCheckpoint
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    """Run 1 with the checkpoints 1 to 20, run 2 with 15 to 24 and another interval."""
+    job = make.make_job(make.make_cluster(now))
+    first = make.make_run(job, now, age=timedelta(hours=2), state="FAILED", ended_at=now - timedelta(hours=1))
+    make.make_operators(make.make_checkpoints(first, now - timedelta(hours=1), make.Shape(count=20, base_ms=200)))
+    config = make.config(30_000) | {"unaligned_checkpoints": True}
+    second = make.make_run(job, now, checkpoint_config=config)
+    shape = make.Shape(count=10, first_id=15, base_ms=2_000, failed=frozenset({2}))
+    make.make_operators(make.make_checkpoints(second, now, shape))
+    return job
+
+
+def page(client: Client, job: Job, a: str, b: str) -> str:
+    answer = client.get(reverse("job-compare", args=[job.pk]), {"a": a, "b": b})
+    assert answer.status_code == 200, answer.context["form"].errors
+    return answer.content.decode()
+
+
+def test_two_checkpoints_are_laid_side_by_side_down_to_their_operators(viewer: Client, job: Job) -> None:
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "1/15", "b": "15"})
+    assert [side.run.number for side in answer.context["sides"]] == [1, 2]
+    titles = [title for title, _ in answer.context["comparison"].groups]
+    assert titles == ["The whole", *(name for name, _ in make.VERTICES)]
+    assert "What changed most." in answer.content.decode()
+    (most, *_) = answer.context["comparison"].told
+    assert "Async" in most.label
+    assert most.ratio is not None
+    assert most.ratio > 3
+
+
+def test_two_runs_are_compared_by_their_summaries_and_settings(viewer: Client, job: Job) -> None:
+    text = page(viewer, job, "run 1", "run 2")
+    assert "End to end duration, p95" in text
+    assert "unaligned_checkpoints" in text
+    assert "2 settings differ" in text
+
+
+def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job) -> None:
+    OperatorCheckpoint.objects.filter(checkpoint__run__number=2, position=1).update(vertex_id="f" * 32)
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "1/15", "b": "2/15"})
+    assert len(answer.context["comparison"].groups) == 4
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        ("99", "15", "This job has no checkpoint 99."),
+        ("3/15", "15", "This job has no checkpoint 15 in run 3."),
+        ("run 7", "run 1", "This job has no run 7."),
+        ("run 1", "15", "Compare a checkpoint with a checkpoint, or a run with a run."),
+        ("<b>", "15", "“&lt;b&gt;” is neither. Write a checkpoint&#x27;s id"),
+        ("", "15", "Write a checkpoint&#x27;s id"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_at_its_field(viewer: Client, job: Job, a: str, b: str, said: str) -> None:
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": a, "b": b})
+    assert answer.status_code == 400
+    assert said in answer.content.decode()
+
+
+def test_checkpoints_of_another_job_are_not_found(viewer: Client, job: Job, now: datetime) -> None:
+    other = make.make_run(make.make_job(job.cluster, "other"), now)
+    make.make_checkpoints(other, now, make.Shape(count=1, first_id=500))
+    assert viewer.get(reverse("job-compare", args=[job.pk]), {"a": "500", "b": "15"}).status_code == 400
+
+
+def test_noise_is_not_told() -> None:
+    assert Difference("Sync", "ms", 1, 15).weight == 0
+    assert Difference("Sync", "ms", 1000, 4000).weight == Difference("Sync", "ms", 4000, 1000).weight == 2
+    assert Difference("Full size", "bytes", None, 10**9).weight == 0

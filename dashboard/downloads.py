@@ -1,0 +1,100 @@
+"""Rows as CSV or JSON, written while they are read: of any number of rows only a few are in memory.
+
+A text that a spreadsheet would run as a formula gets an apostrophe before it in CSV; JSON is as stored.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django.http import Http404, HttpResponseBase, StreamingHttpResponse
+
+Row = TypeVar("Row")
+# With what spreadsheets take a cell for a formula, also in full width.
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_A_TIME = 200  # lines
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """`name` with the unit at its end, `state_size_bytes`. Values are numbers, texts, booleans, moments or None."""
+
+    name: str
+    value: Callable[[Row], Any]
+
+
+def download(form: str, name: str, columns: Sequence[Column[Row]], rows: Iterable[Row]) -> HttpResponseBase:
+    """`form`: "csv" or "json", or there is no such page; `name` without an ending."""
+    match form:
+        case "csv":
+            lines, kind = _csv(columns, rows), "text/csv; charset=utf-8"
+        case "json":
+            lines, kind = _json(columns, rows), "application/json"
+        case _:
+            raise Http404
+    answer = StreamingHttpResponse(_together(lines), content_type=kind)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{file_name(name)}.{form}"'
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def file_name(text: str) -> str:
+    """Of a job's name, which may be anything, what every file system takes."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text).strip("-.")[:120] or "rows"
+
+
+class _Line:
+    """A file that holds the line last written."""
+
+    text = ""
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+def _csv(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> Iterator[str]:
+    line = _Line()
+    writer = csv.writer(line)
+    writer.writerow([column.name for column in columns])
+    yield line.text
+    for row in rows:
+        writer.writerow([_cell(column.value(row)) for column in columns])
+        yield line.text
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _json(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> Iterator[str]:
+    """An array with an object a line."""
+    yield "["
+    for number, row in enumerate(rows):
+        values = {column.name: column.value(row) for column in columns}
+        text = json.dumps(values, ensure_ascii=False, default=lambda each: _plain(each))
+        yield f"{',' if number else ''}\n{text}"
+    yield "\n]\n"
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else float(str(value))  # averages are Decimals
+
+
+def _together(lines: Iterator[str]) -> Iterator[str]:
+    """Some lines at once: a chunk each would cost more than the rows."""
+    waiting: list[str] = []
+    for line in lines:
+        waiting.append(line)
+        if len(waiting) >= _A_TIME:
+            yield "".join(waiting)
+            waiting = []
+    yield "".join(waiting)

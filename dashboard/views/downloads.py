@@ -1,0 +1,170 @@
+"""What a job's pages show, as CSV or JSON, by the same filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+
+from dashboard.charts.durations import unattributed
+from dashboard.downloads import Column, download
+from dashboard.forms.compare import CompareForm
+from dashboard.forms.history import HistoryForm
+from dashboard.queries.comparison import Difference, compare_checkpoints, compare_runs
+from dashboard.queries.detail import COLUMNS, SubtaskRow, read_subtasks
+from dashboard.queries.history import all_checkpoints
+from dashboard.queries.series import CheckpointPoint, read_points
+from dashboard.queries.summary import KINDS, MEASURES, RunSummary, read_by_run, read_summary
+from dashboard.views.job import find_job
+from dashboard.views.window import window_of
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
+
+Writer = Callable[[HttpRequest, Job, str], HttpResponseBase]
+
+
+def _same(*names: str) -> list[Column[Any]]:
+    """Columns that are called as the row's attributes, the units of figures added."""
+    return [Column(f"{name}{_UNITS.get(name, '')}", attrgetter(name)) for name in names]
+
+
+_UNITS = {
+    **{measure.name: "_ms" if measure.unit == "ms" else "_bytes" for measure in MEASURES},
+    **dict.fromkeys(("median", "p95", "longest", "duration", "start_delay", "alignment", "sync"), "_ms"),
+    **dict.fromkeys(("asynchronous", "start_delay_max"), "_ms"),
+    **dict.fromkeys(("checkpointed", "processed", "persisted"), "_bytes"),
+}
+CHECKPOINTS: list[Column[Checkpoint]] = [
+    Column("run", attrgetter("run.number")),
+    *_same("checkpoint_id", "status", "is_savepoint", "checkpoint_type", "savepoint_format", "triggered_at"),
+    *_same("latest_ack_at", "failed_at", "num_subtasks", "num_acknowledged_subtasks"),
+    *_same(*(measure.name for measure in MEASURES)),
+    *_same("external_path", "discarded", "failure_message"),
+]
+RUNS: list[Column[RunSummary]] = _same(
+    *("number", "state", "started_at", "ended_at", "completed", "failed", "median", "p95", "longest", "checkpointed"),
+    "state_size",
+)
+POINTS: list[Column[CheckpointPoint]] = [
+    *_same("run_number", "checkpoint_id", "triggered_at", "failed", "is_savepoint", "duration", "start_delay"),
+    *_same("alignment", "sync", "asynchronous"),
+    Column("other_ms", unattributed),
+    *_same("state_size", "checkpointed_size", "processed", "persisted", "start_delay_max", "stands_for"),
+]
+EXCEPTIONS: list[Column[RunException]] = [
+    Column("run", attrgetter("run.number")),
+    *_same("at", "name", "message", "root_cause", "task", "host", "stacktrace"),
+]
+DIFFERENCES: list[Column[Difference]] = [
+    Column("operator", attrgetter("of")),
+    Column("figure", attrgetter("label")),
+    *_same("unit", "before", "after", "change", "ratio"),
+]
+
+
+def of_job(request: HttpRequest, pk: int, what: str, form: str) -> HttpResponseBase:
+    """`what` of WRITERS. What is wrong in the filters is said by field: `{"errors": {"took": ["…"]}}`."""
+    if what not in WRITERS:
+        raise Http404
+    return WRITERS[what](request, find_job(pk), form)
+
+
+def _history(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
+    asked = HistoryForm(request.GET)
+    if not asked.is_valid():
+        return _wrong(asked.errors)
+    return download(form, f"{job.name}-history", CHECKPOINTS, all_checkpoints(job, asked.chosen))
+
+
+def _summary(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
+    window = window_of(request, job, timezone.now(), "24h")
+    if window.form.errors:
+        return _wrong(window.form.errors)
+    summary = read_summary(job, window.span, _kind(request))
+    figures: list[Column[tuple[str, Any]]] = [
+        Column(f"{m.name}{_UNITS[m.name]}", _nth(place)) for place, m in enumerate(MEASURES)
+    ]
+    name: Column[tuple[str, Any]] = Column("measure", lambda row: row[0])
+    return download(form, f"{job.name}-summary", [name, *figures], summary.rows.items())
+
+
+def _nth(place: int) -> Callable[[tuple[str, Any]], Any]:
+    return lambda row: row[1][place]
+
+
+def _runs(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
+    window = window_of(request, job, timezone.now(), "24h")
+    if window.form.errors:
+        return _wrong(window.form.errors)
+    return download(form, f"{job.name}-runs", RUNS, read_by_run(job, window.span, _kind(request)))
+
+
+def _points(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
+    window = window_of(request, job, timezone.now())
+    if window.form.errors:
+        return _wrong(window.form.errors)
+    return download(form, f"{job.name}-chart", POINTS, read_points(job, window.span))
+
+
+def _exceptions(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
+    rows = RunException.objects.filter(run__job=job).select_related("run").order_by("-run__number", "-at", "-id")
+    return download(form, f"{job.name}-exceptions", EXCEPTIONS, rows.iterator(chunk_size=100))
+
+
+def _comparison(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
+    asked = CompareForm(job, request.GET)
+    if not asked.is_valid():
+        return _wrong(asked.errors)
+    a, b = asked.cleaned_data["a"], asked.cleaned_data["b"]
+    found = compare_runs(job, a, b, timezone.now()) if isinstance(a, Run) else compare_checkpoints(a, b)
+    return download(form, f"{job.name}-compared", DIFFERENCES, [each for _, group in found.groups for each in group])
+
+
+WRITERS: dict[str, Writer] = {
+    "history": _history,
+    "summary": _summary,
+    "runs": _runs,
+    "chart": _points,
+    "exceptions": _exceptions,
+    "compare": _comparison,
+}
+
+
+def _wrong(errors: Any) -> JsonResponse:
+    return JsonResponse({"errors": {field: list(texts) for field, texts in errors.items()}}, status=400)
+
+
+def _kind(request: HttpRequest) -> str:
+    kind = request.GET.get("kind", "")
+    return kind if kind in KINDS else ""
+
+
+def of_checkpoint(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
+    """Every subtask of every operator."""
+    checkpoint = get_object_or_404(Checkpoint.objects.select_related("run__job"), pk=pk)
+    name = f"{checkpoint.run.job.name}-{checkpoint.run.number}-{checkpoint.checkpoint_id}-subtasks"
+    return download(form, name, SUBTASKS, _subtasks(checkpoint.operators.iterator(chunk_size=10)))
+
+
+def _subtasks(operators: Iterable[OperatorCheckpoint]) -> Iterator[tuple[OperatorCheckpoint, SubtaskRow]]:
+    for operator in operators:
+        for row in read_subtasks(operator).rows:
+            yield operator, row
+
+
+def _value_of(field: str) -> Callable[[tuple[OperatorCheckpoint, SubtaskRow]], Any]:
+    return lambda each: each[1].value(field)
+
+
+SUBTASKS: list[Column[tuple[OperatorCheckpoint, SubtaskRow]]] = [
+    Column("operator", lambda each: each[0].name),
+    Column("vertex_id", lambda each: each[0].vertex_id),
+    Column("subtask", lambda each: each[1].index),
+    Column("acknowledged_at", lambda each: each[1].acknowledged_at),
+    *(Column(f"{c.field.removeprefix('subtask_')}_{c.unit}", _value_of(c.field)) for c in COLUMNS),
+    Column("unaligned", lambda each: each[1].unaligned),
+    Column("aborted", lambda each: each[1].aborted),
+]

@@ -8,6 +8,7 @@ from django import forms
 from django.conf import settings
 
 from monitoring.models import Job, LaunchVersion
+from monitoring.recovery.found_launch import parallelism_of, settings_of
 from monitoring.recovery.launching import BadLaunch, check_launch
 
 SAVE, REPLACE, CLONE = "save", "replace", "clone"
@@ -60,6 +61,11 @@ class LaunchForm(forms.Form):
         label="What now?",
     )
     state = forms.ChoiceField(required=False, label="From")
+    goes_back = forms.BooleanField(
+        required=False,
+        initial=True,
+        label="If it does not start, start the job as it was, from the same state",
+    )
     name = forms.CharField(required=False, max_length=500, label="Name of the second job")
     note = forms.CharField(
         required=False, max_length=500, label="What changes", help_text="For whoever reads the history."
@@ -80,7 +86,10 @@ class LaunchForm(forms.Form):
     ) -> None:
         self.job, self.admin = job, admin
         self.base: dict[str, Any] = dict(version.spec if version else job.launch or {})
-        super().__init__(*args, **options | {"initial": _as_typed(self.base, job) | options.get("initial", {})})
+        self.found: dict[str, Any] = {} if self.base else _found(job)
+        super().__init__(
+            *args, **options | {"initial": _as_typed(self.base or self.found, job) | options.get("initial", {})}
+        )
         self.fields["state"].choices = states  # type: ignore[attr-defined]
         self.spec: dict[str, Any] = {}
         if not admin:
@@ -131,6 +140,14 @@ class LaunchForm(forms.Form):
                 self.add_error("configuration", f"Line {number} is {line.strip()!r}: key: value is needed.")
             pairs[key.strip()] = value.strip()
         return pairs
+
+
+def _found(job: Job) -> dict[str, Any]:
+    """What the engine tells of a job that nobody said anything about."""
+    run = job.current_run
+    if run is None:
+        return {}
+    return {"parallelism": parallelism_of(run.vertices), "configuration": settings_of(run.checkpoint_config)}
 
 
 def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:

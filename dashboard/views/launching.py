@@ -70,7 +70,7 @@ def _act(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
             raise RestartRefused("state", typed["state"], "a second job starts from a savepoint of this one")
         return clone(job, typed["name"], form.spec, savepoint, by, now)
     what = typed["note"].strip().rstrip(".") or _what_changes(dict(job.launch or {}), form.spec)
-    return change_and_restart(job, form.spec, what, savepoint, by, now)
+    return change_and_restart(job, form.spec, what, savepoint, by, now, goes_back=typed["goes_back"])
 
 
 def _save(request: HttpRequest, job: Job, form: LaunchForm, by: str) -> HttpResponse:

@@ -90,7 +90,7 @@ def cancel_restart(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def progress(request: HttpRequest, pk: int) -> HttpResponse:
-    attempts = RestartAttempt.objects.select_related("job__cluster", "old_run", "new_run", "savepoint")
+    attempts = RestartAttempt.objects.select_related("job__cluster", "old_run", "new_run", "savepoint", "way_back")
     attempt = get_object_or_404(attempts.prefetch_related("steps"), pk=pk)
     context = {
         "attempt": attempt,

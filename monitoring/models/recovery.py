@@ -47,6 +47,10 @@ class RestartAttempt(models.Model):
     engine_job_id = models.CharField(max_length=32)
     # What the job is started with, where that is not its own launch record: another program, arguments, parallelism.
     launch = models.JSONField(null=True)
+    # If what it is changed to does not start, it is started again as it was, from the same state.
+    goes_back = models.BooleanField(default=False)
+    # The attempt after whose failure this one brings the job back as it was.
+    back_from = models.OneToOneField("self", on_delete=models.SET_NULL, null=True, related_name="way_back")
     # The state to restore is the savepoint that the job is stopped with.
     from_stop = models.BooleanField(default=False)
     # There is no state to restore, and the job allows to be started without one.

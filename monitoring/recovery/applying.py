@@ -8,6 +8,7 @@ from typing import assert_never
 from monitoring.engine.errors import NotReady, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.recovery.attempt import end, show_step
+from monitoring.recovery.going_back import bring_back
 from monitoring.recovery.stages.await_running import AwaitRunning
 from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
 from monitoring.recovery.stages.check_state import CheckState
@@ -49,15 +50,22 @@ def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now:
             show_step(attempt, stage.step, StepState.RUNNING, text, now)
             write(attempt, next_step_at=now + after, claimed_until=None)
             return "waiting"
-        case End(state, why):
-            show_step(attempt, stage.step, SHOWN_END[state], why, now)
-            end(attempt, state, why, now)
-            if automatic(attempt) and state is AttemptState.FAILED:
-                sentence = f"Restart {attempt.epoch} of {attempt.job.name} failed: {why}"
-                tell(attempt.job, sentence, {"attempt": attempt.pk}, now)
+        case End(state):
+            show_step(attempt, stage.step, SHOWN_END[state], outcome.why, now)
+            end(attempt, state, outcome.why, now)
+            if state is AttemptState.FAILED:
+                _after_failure(attempt, outcome, now)
             return state.value
         case _:
             assert_never(outcome)
+
+
+def _after_failure(attempt: RestartAttempt, failed: End, now: datetime) -> None:
+    if failed.nothing_runs and bring_back(attempt, now):
+        return
+    if automatic(attempt) or attempt.back_from_id is not None:
+        sentence = f"Restart {attempt.epoch} of {attempt.job.name} failed: {failed.why}"
+        tell(attempt.job, sentence, {"attempt": attempt.pk}, now)
 
 
 def _locked(claimed: RestartAttempt) -> RestartAttempt:

@@ -49,6 +49,7 @@ def open_attempt(
     stop_first: bool = False,
     from_stop: bool = False,
     launch: dict[str, object] | None = None,
+    goes_back: bool = False,
 ) -> RestartAttempt:
     """Decide a restart of the life of `job` that the caller saw. Raises AttemptOpen.
 
@@ -76,6 +77,7 @@ def open_attempt(
                 stop_first=stop_first,
                 from_stop=from_stop,
                 launch=launch,
+                goes_back=goes_back,
                 created_at=now,
                 deadline_at=now + TIME_LIMIT,
                 next_step_at=now,

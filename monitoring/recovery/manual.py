@@ -56,10 +56,18 @@ def restart_from(job: Job, state: Savepoint | str, by: str, now: datetime, stop_
 
 
 def change_and_restart(
-    job: Job, launch: dict[str, object], what: str, state: Savepoint | None, by: str, now: datetime
+    job: Job,
+    launch: dict[str, object],
+    what: str,
+    state: Savepoint | None,
+    by: str,
+    now: datetime,
+    *,
+    goes_back: bool = False,
 ) -> RestartAttempt:
     """Upgrade, rescale or go back: start the job with another launch record.
 
+    `goes_back`: what does not start is undone by another restart, with the job's own record, from the same state.
     `state` None: the job lives, is stopped with a savepoint, and goes on from that. `what` ends the sentence "<by>
     asked to …". The job's own launch record changes only once the new run is there. Raises as `restart_from`.
     """
@@ -83,6 +91,7 @@ def change_and_restart(
         stop_first=True,
         from_stop=chosen is None,
         launch=launch,
+        goes_back=goes_back and job.launch is not None,
     )
 
 

@@ -17,6 +17,7 @@ from checkpointing.rest.multipart import uploaded_file
 TERMINAL = ("FAILED", "CANCELED", "FINISHED")
 _CALLS = {
     "GET jobs/overview": "overview",
+    "GET jobs/*": "job",
     "GET jobs/*/exceptions": "exceptions",
     "POST jobs/*/savepoints": "trigger",
     "POST jobs/*/stop": "stop",
@@ -66,7 +67,9 @@ class FakeJobManager:
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message instead of acting
     invalid_paths: dict[str, str] = field(default_factory=dict)
     can_validate: bool = True
-    starts_as: str = "RUNNING"
+    answers_once: dict[str, tuple[int, str]] = field(default_factory=dict)
+    starts_as: str | list[str] = "RUNNING"  # or the first, the second launch …
+    vertices: list[tuple[str, str]] = field(default_factory=list)  # names and states, of every job
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
     jars: dict[str, bytes] = field(default_factory=lambda: {"program.py": b"", "program-2.py": b""})
@@ -100,8 +103,8 @@ class FakeJobManager:
             return None
         if call in self.loses_request_of:
             return None
-        if call in self.answers:
-            status, message = self.answers[call]
+        if call in self.answers or call in self.answers_once:
+            status, message = self.answers_once.pop(call, None) or self.answers[call]
             return status, {"errors": [message]}
         with self.lock:
             answer = getattr(self, f"_{call}")(parts, body)
@@ -151,8 +154,19 @@ class FakeJobManager:
             return 400, {"errors": [f"Jar file /up/{parts[1]} does not exist"]}
         self.ran.append(body)
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
-        self.jobs[job_id] = FakeJob(job_id, name, self.starts_as, body.get("savepointPath"))
+        self.jobs[job_id] = FakeJob(job_id, name, self._first_state(), body.get("savepointPath"))
         return 200, {"jobid": job_id}
+
+    def _first_state(self) -> str:
+        return self.starts_as if isinstance(self.starts_as, str) else self.starts_as.pop(0)
+
+    def _job(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        job = self.jobs[parts[1]]
+        vertices = [
+            {"id": uuid.uuid4().hex, "name": name, "parallelism": 1, "status": status} for name, status in self.vertices
+        ]
+        named = {"jid": job.id, "name": job.name, "state": job.state}
+        return 200, {**named, "start-time": 1_800_000_000_000, "end-time": -1, "vertices": vertices}
 
     def _validate(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if not self.can_validate:

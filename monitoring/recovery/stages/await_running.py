@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from checkpointing.ids import new_id
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError
+from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
 from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, lives_of, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, write
+from monitoring.recovery.stages.check_state import reject, remember_finding
 
 # A run that runs is linked to the attempt once a poll has stored it; not waited for longer than this.
 LINK_WITHIN = timedelta(seconds=30)
 
 
+# How Flink says that the state which it was told to restore is not there or not whole. It looks only when it starts.
+_STATE_GONE = re.compile(
+    r"Cannot find (checkpoint|savepoint|meta ?data)|Could not load checkpoint|_metadata\b", re.IGNORECASE
+)
+# A job is RUNNING to Flink before any task of it is.
+_NOT_YET = frozenset(("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING"))
+
+
 @dataclass(frozen=True)
 class Seen:
-    """`failure`: why it FAILED, as the engine says."""
+    """`failure`: why it failed, as the engine says; `starting`: its operators that do not run yet."""
 
     job: JobOverview | None
     failure: str = ""
+    starting: tuple[str, ...] = ()
 
 
 class AwaitRunning:
@@ -31,11 +44,7 @@ class AwaitRunning:
         lives = lives_of(attempt)
 
         async def act(client: FlinkClient) -> object:
-            job = lives.own(await client.jobs_overview())
-            if job is None or job.state != "FAILED":
-                return Seen(job)
-            exceptions = await client.exceptions(job.id)
-            return Seen(job, exceptions[0].message if exceptions else "")
+            return await _look(client, lives.own(await client.jobs_overview()))
 
         return act
 
@@ -43,17 +52,49 @@ class AwaitRunning:
         match answer:
             case Seen(None):
                 return Wait(f"The engine does not name {attempt.engine_job_id}.")
+            case Seen(JobOverview(state="RUNNING"), starting=(_, *_) as starting):
+                return Wait(f"The new run is RUNNING, but {_some(starting)} not yet.")
             case Seen(JobOverview(state="RUNNING" | "FINISHED" as state)):
                 return _runs(attempt, state, now)
             case Seen(JobOverview(state=state), failure) if state in TERMINAL_STATES:
-                why = failure or "the engine gives no reason."
-                return End(AttemptState.FAILED, f"The new run is {state}: {why}")
-            case Seen(JobOverview(state=state)):
-                return Wait(f"The new run is {state}.")
+                return _died(attempt, state, failure, now)
+            case Seen(JobOverview(state=state), failure):
+                return Wait(f"The new run is {state}: {failure}" if failure else f"The new run is {state}.")
             case EngineError():
                 return Wait(str(answer))
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer about a run")
+
+
+async def _look(client: FlinkClient, job: JobOverview | None) -> Seen:
+    match job:
+        case JobOverview(state="RUNNING"):
+            try:
+                vertices = (await client.job(job.id)).vertices
+            except NotFound:
+                return Seen(job)
+            return Seen(job, starting=tuple(each.name for each in vertices if each.status in _NOT_YET))
+        case JobOverview(state="FAILED" | "FAILING" | "RESTARTING"):
+            exceptions = await client.exceptions(job.id)
+            return Seen(job, exceptions[0].message if exceptions else "")
+        case _:
+            return Seen(job)
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{len(names)} of its operators are"
+
+
+def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> Outcome:
+    """An engine that cannot check a state beforehand has now: the automation goes on with the next one, under an id of
+    its own, since this one's life is over."""
+    if automatic(attempt) and _STATE_GONE.search(failure):
+        remember_finding(attempt, failure, now)
+        outcome = reject(attempt, failure)
+        write(attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None)
+        return outcome
+    why = f"The new run is {state}: {failure or 'the engine gives no reason.'}"
+    return End(AttemptState.FAILED, why, nothing_runs=True)
 
 
 def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:

@@ -36,8 +36,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class End:
+    """`nothing_runs`: by the engine's word, what the attempt was to start does not run and never will."""
+
     state: AttemptState
     why: str
+    nothing_runs: bool = False
 
 
 Outcome = Next | Wait | End

@@ -46,10 +46,10 @@ class CheckState:
                 text = f"{attempt.restore_path}: this cluster cannot check a state before it is used."
                 return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
             case SavepointValidation(valid=True):
-                _remember(attempt, "", now)
+                remember_finding(attempt, "", now)
                 return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
             case SavepointValidation(reason=reason):
-                _remember(attempt, reason or "it is not valid", now)
+                remember_finding(attempt, reason or "it is not valid", now)
                 return reject(attempt, reason or "it is not valid")
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
@@ -65,7 +65,7 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
     """The automation goes on with the next state; what a person chose is not replaced by something else."""
     refusal = f"{attempt.restore_path} cannot be restored: {why.rstrip('.')}."
     if not automatic(attempt):
-        return End(AttemptState.FAILED, refusal)
+        return End(AttemptState.FAILED, refusal, nothing_runs=True)
     write(
         attempt,
         rejected=[*attempt.rejected, {"path": attempt.restore_path, "why": why}],
@@ -77,7 +77,7 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
 
 
-def _remember(attempt: RestartAttempt, problem: str, now: datetime) -> None:
+def remember_finding(attempt: RestartAttempt, problem: str, now: datetime) -> None:
     """The look at its files is worth as much to everybody else."""
     owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's
     record_finding(owner, attempt.restore_path, problem, now)

@@ -65,7 +65,7 @@ def lost(attempt: RestartAttempt) -> Next | End:
     copy = copy_of(attempt.job.cluster, jar_id)
     if copy is None:
         why = f"{jar_id} is not on the cluster, and Waymark keeps no copy of it. Upload the program again."
-        return End(AttemptState.FAILED, why)
+        return End(AttemptState.FAILED, why, nothing_runs=True)
     return Next(AttemptState.UPLOADING, f"{jar_id} is not on the cluster any more; Waymark has a copy.")
 
 

@@ -18,7 +18,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, lives_of, paused, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, paused, write
 from monitoring.recovery.stages.check_state import reject
 from monitoring.recovery.stages.prepare_program import lost
 
@@ -84,17 +84,25 @@ class StartJob:
                 return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
             case Refused(status=status) if 400 <= status < 500 and status != 409:
                 write(attempt, launch_sent_at=None)  # refused, so certainly not started
-                return _program_lost(attempt) if _NO_PROGRAM.search(str(answer)) else reject(attempt, str(answer))
+                return _refused(attempt, str(answer))
             case EngineError():
                 return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
 
 
+def _refused(attempt: RestartAttempt, why: str) -> Outcome:
+    if _NO_PROGRAM.search(why):
+        return _program_lost(attempt)
+    if automatic(attempt):
+        return reject(attempt, why)
+    return End(AttemptState.FAILED, f"The engine does not start it {_from(attempt)}: {why}", nothing_runs=True)
+
+
 def _program_lost(attempt: RestartAttempt) -> Outcome:
     if attempt.launches >= MOST_LAUNCHES:
         why = f"The cluster lost the program {attempt.launches} times before it could be started."
-        return End(AttemptState.FAILED, why)
+        return End(AttemptState.FAILED, why, nothing_runs=True)
     return lost(attempt)
 
 

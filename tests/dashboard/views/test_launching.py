@@ -12,8 +12,9 @@ from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
 from monitoring.launches import Launched, remember
-from monitoring.models import AuditEntry, Job, LaunchOrigin, RestartAttempt, RunState
+from monitoring.models import AuditEntry, Job, LaunchOrigin, RestartAttempt, Run, RunState
 from monitoring.programs import content_of, copy_of
+from monitoring.recovery.going_back import bring_back
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -171,3 +172,35 @@ def test_an_uploaded_program_is_kept_and_the_page_says_so(admin: Client, job: Jo
     assert (content_of(copy), copy.name, copy.uploaded_by) == (b"print()", "flights.py", "ada")
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
     assert "flights.py, 7 B, uploaded by ada" in page
+
+
+def test_of_a_job_found_on_a_cluster_the_form_knows_what_the_engine_told(admin: Client, job: Job) -> None:
+    Job.objects.filter(pk=job.pk).update(launch=None)
+    job.launch_versions.all().delete()
+    told = {"interval": 2000, "mode": "exactly_once", "timeout": 600_000, "min_pause": 0, "max_concurrent": 1}
+    vertices = [{"id": "1", "name": "count", "parallelism": 3}]
+    Run.objects.filter(pk=job.current_run_id).update(vertices=vertices, checkpoint_config=told)
+    response = admin.get(reverse("job-launch", args=[job.pk]))
+    form = response.context["form"]
+    assert form["parallelism"].value() == 3
+    assert "execution.checkpointing.interval: 2000 ms" in form["configuration"].value()
+    assert "Nobody said yet how this job is started" in response.content.decode()
+    page = admin.get(reverse("job-configuration", args=[job.pk])).content.decode()
+    assert "Say how it is started" in page
+
+
+def test_a_change_that_did_not_start_leads_to_the_restart_that_undoes_it(admin: Client, job: Job) -> None:
+    send(admin, job, jar_id="77aa_flights.py", goes_back="on")
+    failed = RestartAttempt.objects.get()
+    assert failed.goes_back
+    page = reverse("restart-progress", args=[failed.pk])
+    assert "as it was" not in admin.get(page).content.decode()
+    RestartAttempt.objects.update(
+        state="failed", error="It does not fit.", launches=1, restore_path="file:/sp/1", ended_at=failed.created_at
+    )
+    failed.refresh_from_db()
+    back = bring_back(failed, failed.created_at)
+    assert back is not None
+    shown = admin.get(page).content.decode()
+    assert f'href="{reverse("restart-progress", args=[back.pk])}"' in shown
+    assert "starts the job as it was, from the same state" in shown

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring.launches import Launched, remember
-from monitoring.models import Job, LaunchOrigin, LaunchVersion, RestartAttempt, Savepoint
+from monitoring.models import Incident, Job, LaunchOrigin, LaunchVersion, RestartAttempt, Savepoint
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
 from monitoring.recovery.manual import RestartRefused, change_and_restart, clone
@@ -117,3 +117,91 @@ class TestVersions:
         with django_assert_num_queries(4):
             remember([Launched(run, LAUNCH) for run in runs], LaunchOrigin.FOUND, "", now)
         assert LaunchVersion.objects.count() == 30
+
+
+class TestTheWayBack:
+    """What does not start is undone, from the very state that it was to start from."""
+
+    @pytest.fixture
+    def upgrade(self, live, now):
+        return change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now, goes_back=True)
+
+    @pytest.fixture
+    def back(self, live, upgrade, settle, now):
+        """The restart that follows the one that failed."""
+
+        def settled() -> RestartAttempt:
+            assert settle(upgrade, now).state == "failed"
+            return settle(upgrade.way_back, now + timedelta(minutes=1))
+
+        return settled
+
+    def test_a_start_that_the_engine_refuses(self, live, job_manager, upgrade, back, now):
+        job_manager.answers_once["run"] = (400, "The state of operator 7 does not fit the program.")
+        attempt = back()
+        self.assert_as_it_was(live, job_manager, upgrade, attempt)
+
+    def test_a_start_that_the_engine_takes_and_that_fails(self, live, job_manager, upgrade, back, now):
+        job_manager.starts_as = ["FAILED", "RUNNING"]
+        job_manager.exception = "java.lang.IllegalStateException: There is no operator for the state 7"
+        attempt = back()
+        assert "There is no operator for the state 7" in upgrade.error
+        self.assert_as_it_was(live, job_manager, upgrade, attempt)
+
+    def assert_as_it_was(self, live, job_manager, upgrade, attempt):
+        assert (attempt.state, attempt.launch, attempt.back_from) == ("succeeded", None, upgrade)
+        assert attempt.restore_path == upgrade.stop_savepoint.path
+        last = job_manager.ran[-1]
+        assert (last["savepointPath"], last["parallelism"]) == (attempt.restore_path, LAUNCH["parallelism"])
+        assert job_manager.jobs[attempt.engine_job_id].state == "RUNNING"
+        assert job_manager.most_alive == 1
+        live.refresh_from_db()
+        assert live.launch == LAUNCH
+
+    def test_it_is_told_when_that_does_not_start_either(self, live, job_manager, upgrade, back, now):
+        job_manager.starts_as = "FAILED"
+        assert back().state == "failed"
+        assert RestartAttempt.objects.count() == 2  # and it ends there
+        assert Incident.objects.get().sentence.startswith("Restart 2 of flights failed: The new run is FAILED")
+
+    def test_nothing_is_undone_while_it_is_not_known_what_became_of_the_start(
+        self, live, job_manager, upgrade, settle, now
+    ):
+        job_manager.loses_request_of = {"run"}
+        for second in range(0, 700, 10):
+            moment = now + timedelta(seconds=second)
+            savepoints.advance(moment)
+            advance(moment)
+        upgrade.refresh_from_db()
+        assert upgrade.state == "failed"
+        assert RestartAttempt.objects.get() == upgrade
+
+    def test_a_job_that_was_not_stopped_needs_no_way_back(self, live, job_manager, upgrade, settle, now):
+        job_manager.jars.clear()
+        settle(upgrade, now)
+        assert RestartAttempt.objects.get() == upgrade
+        assert job_manager.count("stop") == 0
+
+
+def test_it_runs_only_when_every_operator_does(job, job_manager, go_on, now):
+    job_manager.vertices = [("count", "RUNNING"), ("sink", "INITIALIZING")]
+    with pytest.raises(AssertionError, match="still waiting"):
+        go_on(job, now, limit=5)
+    assert RestartAttempt.objects.get().steps.last().text == "The new run is RUNNING, but sink is not yet."
+    job_manager.vertices = [("count", "RUNNING"), ("sink", "FINISHED")]
+    assert go_on(job, now + timedelta(seconds=20)).state == "succeeded"
+
+
+def test_an_engine_that_finds_a_state_gone_when_it_starts_is_given_the_next_one(rows, job, job_manager, go_on, now):
+    rows.checkpoint(job.current_run, 9, external_path="file:/chk/9", triggered_at=rows.ago(10))
+    job_manager.can_validate = False
+    job_manager.starts_as = ["FAILED", "RUNNING"]
+    job_manager.exception = (
+        "java.io.FileNotFoundException: Cannot find checkpoint or savepoint file/directory 'file:/chk/9'"
+    )
+    attempt = go_on(job, now)
+    assert attempt.state == "succeeded"
+    assert [body["savepointPath"] for body in job_manager.ran] == ["file:/chk/9", "file:/chk/7"]
+    assert len({body["jobId"] for body in job_manager.ran}) == 2
+    assert attempt.rejected[0]["path"] == "file:/chk/9"
+    assert job_manager.most_alive == 1

@@ -237,7 +237,6 @@ class TriggerCheckpoint:
     directory: str
     shared_directory: str | None
     full: bool = False
-    drain: bool = False
 
 
 @dataclass(frozen=True)

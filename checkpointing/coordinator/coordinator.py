@@ -283,11 +283,9 @@ class CheckpointCoordinator:
             self._request(CheckpointKind.SAVEPOINT, target_directory=target_directory, is_periodic=is_periodic)
         )
 
-    def trigger_synchronous_savepoint(self, target_directory: str | None, drain: bool) -> Future[CompletedCheckpoint]:
+    def trigger_synchronous_savepoint(self, target_directory: str | None) -> Future[CompletedCheckpoint]:
         """The savepoint of a stop: after it the tasks process nothing more. Stop the periodic trigger before."""
-        return self._submit(
-            self._request(CheckpointKind.SYNC_SAVEPOINT, target_directory=target_directory, drain=drain)
-        )
+        return self._submit(self._request(CheckpointKind.SYNC_SAVEPOINT, target_directory=target_directory))
 
     def _trigger_periodic(self) -> None:
         """One queued is enough: Flink queues all, and after a slow checkpoint runs them in a burst."""
@@ -301,14 +299,12 @@ class CheckpointCoordinator:
         target_directory: str | None = None,
         is_periodic: bool = False,
         full: bool = False,
-        drain: bool = False,
     ) -> CheckpointRequest:
         return CheckpointRequest(
             properties=CheckpointProperties(kind, self._config.retention, forced=kind.is_savepoint),
             is_periodic=is_periodic,
             target_directory=(target_directory or self._config.savepoint_directory) if kind.is_savepoint else None,
             full=full,
-            drain=drain,
         )
 
     def _submit(self, request: CheckpointRequest) -> Future[CompletedCheckpoint]:
@@ -404,7 +400,6 @@ class CheckpointCoordinator:
                 directory=location.directory,
                 shared_directory=location.shared_directory,
                 full=pending.request.full or owed,
-                drain=pending.request.drain,
             )
         )
 

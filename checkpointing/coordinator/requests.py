@@ -30,7 +30,6 @@ class CheckpointRequest:
     is_periodic: bool
     target_directory: str | None = None
     full: bool = False
-    drain: bool = False
     future: Future[CompletedCheckpoint] = field(default_factory=_running_future)
     sequence: int = field(default_factory=lambda: next(_sequence))
 

@@ -16,9 +16,14 @@ from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import DriverState, Stop
 
+NO_DRAIN = (
+    "A PySpark job cannot be drained: nothing can move its watermark to the end of time, so windows and timers still "
+    "open would not be closed. It goes on as it was. Stop it without drain: the savepoint holds what is open."
+)
+
 
 class OperationRefused(Exception):
-    """The job is not in a state for this; the text says in which it is."""
+    """Not of this job, or not in the state it is in; the text says why."""
 
 
 class StopWithSavepointStopping(Exception):
@@ -84,20 +89,22 @@ class JobRequests:
     async def stop_with_savepoint(self, target_directory: str, *, drain: bool) -> str:
         """The savepoint's location, once the job is FINISHED. A failed savepoint leaves the job running."""
         self._require_running()
+        if drain:
+            raise OperationRefused(NO_DRAIN)
         if self._stopping:
             raise OperationRefused("A stop-with-savepoint is already in progress.")
         self._stopping = True
         try:
-            location = await self._final_savepoint(target_directory, drain=drain)
+            location = await self._final_savepoint(target_directory)
             await self._finish_after(location)
         finally:
             self._stopping = False
         return location
 
-    async def _final_savepoint(self, target_directory: str, *, drain: bool) -> str:
+    async def _final_savepoint(self, target_directory: str) -> str:
         self._coordinator.stop_periodic()
         try:
-            return (await _result(self._coordinator.trigger_synchronous_savepoint(target_directory, drain))).location
+            return (await _result(self._coordinator.trigger_synchronous_savepoint(target_directory))).location
         except CheckpointException:
             self._resume_checkpoints()
             raise

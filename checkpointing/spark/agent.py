@@ -48,7 +48,6 @@ FIGURES_WAIT_S = 10.0
 STAGING_LIMIT_S = 2.0
 # What a checkpoint waits for is told once it has waited this long, and again whenever it changes.
 _WORTH_TELLING_S = 1.0
-DECLINED = "CHECKPOINT_DECLINED"
 ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
 NOT_READY = "CHECKPOINT_DECLINED_TASK_NOT_READY"
 
@@ -177,10 +176,6 @@ class CheckpointAgent:
         return self._ended_for is not None
 
     def trigger(self, message: TriggerCheckpoint) -> None:
-        if message.drain:
-            cause = "A PySpark job cannot be drained: its watermark cannot be moved to the end of time."
-            self._reports.decline(message.checkpoint_id, DECLINED, cause)
-            return
         if self._ended_for is not None:
             cause = f"The queries have ended for savepoint {self._ended_for}."
             self._reports.decline(message.checkpoint_id, "CHECKPOINT_DECLINED_TASK_CLOSING", cause)

@@ -105,7 +105,7 @@ def test_conformance_a03_a_late_acknowledge_still_brings_its_figures() -> None:
 
 def test_conformance_a41_a_declined_synchronous_savepoint_fails_the_job_once() -> None:
     harness = CoordinatorHarness(tolerable_failures=100)
-    future = harness.coordinator.trigger_synchronous_savepoint(None, drain=False)
+    future = harness.coordinator.trigger_synchronous_savepoint(None)
 
     harness.decline(1, cause="The sink said no.")
 

@@ -53,9 +53,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def trigger_savepoint(self, synchronous: bool) -> None:
         coordinator = self.harness.coordinator
         self.futures.append(
-            coordinator.trigger_synchronous_savepoint(None, drain=False)
-            if synchronous
-            else coordinator.trigger_savepoint(None)
+            coordinator.trigger_synchronous_savepoint(None) if synchronous else coordinator.trigger_savepoint(None)
         )
 
     @rule()

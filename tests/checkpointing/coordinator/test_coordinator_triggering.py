@@ -23,12 +23,7 @@ def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarn
     harness.coordinator.trigger_checkpoint(full=True)
 
     (message,) = harness.tasks.triggered
-    assert (message.checkpoint_id, message.kind, message.full, message.drain) == (
-        1,
-        CheckpointKind.CHECKPOINT,
-        True,
-        False,
-    )
+    assert (message.checkpoint_id, message.kind, message.full) == (1, CheckpointKind.CHECKPOINT, True)
     assert (message.directory, message.shared_directory) == ("/checkpoints/chk-1", "/checkpoints/shared")
     assert (message.session_id, message.timeout_ms) == ("session-1", 60_000)
     assert message.trigger_timestamp == harness.clock.now_ms()
@@ -37,13 +32,13 @@ def test_the_trigger_names_the_place_and_what_is_wanted(harness: CoordinatorHarn
 def test_a_savepoint_goes_to_the_target_else_to_the_configured_directory(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_savepoint("/elsewhere")
     harness.coordinator.trigger_savepoint(None)
-    harness.coordinator.trigger_synchronous_savepoint(None, drain=True)
+    harness.coordinator.trigger_synchronous_savepoint(None)
 
     first, second, third = harness.tasks.triggered
     assert first.directory.startswith("/elsewhere/")
     assert second.directory.startswith(f"{SAVEPOINTS}/")
     assert (first.kind, first.shared_directory) == (CheckpointKind.SAVEPOINT, None)
-    assert (third.kind, third.drain) == (CheckpointKind.SYNC_SAVEPOINT, True)
+    assert third.kind is CheckpointKind.SYNC_SAVEPOINT
 
 
 def test_a_savepoint_without_any_directory_fails_and_says_which_setting_is_missing() -> None:

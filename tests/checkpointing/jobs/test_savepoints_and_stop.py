@@ -49,6 +49,19 @@ async def test_stop_with_savepoint_finishes_the_job_and_names_the_savepoint(mana
     assert statistics["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
 
 
+async def test_a_stop_with_drain_is_refused_and_costs_the_job_nothing(manager: RunningJobManager) -> None:
+    """The driver is not even asked: a synchronous savepoint that a task declines would end its attempt."""
+    job_id = await manager.submit_running(RESTART)
+
+    result = await manager.savepoint(job_id, "stop", drain=True)
+
+    assert "OperationRefused: A PySpark job cannot be drained" in result["failure-cause"]["stack-trace"]
+    assert manager.launcher.drivers[-1].triggers == []
+    assert await manager.checkpoint(job_id) == 1
+    assert (await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["failed"] == 0
+    assert len(manager.launcher.drivers) == 1
+
+
 async def test_conformance_o04_a_failed_final_savepoint_leaves_the_job_running(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running({"execution.checkpointing.interval": "50 ms"})
     Path(manager.settings.savepoint_directory).parent.mkdir(parents=True, exist_ok=True)

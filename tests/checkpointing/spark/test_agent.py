@@ -333,13 +333,6 @@ def test_a_checkpoint_after_a_synchronous_savepoint_is_declined(bench: Bench) ->
     assert bench.reports.declined[0][:2] == (2, "CHECKPOINT_DECLINED_TASK_CLOSING")
 
 
-def test_draining_is_declined(bench: Bench) -> None:
-    bench.query.run(0)
-    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT, drain=True)
-    assert bench.reports.declined[0][1] == "CHECKPOINT_DECLINED"
-    assert bench.query.active
-
-
 def test_what_the_job_manager_no_longer_knows_is_given_up(bench: Bench) -> None:
     bench.query.run(0)
     bench.query.begin(1)

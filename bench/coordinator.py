@@ -102,10 +102,10 @@ def _timed_checkpoint(bench: _Coordinator) -> float:
         gc.disable()
         started = time.process_time()
         for message in messages:
-            bench.coordinator.receive_acknowledge(message)
+            bench.coordinator.answers.acknowledge(message)
         spent += time.process_time() - started
         gc.enable()
-    bench.coordinator.receive_acknowledge(bench.acknowledgement(last))
+    bench.coordinator.answers.acknowledge(bench.acknowledgement(last))
     return spent / len(timed)
 
 
@@ -165,7 +165,7 @@ class _Coordinator:
 
     def complete(self) -> None:
         for index in self.begin():
-            self.coordinator.receive_acknowledge(self.acknowledgement(index))
+            self.coordinator.answers.acknowledge(self.acknowledgement(index))
 
     def acknowledgement(self, index: int) -> AcknowledgeCheckpoint:
         """With one private and one shared file, as an incremental checkpoint has them."""

@@ -3,9 +3,9 @@
 Modelled on Flink's CheckpointCoordinator. All methods are called on the job manager's main thread and return at once:
 what blocks goes through the IoExecutor, whose callbacks come back on the same thread.
 
-The parts: `requests` decides what runs next, `triggering` takes a request to the tasks, `pending` collects the
-acknowledgements, `finalizing` makes a complete checkpoint durable, `ending` ends each of them once, `cleaning` removes
-files, `periodic` keeps the cadence, `failures` counts, `stats` remembers.
+The parts: `requests` decides what runs next, `triggering` takes a request to the tasks, `answers` hears what they say
+to it, `pending` collects the acknowledgements, `finalizing` makes a complete checkpoint durable, `ending` ends each of
+them once, `cleaning` removes files, `periodic` keeps the cadence, `failures` counts, `stats` remembers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from concurrent.futures import Future
 
 from checkpointing.clock import Clock
 from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.coordinator.answers import TaskAnswers
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner, LeftBehind
 from checkpointing.coordinator.ending import CheckpointEndings
@@ -24,7 +25,7 @@ from checkpointing.coordinator.failures import CheckpointFailureManager
 from checkpointing.coordinator.finalizing import CheckpointFinalizer
 from checkpointing.coordinator.gate import StartGate
 from checkpointing.coordinator.inflight import InFlightIo
-from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint, PendingPhase
+from checkpointing.coordinator.pending import JobIdentity, PendingCheckpoint, PendingPhase
 from checkpointing.coordinator.periodic import PeriodicScheduler
 from checkpointing.coordinator.ports import (
     CheckpointIDCounter,
@@ -49,13 +50,7 @@ from checkpointing.coordinator.stats import CheckpointStatsTracker
 from checkpointing.coordinator.termination import CoordinatorTermination
 from checkpointing.coordinator.triggering import TriggerHost, TriggerPipeline
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import (
-    AcknowledgeCheckpoint,
-    CheckpointKind,
-    DeclineCheckpoint,
-    DelayCheckpoint,
-    TriggerCheckpoint,
-)
+from checkpointing.messages import CheckpointKind, TriggerCheckpoint
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +63,8 @@ class CheckpointCoordinator:
     Every trigger returns a future of the CompletedCheckpoint. It is completed on the main thread, after the statistics
     show the outcome and the tasks were told, with the checkpoint or with a CheckpointException; it cannot be cancelled.
 
-    `restoring`: what the job goes on from; for use after `recover` and before anything is triggered.
+    `answers`: where what the tasks say goes. `restoring`: what the job goes on from; for use after `recover` and before
+    anything is triggered.
     """
 
     def __init__(
@@ -96,7 +92,6 @@ class CheckpointCoordinator:
 
         `initial_delay_ms(low, high)` picks the delay of the first periodic checkpoint.
         """
-        self._job = JobIdentity(job_id, job_name, entry_class)
         self._config = config
         self._tasks = tasks
         self._store = store
@@ -141,7 +136,7 @@ class CheckpointCoordinator:
             storage=storage,
             io=self._io,
         )
-        self._finalizer = CheckpointFinalizer(
+        finalizer = CheckpointFinalizer(
             storage=storage,
             store=store,
             io=self._io,
@@ -158,6 +153,14 @@ class CheckpointCoordinator:
             discard_uncertain=self._endings.discard_uncertain,
             stats=stats,
             io=io,
+        )
+        self.answers = TaskAnswers(
+            job=JobIdentity(job_id, job_name, entry_class),
+            endings=self._endings,
+            finalizer=finalizer,
+            cleaner=self._cleaner,
+            stats=stats,
+            clock=clock,
         )
         self.restoring = CheckpointRestoring(
             job_id=job_id,
@@ -266,6 +269,7 @@ class CheckpointCoordinator:
         comes when no I/O is left, with the error if the store or the counter could not be closed.
         """
         self._shut_down = True
+        self.answers.close()
         self._periodic.stop()
         self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
         self._when_quiet.append(lambda: self._termination.run(status, on_done))
@@ -412,46 +416,6 @@ class CheckpointCoordinator:
         self._stats.report_failed_without_pending()
         request.future.set_exception(exception)
         self._failures.handle_failure(exception, properties=request.properties)
-
-    # What the tasks say
-
-    def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> bool:
-        """Take one subtask's acknowledgement. True when its checkpoint is on its way or expired a short time ago."""
-        if message.job_id != self._job.job_id or self._shut_down:
-            logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
-            return False
-        pending = self._endings.pending.get(message.checkpoint_id)
-        if pending is None:
-            return self._endings.acknowledged_late(message)
-        if not pending.properties.is_savepoint:
-            self._cleaner.register_shared(pending.checkpoint_id, message.files)
-        if (conflict := pending.conflicting_batch(message.batches)) is not None and pending.is_abortable:
-            self._endings.abort(pending, CheckpointException(_Reason.CHECKPOINT_DECLINED, conflict), task_level=True)
-            return True
-        now = max(self._clock.now_ms(), pending.trigger_timestamp)  # the wall clock may have been put back
-        if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
-            self._stats.report_subtask(message.checkpoint_id, message.vertex_id, message.subtask, message.metrics, now)
-            if pending.is_fully_acknowledged:
-                self._finalizer.finalize(pending, pending.finalize(self._job, now))
-        return True
-
-    def receive_decline(self, message: DeclineCheckpoint) -> None:
-        """A task refused its part: abort the checkpoint. ValueError for another job's; an unknown id is ignored."""
-        if message.job_id != self._job.job_id:
-            raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
-        pending = self._endings.pending.get(message.checkpoint_id)
-        if pending is None or not pending.is_abortable:
-            logger.debug("decline of checkpoint %d ignored: not pending", message.checkpoint_id)
-            return
-        reason = CheckpointFailureReason.of_decline(message.reason)
-        self._endings.abort(pending, CheckpointException(reason, message.cause), task_level=True)
-
-    def receive_delay(self, message: DelayCheckpoint) -> None:
-        """A task says what its part of a checkpoint waits for; said again when the checkpoint expires."""
-        pending = self._endings.pending.get(message.checkpoint_id)
-        if pending is not None and message.job_id == self._job.job_id:
-            pending.delayed(message.cause)
-            self._stats.report_delayed(message.checkpoint_id, message.cause)
 
     def _abort_everything(self, reason: CheckpointFailureReason) -> None:
         exception = CheckpointException(reason)

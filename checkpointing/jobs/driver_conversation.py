@@ -96,9 +96,9 @@ class DriverConversation:
             case AcknowledgeCheckpoint():
                 self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
-                self._coordinator.receive_decline(message)
+                self._coordinator.answers.decline(message)
             case DelayCheckpoint():
-                self._coordinator.receive_delay(message)
+                self._coordinator.answers.delay(message)
             case StatusUpdate():
                 attempt.at_least_once = message.at_least_once
                 self._driver_is(attempt, message.state, message.vertices, message.exception)

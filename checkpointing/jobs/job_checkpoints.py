@@ -112,7 +112,7 @@ class JobCheckpoints:
 
     def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> None:
         """State that came along is put into the storage first, where the last acknowledgement must find all of it."""
-        self.coordinator.receive_acknowledge(self._storage.keep_contents(message))
+        self.coordinator.answers.acknowledge(self._storage.keep_contents(message))
 
     async def recover(self, first_id: int | None = None, *, is_new_life: bool = False) -> None:
         """Read what earlier job managers stored; one of RECOVERY_ERRORS. `first_id`: of this life of the job.

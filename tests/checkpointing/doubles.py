@@ -360,7 +360,7 @@ class CoordinatorHarness:
     ) -> bool:
         """As the driver does, which has put the shared ones of `uploads` (if not given: of `files`) into the pool."""
         self.storage.shared.update(file.location for file in (files if uploads is None else uploads) if file.shared)
-        return self.coordinator.receive_acknowledge(
+        return self.coordinator.answers.acknowledge(
             AcknowledgeCheckpoint(
                 session_id=self.tasks.session_id,
                 job_id=job_id,
@@ -387,7 +387,7 @@ class CoordinatorHarness:
         cause: str = "",
         job_id: str = JOB_ID,
     ) -> None:
-        self.coordinator.receive_decline(
+        self.coordinator.answers.decline(
             DeclineCheckpoint(self.tasks.session_id, job_id, 1, checkpoint_id, reason.name, cause)
         )
 

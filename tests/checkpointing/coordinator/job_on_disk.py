@@ -301,7 +301,7 @@ class JobOnDisk:
             subtask = work.owed.pop()
             if not work.owed:
                 self.work.remove(work)
-            self.coordinator.receive_acknowledge(self._acknowledgement(work, subtask))
+            self.coordinator.answers.acknowledge(self._acknowledgement(work, subtask))
             if not all_of_them:
                 return
 
@@ -316,7 +316,7 @@ class JobOnDisk:
     def decline(self, work: Snapshotting) -> None:
         reason = CheckpointFailureReason.CHECKPOINT_DECLINED.name
         session_id, checkpoint_id = self.tasks.session_id, work.message.checkpoint_id
-        self.coordinator.receive_decline(DeclineCheckpoint(session_id, self.job_id, 1, checkpoint_id, reason, ""))
+        self.coordinator.answers.decline(DeclineCheckpoint(session_id, self.job_id, 1, checkpoint_id, reason, ""))
 
     def _acknowledgement(self, work: Snapshotting, subtask: int) -> AcknowledgeCheckpoint:
         message = work.message

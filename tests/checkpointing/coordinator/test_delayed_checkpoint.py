@@ -11,7 +11,7 @@ STUCK = "Query 'words' has not come to the end of batch 7; Spark says: Processin
 
 def delay(harness: CoordinatorHarness, cause: str, *, checkpoint_id: int = 1, job_id: str = JOB_ID) -> None:
     message = DelayCheckpoint(harness.tasks.session_id, job_id, 1, checkpoint_id, cause)
-    harness.coordinator.receive_delay(message)
+    harness.coordinator.answers.delay(message)
 
 
 def newest(harness: CoordinatorHarness) -> dict[str, object]:

@@ -1,0 +1,82 @@
+"""What the tasks say to a trigger: a subtask acknowledges its part, declines it, or tells what it waits for."""
+
+from __future__ import annotations
+
+import logging
+
+from checkpointing.clock import Clock
+from checkpointing.coordinator.cleaning import CheckpointsCleaner
+from checkpointing.coordinator.ending import CheckpointEndings
+from checkpointing.coordinator.finalizing import CheckpointFinalizer
+from checkpointing.coordinator.pending import AcknowledgeOutcome, JobIdentity, PendingCheckpoint
+from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
+from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.messages import AcknowledgeCheckpoint, DeclineCheckpoint, DelayCheckpoint
+
+logger = logging.getLogger(__name__)
+
+
+class TaskAnswers:
+    """For the checkpoints of one job that are on their way, in `endings`; the complete ones go to the `finalizer`."""
+
+    def __init__(
+        self,
+        *,
+        job: JobIdentity,
+        endings: CheckpointEndings,
+        finalizer: CheckpointFinalizer,
+        cleaner: CheckpointsCleaner,
+        stats: CheckpointStatsTracker,
+        clock: Clock,
+    ) -> None:
+        self._job = job
+        self._endings = endings
+        self._finalizer = finalizer
+        self._cleaner = cleaner
+        self._stats = stats
+        self._clock = clock
+        self._closed = False
+
+    def close(self) -> None:
+        """The coordinator shuts down: acknowledgements count no more."""
+        self._closed = True
+
+    def acknowledge(self, message: AcknowledgeCheckpoint) -> bool:
+        """Take one subtask's acknowledgement. True when its checkpoint is on its way or expired a short time ago."""
+        if message.job_id != self._job.job_id or self._closed:
+            logger.warning("acknowledgement of checkpoint %d ignored: not this job's", message.checkpoint_id)
+            return False
+        pending = self._endings.pending.get(message.checkpoint_id)
+        if pending is None:
+            return self._endings.acknowledged_late(message)
+        if not pending.properties.is_savepoint:
+            self._cleaner.register_shared(pending.checkpoint_id, message.files)
+        if (conflict := pending.conflicting_batch(message.batches)) is not None and pending.is_abortable:
+            self._abort(pending, CheckpointFailureReason.CHECKPOINT_DECLINED, conflict)
+            return True
+        now = max(self._clock.now_ms(), pending.trigger_timestamp)  # the wall clock may have been put back
+        if pending.acknowledge(message, now) is AcknowledgeOutcome.SUCCESS:
+            self._stats.report_subtask(message.checkpoint_id, message.vertex_id, message.subtask, message.metrics, now)
+            if pending.is_fully_acknowledged:
+                self._finalizer.finalize(pending, pending.finalize(self._job, now))
+        return True
+
+    def decline(self, message: DeclineCheckpoint) -> None:
+        """A task refused its part: abort the checkpoint. ValueError for another job's; an unknown id is ignored."""
+        if message.job_id != self._job.job_id:
+            raise ValueError(f"decline of checkpoint {message.checkpoint_id} is for job {message.job_id}")
+        pending = self._endings.pending.get(message.checkpoint_id)
+        if pending is None or not pending.is_abortable:
+            logger.debug("decline of checkpoint %d ignored: not pending", message.checkpoint_id)
+            return
+        self._abort(pending, CheckpointFailureReason.of_decline(message.reason), message.cause)
+
+    def delay(self, message: DelayCheckpoint) -> None:
+        """A task says what its part of a checkpoint waits for; said again when the checkpoint expires."""
+        pending = self._endings.pending.get(message.checkpoint_id)
+        if pending is not None and message.job_id == self._job.job_id:
+            pending.delayed(message.cause)
+            self._stats.report_delayed(message.checkpoint_id, message.cause)
+
+    def _abort(self, pending: PendingCheckpoint, reason: CheckpointFailureReason, cause: str) -> None:
+        self._endings.abort(pending, CheckpointException(reason, cause), task_level=True)

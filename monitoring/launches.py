@@ -53,6 +53,13 @@ def remember_edit(job: Job, spec: Spec, by: str, now: datetime) -> LaunchVersion
     return last
 
 
+def what_changed(was: Spec, now: Spec) -> list[str]:
+    """In words, the parts of a launch record that are not the same."""
+    words = {"jar_id": "program", "entry_class": "entry", "program_args": "arguments"}
+    names = sorted(name for name in was.keys() | now.keys() if (was.get(name) or None) != (now.get(name) or None))
+    return [words.get(name, name) for name in names]
+
+
 def _newest(jobs: set[int]) -> dict[int, LaunchVersion]:
     found = LaunchVersion.objects.filter(job__in=jobs).order_by("job_id", "-number").distinct("job_id")
     return {version.job_id: version for version in found}

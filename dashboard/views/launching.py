@@ -19,7 +19,7 @@ from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import Call, call_all
-from monitoring.launches import remember_edit
+from monitoring.launches import remember_edit, what_changed
 from monitoring.models import Job, LaunchVersion, RestartAttempt, Savepoint
 from monitoring.programs import copy_of, keep
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, change_and_restart, clone
@@ -96,13 +96,10 @@ def _upload(job: Job, name: str, content: bytes, by: str) -> str:
 
 def _what_changes(was: dict[str, Any], now: dict[str, Any]) -> str:
     """As it goes on after "asked to"."""
-    changed = sorted(name for name in was.keys() | now.keys() if (was.get(name) or None) != (now.get(name) or None))
+    changed = what_changed(was, now)
     if changed == ["parallelism"]:
         return f"rescale it from {was.get('parallelism') or 'the default'} to {now.get('parallelism') or 'the default'}"
-    words = {"jar_id": "program", "entry_class": "entry", "program_args": "arguments"}
-    return (
-        f"start it with another {', '.join(words.get(name, name) for name in changed)}" if changed else "start it anew"
-    )
+    return f"start it with another {', '.join(changed)}" if changed else "start it anew"
 
 
 def _chosen(job: Job, key: str) -> Savepoint | None:

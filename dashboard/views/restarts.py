@@ -12,16 +12,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
+from dashboard.queries.since import happened_since
 from dashboard.queries.states import Retained, read_retained
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
-from monitoring.models import (
-    Job,
-    RestartAttempt,
-    Savepoint,
-    SavepointState,
-)
+from monitoring.models import Job, RestartAttempt, Run, Savepoint, SavepointState
 from monitoring.recovery.manual import CANCELABLE, AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.replay import replayed
 from monitoring.recovery.states import restore_candidates
 
 SAVEPOINTS = 20
@@ -37,6 +34,7 @@ class Choice:
     size: int | None
     path: str
     source: Savepoint | str  # as restart_from takes it
+    run: Run | None = None  # the one that took it
     note: str = ""
     problem: str = ""  # what was wrong with its files when last looked at
 
@@ -59,8 +57,19 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
+    context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen else None
     extra = {"choices": choices, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
+
+
+def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
+    """The part of the page that has to ask the engine."""
+    job = find_job(pk)
+    chosen = next((choice for choice in offered_states(job) if choice.key == request.GET.get("from")), None)
+    rows = None
+    if chosen and job.current_run:
+        rows = replayed(job.current_run, chosen.taken_at, timezone.now())
+    return render(request, "job/rows_again.html", {"rows": rows})
 
 
 @operator_required
@@ -113,7 +122,8 @@ def _ended_with(attempt: RestartAttempt) -> bool:
 
 def offered_states(job: Job) -> list[Choice]:
     """Completed savepoints, and the newest checkpoints that outlive their run, newest first."""
-    savepoints = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="").select_related("checkpoint")
+    completed = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="")
+    savepoints = completed.select_related("checkpoint", "run__launch_version")
     kept = savepoints.exclude(checkpoint__discarded=True)[:SAVEPOINTS]
     choices = [*map(_savepoint, kept), *map(_checkpoint, read_retained(job))]
     return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
@@ -131,8 +141,17 @@ def _savepoint(savepoint: Savepoint) -> Choice:
     checkpoint = savepoint.checkpoint
     label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {_own_part(savepoint.path)}"
     taken_at = checkpoint.triggered_at if checkpoint else savepoint.requested_at
-    key, note, problem = f"savepoint-{savepoint.pk}", savepoint.note, savepoint.problem
-    return Choice(key, label, taken_at, savepoint.size, savepoint.path, savepoint, note, problem)
+    return Choice(
+        key=f"savepoint-{savepoint.pk}",
+        label=label,
+        taken_at=taken_at,
+        size=savepoint.size,
+        path=savepoint.path,
+        source=savepoint,
+        run=savepoint.run,
+        note=savepoint.note,
+        problem=savepoint.problem,
+    )
 
 
 def _own_part(path: str) -> str:
@@ -148,5 +167,6 @@ def _checkpoint(retained: Retained) -> Choice:
         size=checkpoint.state_size,
         path=checkpoint.external_path,
         source=checkpoint.external_path,
+        run=checkpoint.run,
         problem=retained.problem,
     )

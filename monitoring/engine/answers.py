@@ -205,6 +205,27 @@ class JobDetail:
 
 
 @dataclass(frozen=True)
+class SourceRows:
+    """What a source vertex has handed on, and for how long (ms) it has run, both since its tasks were last started."""
+
+    rows: int
+    duration: int
+
+    @classmethod
+    def parse_all(cls, fields: Fields) -> list[SourceRows]:
+        """Of the vertices without an input; Flink counts the rows that leave one, Spark those it reads."""
+        nodes = fields.child("plan").children("nodes")
+        sources = {node.text("id") for node in nodes if not node.raw.get("inputs")}
+        return [cls._parse(vertex) for vertex in fields.children("vertices") if vertex.text("id") in sources]
+
+    @classmethod
+    def _parse(cls, fields: Fields) -> SourceRows:
+        metrics = fields.child("metrics")
+        counted = [metrics.amount(name) or 0 for name in ("read-records", "write-records")]
+        return cls(max(counted), fields.amount("duration") or 0)
+
+
+@dataclass(frozen=True)
 class TaskStats:
     """One operator's share of a checkpoint."""
 

@@ -47,6 +47,7 @@ from monitoring.engine.answers import (
     OperatorSubtasks,
     Overview,
     SavepointValidation,
+    SourceRows,
     WebConfig,
 )
 from monitoring.engine.connection import BadTls, CheckedResolver, Connection, connection_of, trust
@@ -179,6 +180,9 @@ class FlinkClient:
 
     async def job(self, job_id: str) -> JobDetail:
         return JobDetail.parse(await self._get(f"/jobs/{_part(job_id)}"))
+
+    async def source_rows(self, job_id: str) -> list[SourceRows]:
+        return SourceRows.parse_all(await self._get(f"/jobs/{_part(job_id)}"))
 
     async def checkpoints(self, job_id: str) -> Checkpoints:
         """NotFound also when checkpointing is not enabled for the job."""

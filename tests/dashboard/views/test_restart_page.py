@@ -1,0 +1,93 @@
+"""What the page before a restart says: what came after the state, and how many rows are read again."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_httpserver import HTTPServer
+
+from monitoring.models import ChangeKind, ConfigurationChange, Job, LaunchOrigin, LaunchVersion, Savepoint
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def job(now: datetime, httpserver: HTTPServer) -> Job:
+    cluster = make.make_cluster(now)
+    cluster.rest_url = httpserver.url_for("").rstrip("/")
+    cluster.save()
+    job = make.make_job(cluster)
+    old = make.make_run(job, now, age=timedelta(hours=2))
+    spec = {**(job.launch or {}), "jar_id": "older.py", "parallelism": 7}
+    old.launch_version = LaunchVersion.objects.create(
+        job=job, number=1, spec=spec, origin=LaunchOrigin.FOUND, created_at=old.started_at
+    )
+    old.save()
+    make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=8, failed=frozenset({1, 3})))
+    return job
+
+
+@pytest.fixture
+def older(job: Job, now: datetime) -> Savepoint:
+    return make.make_savepoint(job.runs.get(number=1), now - timedelta(minutes=100))
+
+
+def told(client: Client, job: Job, savepoint: Savepoint) -> str:
+    page = client.get(reverse("job-restart", args=[job.pk]), {"from": f"savepoint-{savepoint.pk}"})
+    return " ".join(page.content.decode().split())
+
+
+def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Savepoint, now: datetime) -> None:
+    for minutes, key in ((5, "interval"), (4, "timeout"), (300, "mode")):
+        ConfigurationChange.objects.create(
+            job=job, at=now - timedelta(minutes=minutes), part="checkpointing", key=key, kind=ChangeKind.CHANGED
+        )
+    page = told(operator, job, older)
+    assert "6 checkpoints completed, 2 failed, 1 run began" in page
+    assert "version 1</a> of the program and goes on with another program, parallelism." in page
+    assert "Changed settings</a>: interval, timeout." in page
+
+
+def test_of_the_newest_state_there_is_nothing_to_say(operator: Client, job: Job, now: datetime) -> None:
+    assert job.current_run is not None
+    assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
+
+
+VERTICES = [
+    {"id": "a", "duration": 60_000, "metrics": {"read-records": 0, "write-records": 6_000}},
+    {"id": "b", "duration": 60_000, "metrics": {"read-records": 6_000, "write-records": 99}},
+    {"id": "c", "duration": 30_000, "metrics": {"read-records": 600, "write-records": 0}},
+]
+NODES = [{"id": "b", "inputs": [{"id": "a"}]}, {"id": "a"}, {"id": "c", "inputs": []}]
+
+
+def rows_again(client: Client, job: Job, savepoint: Savepoint) -> str:
+    url = reverse("restart-rows", args=[job.pk])
+    return client.get(url, {"from": f"savepoint-{savepoint.pk}"}).content.decode()
+
+
+def test_rows_that_are_read_again_are_what_all_sources_read_a_second(
+    viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, now: datetime
+) -> None:
+    assert job.current_run is not None
+    job.runs.filter(pk=job.current_run.pk).update(ended_at=now)
+    path = f"/jobs/{job.current_run.engine_job_id}"
+    httpserver.expect_request(path).respond_with_json({"vertices": VERTICES, "plan": {"nodes": NODES}})
+    # 100 and 20 a second, from the savepoint to the end of the run, in two figures.
+    assert "about <b>720,000 rows</b>" in rows_again(viewer, job, older)
+
+
+@pytest.mark.parametrize("answer", [{"vertices": VERTICES}, {"vertices": [], "plan": {"nodes": []}}, "nonsense", None])
+def test_an_engine_that_does_not_know_leaves_it_out(
+    viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, answer: object
+) -> None:
+    assert job.current_run is not None
+    if answer is not None:
+        path = f"/jobs/{job.current_run.engine_job_id}"
+        httpserver.expect_request(path).respond_with_data(json.dumps(answer), content_type="application/json")
+    assert "row" not in rows_again(viewer, job, older)

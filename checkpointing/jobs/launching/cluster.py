@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -50,7 +51,7 @@ class ClusterSubmission:
             spec.job_name,
             properties,
             package=zipped_package(work / PACKAGE_NAME, self._package_root),
-            main_script=self._package_root / "checkpointing" / "spark" / "submitted.py",
+            main_script=self._main_script(work),
             specification=spec_path,
         )
         with (work / LOG_NAME).open("ab") as log:
@@ -64,6 +65,11 @@ class ClusterSubmission:
                 start_new_session=True,
             )
         return SubmittedApplication(StartedProcess(popen, work), spec, deployment, spark_submit, self._environment)
+
+    def _main_script(self, work: Path) -> Path:
+        """Where a driver in the cluster may read it: this installation is on no storage that machines share."""
+        source = self._package_root / "checkpointing" / "spark" / "submitted.py"
+        return Path(shutil.copyfile(source, work / source.name))
 
     def _spark_submit(self) -> Path:
         """Of the Spark that SPARK_HOME names, else of the installed PySpark."""

@@ -30,7 +30,17 @@ def cluster_arguments(
     its configuration would lie in the cluster's own staging directory.
     """
     common = _common(deployment, name, properties_file)
-    return [*common, "--py-files", str(package), str(main_script), str(specification)]
+    return [
+        *common,
+        *("--py-files", _taken_along(deployment, package)),
+        _taken_along(deployment, main_script),
+        str(specification),
+    ]
+
+
+def _taken_along(deployment: Deployment, file: Path) -> str:
+    """YARN's client sends files along; on Kubernetes there is nobody to send them to, and the pod reads them there."""
+    return f"local://{file}" if deployment.manager is ClusterManager.KUBERNETES else str(file)
 
 
 def _common(deployment: Deployment, name: str, properties_file: Path) -> list[str]:

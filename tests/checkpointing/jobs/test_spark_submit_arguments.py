@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.jobs.launching.deployment import Deployment, deployment_of
 from checkpointing.jobs.launching.submission import (
     client_arguments,
     cluster_arguments,
@@ -34,8 +34,11 @@ def test_a_driver_here_has_spark_submit_start_its_jvm(master: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("deployment", [YARN, KUBERNETES])
-def test_a_driver_in_the_cluster_is_sent_its_package_and_told_where_its_specification_lies(deployment) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize(("deployment", "as_it_lies"), [(YARN, ""), (KUBERNETES, "local://")])
+def test_a_driver_in_the_cluster_gets_its_package_and_is_told_where_its_specification_lies(
+    deployment: Deployment, as_it_lies: str
+) -> None:
+    """YARN's client sends it along; into a pod nobody sends anything: it is read from the shared storage."""
     arguments = cluster_arguments(
         deployment,
         "words",
@@ -48,7 +51,7 @@ def test_a_driver_in_the_cluster_is_sent_its_package_and_told_where_its_specific
     assert arguments == [
         *("--master", deployment.master, "--deploy-mode", "cluster", "--name", "words"),
         *("--properties-file", "/w/spark.properties", "--load-spark-defaults"),
-        *("--py-files", "/w/checkpointing.zip", "/p/submitted.py", "/w/driver.json"),
+        *("--py-files", f"{as_it_lies}/w/checkpointing.zip", f"{as_it_lies}/p/submitted.py", "/w/driver.json"),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
@@ -15,6 +16,7 @@ from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, rea
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
 from dashboard.views.sorting import Sort
+from monitoring.diagnosis.asking import of_checkpoint
 from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint
 
 SUBTASKS_A_PAGE = 100
@@ -64,7 +66,8 @@ def news(request: HttpRequest, pk: int) -> HttpResponse:
 @vary_on_headers("HX-Request", "HX-Target")
 def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     """One checkpoint: a page, or for the history's expanded row a fragment of it."""
-    found = get_object_or_404(Checkpoint.objects.select_related("run"), pk=pk)
+    with_job = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration")
+    found = get_object_or_404(with_job, pk=pk)
     operators = list(found.operators.all())
     sort = Sort.parse(request.GET, dict(OPERATOR_COLUMNS), "position")
     context: dict[str, Any] = {
@@ -74,6 +77,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if request.headers.get("HX-Target") == f"operators-{pk}":
         return render(request, "job/operators.html", context)
+    context["causes"] = of_checkpoint(found, operators, timezone.now())
     if request.headers.get("HX-Request") and request.headers.get("HX-Target") != "checkpoint-live":
         return render(request, "job/checkpoint.html", context)
     job = find_job(found.run.job_id)

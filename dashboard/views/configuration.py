@@ -13,6 +13,7 @@ from dashboard.forms.automation import AutomationForm
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring import audit
+from monitoring.diagnosis.asking import advice_for
 from monitoring.models import Job
 from monitoring.savepoints.schedule import set_schedule
 
@@ -50,4 +51,6 @@ def record_change(form: AutomationForm, by: str) -> None:
 
 def _context(request: HttpRequest, job: Job, form: AutomationForm) -> dict[str, object]:
     changes = Paginator(job.configuration_changes.select_related("run"), CHANGES_A_PAGE)
-    return job_context(job, "configuration") | {"form": form, "page": changes.get_page(request.GET.get("page"))}
+    context = job_context(job, "configuration")
+    context |= {"form": form, "page": changes.get_page(request.GET.get("page"))}
+    return context | {"diagnosis": advice_for(job, context["now"])}

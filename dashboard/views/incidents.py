@@ -17,6 +17,7 @@ from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
 from dashboard.queries.incidents import UNRESOLVED, IncidentFilter, find_incidents, hidden_by, hidden_now, steps_of
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
+from monitoring.diagnosis.asking import of_incident
 from monitoring.models import Incident, IncidentState, Severity
 
 PAGE_SIZE = 50
@@ -111,6 +112,7 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
     context = {
         "incident": found,
         "steps": steps_of(found),
+        "causes": of_incident(found, timezone.now()),
         "hidden": hidden,
         "hidden_count": count,
         "form": form,

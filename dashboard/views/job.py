@@ -17,6 +17,7 @@ from dashboard.queries.history import latest_checkpoints
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.units import span_text
 from dashboard.views.window import window_of
+from monitoring.diagnosis.asking import of_job
 from monitoring.models import Job, RunException, RunState, SavepointState
 
 LATEST = 8
@@ -67,6 +68,7 @@ def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
     window = window_of(request, job, context["now"])
     context |= {
         "window": window,
+        "diagnosis": of_job(job, context["now"]),
         "tiles": overview.read_tiles(job, window.span),
         "standing": overview.read_rule_standing(job, context["now"]),
         "savepoint": overview.newest_savepoint(job),

@@ -39,7 +39,7 @@ FROM (
 
 _LATELY = """
 SELECT (SELECT count(*) FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
-        WHERE r.job_id = %(job)s AND c.status = 'FAILED' AND NOT c.is_savepoint AND c.failed_at > %(since)s),
+        WHERE r.job_id = %(job)s AND c.status = 'FAILED' AND NOT c.is_savepoint AND c.triggered_at > %(since)s),
        (SELECT count(*) FROM monitoring_runstatechange s JOIN monitoring_run r ON r.id = s.run_id
         WHERE r.job_id = %(job)s AND s.target = 'RESTARTING' AND s.at > %(since)s)
        + (SELECT count(*) FROM monitoring_run r

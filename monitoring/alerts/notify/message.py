@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
 from django.conf import settings
 
 from monitoring.alerts.notify.grouping import LISTED
+from monitoring.diagnosis.asking import of_incident
+from monitoring.diagnosis.finding import Words
 from monitoring.models import (
     Channel,
     Delivery,
@@ -19,6 +21,8 @@ from monitoring.models import (
     Notification,
     NotificationReason,
 )
+
+EXPLAINED = 5  # of more incidents in one message only the gravest is: each takes a look into the history
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Item:
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
     lasted_s: float | None = None  # of an incident that is over
+    cause: Words | None = None  # the likeliest, of one that is not
 
     @property
     def named_sentence(self) -> str:
@@ -116,11 +121,14 @@ def message_of(delivery: Delivery) -> Message:
     notifications = _gravest_first(delivery)
     listed = notifications[:LISTED]
     changed = _newest_changes([each.event.incident_id for each in listed])
-    items = tuple(item_of(each, None if _is_over(each) else changed.get(each.event.incident_id)) for each in listed)
+    items = [item_of(each, None if _is_over(each) else changed.get(each.event.incident_id)) for each in listed]
+    explained = listed[: EXPLAINED if len(notifications) <= EXPLAINED else 1]
+    for place, each in enumerate(explained):
+        items[place] = replace(items[place], cause=_cause(each, delivery.created_at))
     ended = tuple(
         each.event.incident_id for each in notifications[LISTED:] if each.reason == NotificationReason.RESOLVED
     )
-    return Message(delivery.key, items, len(notifications), delivery.is_digest, ended)
+    return Message(delivery.key, tuple(items), len(notifications), delivery.is_digest, ended)
 
 
 def sample_message(key: str, channel: Channel, now: datetime) -> Message:
@@ -178,6 +186,11 @@ def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> 
 def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
     found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
     return sorted(found, key=lambda each: each.event.incident.severity != "critical")
+
+
+def _cause(each: Notification, now: datetime) -> Words | None:
+    found = [] if _is_over(each) else of_incident(each.event.incident, now)
+    return found[0].sentence if found else None
 
 
 def _lasted_s(incident: Incident) -> float | None:

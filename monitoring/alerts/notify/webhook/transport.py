@@ -69,6 +69,7 @@ def _item(item: Item) -> dict[str, object]:
         "job": item.job,
         "cluster": item.cluster,
         "sentence": item.sentence,
+        "likely_cause": item.cause.en if item.cause else "",
         "at": item.at.isoformat(),
         "incident": {"id": item.incident_id, "url": item.incident_url},
         "job_url": item.job_url,

@@ -75,6 +75,7 @@ def _values(item: Item, language: Language) -> dict[str, object]:
         "cluster": item.cluster,
         "sentence": sentence,
         "named_sentence": item.named_sentence if sentence == item.sentence else sentence,
+        "cause": _cause(item, language),
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,
@@ -86,3 +87,9 @@ def _sentence(item: Item, language: Language) -> str:
     if language != Language.CHINESE:
         return item.sentence
     return chinese.sentence_of(item.kind, item.job, item.evidence, item.lasted_s) or item.sentence
+
+
+def _cause(item: Item, language: Language) -> str:
+    if item.cause is None:
+        return ""
+    return item.cause.zh if language == Language.CHINESE else item.cause.en

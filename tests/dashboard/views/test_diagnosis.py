@@ -1,0 +1,85 @@
+"""Where people read why: a checkpoint's page and row, the job's overview, its configuration, an incident."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import Checkpoint, Incident, Job, RunException
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+SAYS = "A system that the job talks to did not answer in time or refused"
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    return make.make_job(make.make_cluster(now))
+
+
+@pytest.fixture
+def failed(job: Job, now: datetime) -> Checkpoint:
+    run = make.make_run(job, now, checkpoint_config=make.config() | {"num_retained": 1})
+    rows = make.make_checkpoints(run, now - timedelta(seconds=20), make.Shape(count=30, failed=frozenset({0})))
+    make.make_operators(rows)
+    Checkpoint.objects.filter(pk=rows[-1].pk).update(failure_message="Task local checkpoint failure.")
+    RunException.objects.create(
+        run=run,
+        at=rows[-1].triggered_at + timedelta(seconds=2),
+        root_cause="TimeoutError: <b>register</b> timed out",
+        task="aggregate (2/4)",
+        digest="1" * 32,
+    )
+    return rows[-1]
+
+
+def test_the_checkpoints_page_and_its_row_say_why(operator: Client, failed: Checkpoint) -> None:
+    address = reverse("checkpoint", args=[failed.pk])
+    for page in (operator.get(address), operator.get(address, headers={"HX-Request": "true"})):
+        said = page.content.decode()
+        assert SAYS in said
+        assert "&lt;b&gt;register&lt;/b&gt;" in said
+        assert "<b>register" not in said
+
+
+def test_the_overview_says_what_is_wrong_now_and_what_to_set(operator: Client, job: Job, failed: Checkpoint) -> None:
+    said = operator.get(reverse("job", args=[job.pk])).content.decode()
+    assert SAYS in said
+    assert reverse("checkpoint", args=[failed.pk]) in said
+    assert "1 advice on its configuration" in said
+    assert "execution.checkpointing.num-retained: 3" in said
+
+
+def test_the_configuration_has_the_advice_at_its_key(operator: Client, job: Job, failed: Checkpoint) -> None:
+    said = operator.get(reverse("job-configuration", args=[job.pk])).content.decode()
+    assert "execution.checkpointing.num-retained: 3" in said
+    assert '<dt>Retained</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in said
+
+
+def test_a_healthy_job_is_left_in_peace(operator: Client, job: Job, now: datetime) -> None:
+    run = make.make_run(job, now, checkpoint_config=make.config() | {"num_retained": 3})
+    rows = make.make_checkpoints(run, now - timedelta(seconds=2), make.Shape(count=30))
+    make.make_operators(rows)
+    addresses = [reverse("job", args=[job.pk]), reverse("job-configuration", args=[job.pk])]
+    for address in [*addresses, reverse("checkpoint", args=[rows[-1].pk])]:
+        page = operator.get(address)
+        assert page.status_code == 200
+        assert 'id="finding-' not in page.content.decode()
+
+
+def test_a_job_without_a_run_has_a_page(operator: Client, job: Job) -> None:
+    for name in ("job", "job-configuration"):
+        assert operator.get(reverse(name, args=[job.pk])).status_code == 200
+
+
+def test_the_incident_says_its_likely_cause(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
+    incident = make.make_incident(make.make_rule(job), now)
+    incident.events.update(evidence={"last_row": failed.pk, "count": 3})
+    said = operator.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert "Likely cause" in said
+    assert SAYS in said
+    Incident.objects.update(kind="cluster_unreachable")
+    assert SAYS not in operator.get(reverse("incident", args=[incident.pk])).content.decode()

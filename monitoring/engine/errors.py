@@ -41,11 +41,21 @@ class NotFound(EngineError):
     pass
 
 
+# Unauthorized, by a proxy too; timed out; in conflict, that is known already; too early; too many.
+_OF_THE_WAY = (401, 407, 408, 409, 425, 429)
+
+
 class Refused(EngineError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+
+    @property
+    def of_the_request(self) -> bool:
+        """It is about what was asked: the same would be refused again. Not so the engine's own trouble, who asks, how
+        often or where."""
+        return 400 <= self.status < 500 and self.status not in _OF_THE_WAY
 
 
 class Redirected(Refused):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import assert_never
 
 from monitoring.engine.errors import NotReady, Unreachable
-from monitoring.models import AttemptState, RestartAttempt, StepState
+from monitoring.models import AttemptState, RestartAttempt, SavepointState, StepState
 from monitoring.recovery.attempt import end, show_step
 from monitoring.recovery.going_back import bring_back
 from monitoring.recovery.stages.await_running import AwaitRunning
@@ -77,6 +77,10 @@ def _locked(claimed: RestartAttempt) -> RestartAttempt:
 
 
 def _too_late(attempt: RestartAttempt, answer: object, now: datetime) -> bool:
-    """An attempt that may have started the job stays open while the engine cannot be asked: it guards the job."""
+    """Not while the job is being stopped with a savepoint, which has a time limit of its own: it would end with nobody
+    to start it again. And what may have been started or stopped is guarded for as long as the engine is silent."""
+    saved = attempt.stop_savepoint
+    if now < attempt.deadline_at or (saved is not None and SavepointState(saved.state).open):
+        return False
     silent = isinstance(answer, Unreachable | NotReady)
-    return now >= attempt.deadline_at and not (silent and attempt.launch_sent_at is not None)
+    return not (silent and (saved is not None or attempt.launch_sent_at is not None))

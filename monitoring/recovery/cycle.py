@@ -6,13 +6,15 @@ from collections import Counter
 from datetime import datetime
 from typing import assert_never
 
+from django.db import transaction
+
 from monitoring import audit
 from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import active as pauses_now
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.breaker import open_breaker
 from monitoring.recovery.decisions import record
-from monitoring.recovery.detection import Leave, NeedsPerson, OpenBreaker, Restart, breaker_is_open, decide
+from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBreaker, Restart, breaker_is_open, decide
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
 from monitoring.recovery.telling import all_clear, tell
@@ -40,10 +42,11 @@ def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
     for job in dead_jobs():
         facts = facts_of(job, now, pauses)
         decision = decide(facts, now)
+        if isinstance(decision, Restart):
+            done.append(_open(job, decision, facts, now))
+            continue
         record(job, decision, facts, now)
         match decision:
-            case Restart(reason):
-                done.append(_open(job, reason, now))
             case OpenBreaker(reason) if open_breaker(job, reason, now):
                 why = breaker_is_open(now, reason)
                 tell(job, _not_restarted(job, why, facts.cause), {}, now)
@@ -63,12 +66,15 @@ def _not_restarted(job: Job, why: str, cause: str) -> str:
     return f"{job.name} is dead and is not restarted: {why}.{died_of}"
 
 
-def _open(job: Job, reason: str, now: datetime) -> str:
+def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> str:
+    """The decision and its attempt are written together: one for each other."""
     try:
-        attempt = open_attempt(job, RestartTrigger.AUTOMATIC, reason, audit.AUTOMATION, now)
+        with transaction.atomic():
+            attempt = open_attempt(job, RestartTrigger.AUTOMATIC, decision.reason, audit.AUTOMATION, now)
+            record(job, decision, facts, now)
     except AttemptOpen as taken:
         return str(taken)
-    return f"Restart {attempt.epoch} of {job.name} decided: {reason}"
+    return f"Restart {attempt.epoch} of {job.name} decided: {decision.reason}"
 
 
 def _moved(outcome: Counter[str]) -> list[str]:

@@ -1,4 +1,5 @@
-"""Keeps what was decided of a dead job, with the facts it was decided on; a row whenever the decision changed."""
+"""Keeps what was decided of a dead job, with the facts it was decided on: a row for each restart, and of decisions to
+leave it a row whenever that changed."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ _VERDICTS: dict[type[Decision], Verdict] = {
 
 
 def record(job: Job, decision: Decision, facts: JobFacts, now: datetime) -> None:
-    """Of two workers that decide the same at once, both may leave a row: each did decide."""
+    """Of two workers that leave it at once, both may leave a row: each did decide."""
     last = RestartDecision.objects.filter(job=job).first()
     verdict = _VERDICTS[type(decision)]
-    if last is not None and (last.verdict, last.reason) == (verdict, decision.reason):
+    said = last is not None and (last.verdict, last.reason) == (verdict, decision.reason)
+    if said and not isinstance(decision, Restart):
         return
     plain = {name: _plain(value) for name, value in asdict(facts).items()}
     RestartDecision.objects.create(job=job, at=now, verdict=verdict, reason=decision.reason, facts=plain)

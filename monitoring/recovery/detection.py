@@ -31,12 +31,14 @@ BRAKE_HOLD = timedelta(minutes=15)
 class JobFacts:
     """`automatic_restarts`: when the automatic attempts of the last day were decided, but for those before the budget
     was last refilled; `of_the_day`: how many they were in all. `paused`: why, "" when it is not. `deaths_nearby`: jobs
-    of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt succeeded, and
-    its run has not been polled yet. `cause`: the exception that killed it, "" when the engine told none."""
+    of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt has started a
+    run that was not polled yet. `cause`: the exception that killed it, "" when the engine told none. `died_at` is by
+    the engine's clock, which may be wrong; `death_seen_at` is by ours: waiting is counted from that."""
 
     name: str
     run_state: RunState | None
     died_at: datetime | None
+    death_seen_at: datetime | None
     final_read_done: bool
     cluster_reachable: bool
     auto_restart: bool
@@ -85,7 +87,7 @@ Decision = Restart | Leave | NeedsPerson | OpenBreaker
 
 
 def decide(facts: JobFacts, now: datetime) -> Decision:
-    if facts.run_state not in DEAD or facts.died_at is None:
+    if facts.run_state not in DEAD or facts.died_at is None or facts.death_seen_at is None:
         return Leave("its run is not dead by the engine's word")
     if not facts.auto_restart:
         return Leave("automatic restart is off")
@@ -97,15 +99,19 @@ def decide(facts: JobFacts, now: datetime) -> Decision:
         return Leave("the cluster does not answer")
     if facts.awaited_run:
         return Leave("it was restarted, and its new run has not been polled yet")
-    since_death = now - facts.died_at
-    if since_death < HOLD_DOWN:
+    if _within(HOLD_DOWN, facts.death_seen_at, now):
         return Leave("it has been dead for too short a time to be sure")
-    if not facts.final_read_done and since_death < FINAL_READ:
+    if not facts.final_read_done and _within(FINAL_READ, facts.death_seen_at, now):
         return Leave("its last checkpoints are still being read")
-    return _dead(facts, facts.died_at, now)
+    return _dead(facts, facts.died_at, facts.death_seen_at, now)
 
 
-def _dead(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
+def _within(limit: timedelta, since: datetime, now: datetime) -> bool:
+    """A moment that is still to come was told by a clock that has been set back since: nothing waits for that."""
+    return timedelta() <= now - since < limit
+
+
+def _dead(facts: JobFacts, died_at: datetime, seen_at: datetime, now: datetime) -> Decision:
     if not facts.launch_known:
         return NeedsPerson("Waymark does not know how it was started")
     if facts.run_state is RunState.LOST and not facts.restart_on_lost:
@@ -114,10 +120,10 @@ def _dead(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
         )
     if facts.breaker_opened_at is not None:
         return NeedsPerson(breaker_is_open(facts.breaker_opened_at, facts.breaker_reason))
-    if facts.deaths_nearby > BRAKE_JOBS and now - died_at < BRAKE_HOLD:
+    if facts.deaths_nearby > BRAKE_JOBS and _within(BRAKE_HOLD, seen_at, now):
         return NeedsPerson(
             f"{facts.deaths_nearby} jobs of its cluster died within {in_words(BRAKE_WINDOW)} of each other, which is "
-            f"the cluster and not the jobs; it is held until {died_at + BRAKE_HOLD:%H:%M %Z}"
+            f"the cluster and not the jobs; it is held until {seen_at + BRAKE_HOLD:%H:%M %Z}"
         )
     return _by_budget(facts, died_at, now)
 
@@ -127,7 +133,7 @@ def breaker_is_open(since: datetime, reason: str) -> str:
 
 
 def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
-    recent = sorted(at for at in facts.automatic_restarts if now - at < BUDGET_WINDOW)
+    recent = sorted(at for at in facts.automatic_restarts if _within(BUDGET_WINDOW, at, now))
     if len(recent) >= facts.max_restarts_per_hour:
         return OpenBreaker(f"its budget of {facts.max_restarts_per_hour} restarts an hour is used up")
     if facts.of_the_day >= facts.max_restarts_per_day:

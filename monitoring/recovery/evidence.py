@@ -9,7 +9,6 @@ from django.db.models.functions import Coalesce
 
 from monitoring.exceptions import in_words
 from monitoring.models import (
-    AttemptState,
     AutomationPause,
     Checkpoint,
     CheckpointStatus,
@@ -51,6 +50,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         name=job.name,
         run_state=RunState(run.state) if run else None,
         died_at=died_at,
+        death_seen_at=(run.end_seen_at or died_at) if run else None,
         final_read_done=run is not None and run.final_read_done,
         cluster_reachable=job.cluster.reachable,
         auto_restart=job.auto_restart,
@@ -100,8 +100,9 @@ def _counted_since(restarts: Iterable[RestartAttempt], now: datetime) -> datetim
 
 
 def _awaits_run(job: Job, now: datetime) -> bool:
+    """Until then what is stored is the death before; the new run may have ended already, even as somebody wished."""
     last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
-    if last is None or last.state != AttemptState.SUCCEEDED or last.ended_at is None:
+    if last is None or last.launched_at is None or last.ended_at is None:
         return False
     polled = Run.objects.filter(job=job, engine_job_id=last.engine_job_id).exists()
     return not polled and now - last.ended_at < AWAIT_RUN

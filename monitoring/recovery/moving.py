@@ -44,8 +44,11 @@ def move_attempts(now: datetime) -> Counter[str]:
 
 
 def _due(now: datetime) -> list[RestartAttempt]:
-    free = Q(claimed_until=None) | Q(claimed_until__lte=now)
-    due = RestartAttempt.objects.filter(free, next_step_at__lte=now).exclude(state__in=ENDED)
+    # No claim lasts and no stage waits for so long: a later time is of a clock that has been set back since.
+    wrong = now + 2 * CLAIM
+    free = Q(claimed_until=None) | Q(claimed_until__lte=now) | Q(claimed_until__gt=wrong)
+    step = Q(next_step_at__lte=now) | Q(next_step_at__gt=wrong)
+    due = RestartAttempt.objects.filter(free, step).exclude(state__in=ENDED)
     return list(due.order_by("next_step_at", "id")[:BATCH])
 
 

@@ -13,18 +13,20 @@ from monitoring.models import Savepoint
 
 # Longer than an engine call may take, so that a claim never ends under one.
 CLAIM = timedelta(seconds=60)
+OVERTAKEN = "overtaken by another worker"
 
 
-def claim(savepoint: Savepoint, now: datetime) -> int:
-    """1 when this worker is the one that has it, from now on for CLAIM."""
+def claim(savepoint: Savepoint, now: datetime, **values: object) -> int:
+    """1 when this worker is the one that has it, from now on for CLAIM. `values` are written with the claim; in memory
+    the row keeps what it had."""
     seen = ours(savepoint)
     savepoint.next_check_at = now + CLAIM
-    return seen.update(next_check_at=savepoint.next_check_at)
+    return seen.update(next_check_at=savepoint.next_check_at, **values)
 
 
 def update(savepoint: Savepoint, outcome: str, **values: object) -> str:
-    """`outcome` when the row was still ours, "" when it was not and nothing was written."""
-    return outcome if ours(savepoint).update(**values) else ""
+    """`outcome` when the row was still ours, OVERTAKEN when it was not and nothing was written."""
+    return outcome if ours(savepoint).update(**values) else OVERTAKEN
 
 
 def ours(savepoint: Savepoint) -> QuerySet[Savepoint]:

@@ -1,7 +1,7 @@
 """Moves every savepoint on its way a step.
 
 1. Ask for what the schedules say.
-2. Claim due rows by a conditional UPDATE; `posted_at` is written before the first request leaves.
+2. Claim due rows (claims.py); `posted_at` is written before the first request leaves.
 3. Talk to the engines, all at once, in no transaction.
 4. Settle each answer. A worker that dies in between leaves the row due again when its claim ends, and the engine is
    asked about the trigger id before it is ever told again.
@@ -10,7 +10,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+
+from django.db.models import Q
 
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import NotFound
@@ -18,13 +20,13 @@ from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint
 from monitoring.savepoints.checking import check_completed
+from monitoring.savepoints.claims import CLAIM, claim
 from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.schedule import request_due
 from monitoring.savepoints.settle import ForgottenBut, link_to_history, settle
 
 BATCH = 100
-CLAIM = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ Answer = Accepted | ForgottenBut | Operation[str]
 def advance(now: datetime) -> str:
     """One cycle; says in a sentence what it did."""
     outcome = request_due(now)
-    claimed = [each for each in _due(now) if _claim(each, now)]
+    # In memory `posted_at` stays what it was: None means that this worker sends the first request.
+    claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
     for savepoint, answer in zip(claimed, answers, strict=True):
         outcome[settle(savepoint, answer, now)] += 1
@@ -50,18 +53,13 @@ def advance(now: datetime) -> str:
 
 
 def _due(now: datetime) -> list[Savepoint]:
+    # Nothing under way waits for longer than a claim: a later time is of a clock that has been set back since.
+    due = Q(next_check_at__lte=now) | Q(next_check_at__gt=now + 2 * CLAIM)
     return list(
-        Savepoint.objects.filter(state__in=IN_FLIGHT, next_check_at__lte=now)
+        Savepoint.objects.filter(due, state__in=IN_FLIGHT)
         .select_related("job__cluster", "run")
         .order_by("next_check_at", "id")[:BATCH]
     )
-
-
-def _claim(savepoint: Savepoint, now: datetime) -> int:
-    """The row in memory keeps the `posted_at` it had: None means that this worker sends the first request."""
-    seen = Savepoint.objects.filter(pk=savepoint.pk, state=savepoint.state, next_check_at=savepoint.next_check_at)
-    savepoint.next_check_at = now + CLAIM
-    return seen.update(next_check_at=savepoint.next_check_at, posted_at=savepoint.posted_at or now)
 
 
 class _Act:

@@ -19,7 +19,7 @@ from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Cluster, Savepoint, SavepointState
-from monitoring.savepoints.claims import claim, update
+from monitoring.savepoints.claims import OVERTAKEN, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
 from monitoring.savepoints.stored import remove, within_reach
 
@@ -113,7 +113,7 @@ def _disposed(savepoint: Savepoint, now: datetime, not_there: str = "") -> str:
         failure=f"There was nothing to remove: {not_there}" if not_there else "",
         next_check_at=None,
     )
-    if said:
+    if said != OVERTAKEN:
         details = {"savepoint": savepoint.pk, "path": savepoint.path, "not_there": not_there}
         target = f"job {savepoint.job.name}"
         audit.record(audit.AUTOMATION, "savepoint.disposed", target, savepoint.disposal_reason, **details)

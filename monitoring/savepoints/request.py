@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
@@ -20,7 +22,11 @@ from monitoring.models import (
 from monitoring.pauses import why_paused
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
 
-TIME_LIMIT = timedelta(minutes=10)
+# Flink's `execution.checkpointing.timeout` is also a savepoint's: its default, for a run whose own is not known.
+TIMEOUT = timedelta(minutes=10)
+# What a request takes beside: it waits for its turn, and a job that it stops has to end.
+MARGIN = timedelta(minutes=2)
+LONGEST = timedelta(days=1)
 IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 
 
@@ -65,6 +71,15 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
     )
 
 
+def time_limit(checkpoint_config: Mapping[str, Any]) -> timedelta:
+    """How long a savepoint may take before we give it up: never sooner than the engine does, so that none is given up
+    that is under way there still."""
+    timeout_ms = checkpoint_config.get("timeout")
+    if not isinstance(timeout_ms, int | float) or not timeout_ms > 0:
+        return TIMEOUT + MARGIN
+    return min(timedelta(milliseconds=min(timeout_ms, LONGEST / timedelta(milliseconds=1))) + MARGIN, LONGEST)
+
+
 def _write(job: Job, run: Run, origin: SavepointOrigin, by: str, now: datetime, stops_job: bool) -> Savepoint:
     if origin is SavepointOrigin.SCHEDULED:
         Savepoint.objects.filter(job=job, state=SavepointState.DEFERRED).delete()
@@ -75,6 +90,6 @@ def _write(job: Job, run: Run, origin: SavepointOrigin, by: str, now: datetime, 
         stops_job=stops_job,
         requested_by=by,
         requested_at=now,
-        deadline_at=now + TIME_LIMIT,
+        deadline_at=now + time_limit(run.checkpoint_config),
         next_check_at=now,
     )

@@ -10,8 +10,8 @@ from django.db import IntegrityError, transaction
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointState
+from monitoring.savepoints.claims import update
 from monitoring.savepoints.history import CLOCK_SKEW, find_by_path, find_requested
-from monitoring.savepoints.request import IN_FLIGHT
 
 POLL = timedelta(seconds=1)
 POLL_HISTORY = timedelta(seconds=3)
@@ -46,7 +46,7 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
         case ForgottenBut(savepoints):
             since = savepoint.requested_at - CLOCK_SKEW
             return _look_in_history(savepoint, now, listed=any(triggered_at >= since for triggered_at in savepoints))
-        case Refused() | NotFound():
+        case Refused(of_the_request=True) | NotFound():
             return _fail(savepoint, str(answer))
         case EngineError():
             return _keep(savepoint, now, RETRY, str(answer))
@@ -99,25 +99,20 @@ def _complete(savepoint: Savepoint, path: str, now: datetime) -> str:
     }
     try:
         with transaction.atomic():
-            return _update(savepoint, values, "completed")
+            return update(savepoint, "completed", **values)
     except IntegrityError:
         return _fail(savepoint, f"The engine answered with {path}, which is another savepoint's.")
 
 
 def _fail(savepoint: Savepoint, reason: str) -> str:
     reason = reason.strip() or "The engine gave no reason."
-    return _update(savepoint, {"state": SavepointState.FAILED, "failure": reason}, "failed")
+    return update(savepoint, "failed", state=SavepointState.FAILED, failure=reason)
 
 
 def _keep(savepoint: Savepoint, now: datetime, wait: timedelta, why: str, outcome: str = "", **values: object) -> str:
     if savepoint.deadline_at and now >= savepoint.deadline_at:
         return _fail(savepoint, f"Not completed in time: {why.rstrip('.')}.")
-    return _update(savepoint, {"next_check_at": now + wait, **values}, outcome)
-
-
-def _update(savepoint: Savepoint, values: dict[str, object], outcome: str) -> str:
-    ours = Savepoint.objects.filter(pk=savepoint.pk, state__in=IN_FLIGHT, next_check_at=savepoint.next_check_at)
-    return outcome if ours.update(**values) else "overtaken by another worker"
+    return update(savepoint, outcome, next_check_at=now + wait, **values)
 
 
 def _size(row: Checkpoint) -> int | None:

@@ -4,13 +4,14 @@ a job id runs once, a trigger id starts one savepoint."""
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 from checkpointing.rest.multipart import uploaded_file
 
@@ -227,12 +228,31 @@ def _body(kind: str, content: bytes) -> dict[str, Any]:
     return json.loads(content or b"{}") or {}
 
 
+class _Server(ThreadingHTTPServer):
+    """A client that was killed is nothing to talk about."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+Manager = TypeVar("Manager", bound=FakeJobManager)
+
+
 @contextmanager
 def running_job_manager() -> Iterator[FakeJobManager]:
-    manager = FakeJobManager()
+    with serving(FakeJobManager()) as manager:
+        yield manager
 
+
+@contextmanager
+def serving(manager: Manager) -> Iterator[Manager]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # an answer leaves in one piece
 
         def log_message(self, *_args: object) -> None: ...
 
@@ -252,8 +272,7 @@ def running_job_manager() -> Iterator[FakeJobManager]:
 
         do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 (http.server's names)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     manager.url = f"http://127.0.0.1:{server.server_port}"

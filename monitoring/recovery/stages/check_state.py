@@ -27,12 +27,8 @@ class CheckState:
             return Next(
                 AttemptState.STOPPING, "The job is stopped with the savepoint to go on from.", StepState.SKIPPED
             )
-        if not attempt.restore_path and not _choose(attempt):
-            if not (automatic(attempt) and attempt.job.allow_empty_start):
-                return End(AttemptState.FAILED, _nothing_left(attempt))
-            write(attempt, start_empty=True)
-            text = "No state can be restored; the job allows to be started empty."
-            return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
+        if not attempt.restore_path and (outcome := _choose(attempt)):
+            return outcome
         path, program = attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
@@ -53,8 +49,8 @@ class CheckState:
                 return reject(attempt, reason or "it is not valid")
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
-            case Refused(status=status) if status >= 500:
-                return Wait(str(answer))  # the engine's trouble says nothing about the state
+            case Refused(of_the_request=False):
+                return Wait(str(answer))  # it says nothing about the state
             case EngineError():
                 return reject(attempt, str(answer))
             case _:
@@ -83,14 +79,16 @@ def remember_finding(attempt: RestartAttempt, problem: str, now: datetime) -> No
     record_finding(owner, attempt.restore_path, problem, now)
 
 
-def _choose(attempt: RestartAttempt) -> bool:
+def _choose(attempt: RestartAttempt) -> Next | End | None:
+    """Write down the next state to try; an outcome when there is none."""
     rejected = {each["path"] for each in attempt.rejected}
     state = next((state for state in restore_candidates(attempt.job) if state.path not in rejected), None)
     if state is None:
-        return False
+        return _without_state(attempt)
     if too_old := _too_old(attempt, state):
+        # It could be restored: to start empty beside it is nobody's wish.
         write(attempt, rejected=[*attempt.rejected, {"path": state.path, "why": too_old}])
-        return False
+        return End(AttemptState.FAILED, _nothing_left(attempt))
     write(
         attempt,
         restore_path=state.path,
@@ -98,7 +96,15 @@ def _choose(attempt: RestartAttempt) -> bool:
         restore_state_at=state.taken_at,
         savepoint_id=state.savepoint_row,
     )
-    return True
+    return None
+
+
+def _without_state(attempt: RestartAttempt) -> Next | End:
+    if not (automatic(attempt) and attempt.job.allow_empty_start):
+        return End(AttemptState.FAILED, _nothing_left(attempt))
+    write(attempt, start_empty=True)
+    text = "No state can be restored; the job allows to be started empty."
+    return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
 
 
 def _too_old(attempt: RestartAttempt, state: State) -> str:

@@ -102,7 +102,7 @@ class UploadProgram:
                 return Next(AttemptState.VALIDATING, f"{program.name} is on the cluster again, as {jar_id}.")
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
-            case Refused(status=status) if status >= 500:
+            case Refused(of_the_request=False):
                 return Wait(str(answer))
             case EngineError():
                 return End(AttemptState.FAILED, f"The cluster does not take the program: {answer}")

@@ -82,7 +82,7 @@ class StartJob:
                 return _not_seen(attempt, now)
             case NotFound():
                 return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
-            case Refused(status=status) if 400 <= status < 500 and status != 409:
+            case Refused(of_the_request=True):
                 write(attempt, launch_sent_at=None)  # refused, so certainly not started
                 return _refused(attempt, str(answer))
             case EngineError():

@@ -9,6 +9,7 @@ from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.models import AttemptState, RestartAttempt, Savepoint, SavepointOrigin, SavepointState, StepState
+from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, lives_of, paused, write
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
@@ -40,6 +41,8 @@ class StopJob:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Living(None):
+                # However long the stop took, the start has its whole time.
+                write(attempt, deadline_at=now + TIME_LIMIT)
                 return _ended(attempt)
             case Living(JobOverview() as life) if automatic(attempt):
                 return End(AttemptState.CANCELED, f"The job lives: {life.id} is {life.state}. Nothing was started.")

@@ -93,6 +93,9 @@ class ServerProcess:
 class Machine:
     """One installation: `postgres` with its data on `disk`, `redis`, the web server, workers and beats by number."""
 
+    app = "dashboard.stack.celery_app"
+    beat_options: tuple[str, ...] = ()
+
     def __init__(self, directory: Path, disk: Path) -> None:
         self.directory, self.disk = directory, disk
         self._postgres_server = PostgresServer(disk / "pg", socket_directory=directory / "socket")
@@ -132,7 +135,7 @@ class Machine:
         return self._process(f"worker{number}", *options, "--hostname", f"worker{number}@test")
 
     def beat(self, number: int = 1) -> Process:
-        return self._process(f"beat{number}", "beat", "--pidfile", "")
+        return self._process(f"beat{number}", "beat", "--pidfile", "", *self.beat_options)
 
     def web(self) -> Process:
         options = ("--bind", f"127.0.0.1:{self.web_port}", "--worker-class", "gthread", "--threads", "4")
@@ -143,7 +146,7 @@ class Machine:
         return get(f"http://127.0.0.1:{self.web_port}{path}", limit_s=20)
 
     def _process(self, name: str, *options: str) -> Process:
-        return self._started_by(name, "celery", "-A", "dashboard.stack.celery_app", "--quiet", *options)
+        return self._started_by(name, "celery", "-A", self.app, "--quiet", *options)
 
     def _started_by(self, name: str, module: str, *options: str) -> Process:
         if name not in self.processes:
@@ -162,8 +165,8 @@ class Machine:
 
 
 @contextmanager
-def running(directory: Path, disk: Path) -> Iterator[Machine]:
-    machine = Machine(directory, disk)
+def running(directory: Path, disk: Path, kind: type[Machine] = Machine) -> Iterator[Machine]:
+    machine = kind(directory, disk)
     with ExitStack() as left:
         for server in (machine.postgres, machine.redis):
             server.start()

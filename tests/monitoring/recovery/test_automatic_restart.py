@@ -340,3 +340,45 @@ def test_the_steps_tell_how_long_the_death_was_not_seen_and_how_long_it_was_held
     death, decision = RestartAttempt.objects.get().steps.all()[:2]
     assert (death.name, death.started_at, death.ended_at) == ("See the death", rows.ago(5), rows.ago(3))
     assert (decision.name, decision.started_at, decision.ended_at) == ("Decide", rows.ago(3), now)
+
+
+def test_a_death_is_held_down_from_when_it_was_seen(job, now):
+    """The engine's clock may be wrong by minutes."""
+    Run.objects.filter(pk=job.current_run_id).update(ended_at=now - timedelta(minutes=5), end_seen_at=now)
+    assert "too short a time to be sure" in advance(now)
+    assert not RestartAttempt.objects.exists()
+    advance(now + timedelta(seconds=2))
+    assert RestartAttempt.objects.exists()
+
+
+def test_each_restart_has_its_decision_also_when_the_reason_is_the_same(job, job_manager, now):
+    job.current_run.checkpoints.all().delete()
+    for minute in range(3):
+        advance(now + timedelta(minutes=minute))
+    assert RestartAttempt.objects.count() == 3
+    assert RestartDecision.objects.filter(verdict="restart").count() == 3
+
+
+def test_a_run_that_was_stopped_before_it_was_polled_is_not_started_again(job, job_manager, poll, now):
+    advance(now)
+    started = RestartAttempt.objects.get().engine_job_id
+    job_manager.jobs[started].state = "CANCELED"  # by hand, on the engine
+    for second in range(2, 60, 2):
+        advance(now + timedelta(seconds=second))
+    assert RestartAttempt.objects.get().state == "failed"
+    assert job_manager.count("run") == 1
+
+    poll(job, now + timedelta(seconds=60))
+    advance(now + timedelta(minutes=5))
+    assert job_manager.count("run") == 1
+
+
+@pytest.mark.parametrize("status", [401, 429])
+@pytest.mark.parametrize("call", ["validate", "run"])
+def test_who_asks_or_how_often_says_nothing_of_the_state(rows, job, job_manager, go_on, now, status, call):
+    rows.checkpoint(job.current_run, 6, external_path="file:/chk/6", triggered_at=rows.ago(100))
+    job_manager.answers[call] = (status, "Not so.")
+    advance(now)
+    job_manager.answers.clear()
+    attempt = go_on(job, now + SEND_AGAIN_AFTER)
+    assert (attempt.state, attempt.rejected, attempt.restore_path) == ("succeeded", [], "file:/chk/7")

@@ -156,6 +156,14 @@ class TestStates:
         assert "savepointPath" not in job_manager.ran[0]
         assert attempt.rejected == [{"path": "file:/chk/7", "why": "_metadata is missing"}]
 
+    def test_a_state_that_is_too_old_is_no_reason_to_start_it_empty(self, job, job_manager, now):
+        Job.objects.filter(pk=job.pk).update(allow_empty_start=True, oldest_state_s=50)
+        advance(now)
+        attempt = RestartAttempt.objects.get()
+        assert (attempt.state, attempt.start_empty) == ("failed", False)
+        assert "old when the job died, and the job allows 50 s" in attempt.error
+        assert job_manager.count("run") == 0
+
     def test_a_good_state_is_restored_all_the_same(self, job, job_manager, now):
         Job.objects.filter(pk=job.pk).update(allow_empty_start=True)
         advance(now)

@@ -204,4 +204,20 @@ def test_an_engine_that_finds_a_state_gone_when_it_starts_is_given_the_next_one(
     assert [body["savepointPath"] for body in job_manager.ran] == ["file:/chk/9", "file:/chk/7"]
     assert len({body["jobId"] for body in job_manager.ran}) == 2
     assert attempt.rejected[0]["path"] == "file:/chk/9"
+
+
+def test_a_job_whose_stop_takes_longer_than_a_start_may_comes_back_all_the_same(live, job_manager, poll, now):
+    """Given up meanwhile, it would end with nobody to start it again."""
+    live.current_run.checkpoint_config = {"timeout": 3_600_000}
+    live.current_run.save()
+    job_manager.completes_savepoints = False
+    attempt = change_and_restart(live, UPGRADED, "upgrade it", None, "ada", now)
+    for minute in range(30):
+        moment = now + timedelta(minutes=minute)
+        poll(live, moment)
+        savepoints.advance(moment)
+        advance(moment)
+        job_manager.completes_savepoints = minute >= 20
+    attempt.refresh_from_db()
+    assert attempt.state == "succeeded", attempt.error
     assert job_manager.most_alive == 1

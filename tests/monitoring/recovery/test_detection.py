@@ -23,6 +23,7 @@ DEAD = JobFacts(
     name="flights",
     run_state=RunState.FAILED,
     died_at=NOW - timedelta(seconds=5),
+    death_seen_at=NOW - timedelta(seconds=5),
     final_read_done=True,
     cluster_reachable=True,
     auto_restart=True,
@@ -77,15 +78,15 @@ def test_what_stands_against_a_restart_is_said(change, reason):
 
 
 def test_a_failure_may_be_taken_back_for_a_moment():
-    just = replace(DEAD, died_at=NOW - HOLD_DOWN + timedelta(microseconds=1))
+    just = replace(DEAD, death_seen_at=NOW - HOLD_DOWN + timedelta(microseconds=1))
     assert isinstance(decide(just, NOW), Leave)
-    assert isinstance(decide(replace(DEAD, died_at=NOW - HOLD_DOWN), NOW), Restart)
+    assert isinstance(decide(replace(DEAD, death_seen_at=NOW - HOLD_DOWN), NOW), Restart)
 
 
 def test_the_last_checkpoints_are_waited_for_but_not_for_ever():
     unread = replace(DEAD, final_read_done=False)
     assert isinstance(decide(unread, NOW), Leave)
-    assert isinstance(decide(replace(unread, died_at=NOW - FINAL_READ), NOW), Restart)
+    assert isinstance(decide(replace(unread, death_seen_at=NOW - FINAL_READ), NOW), Restart)
 
 
 def test_a_job_whose_launch_is_unknown_needs_a_person():
@@ -118,7 +119,7 @@ def test_a_lost_job_is_left_to_a_person_where_its_automation_says_so():
 
 def test_jobs_that_died_together_come_back_apart():
     last = NOW.replace(microsecond=500_000)
-    tired = replace(DEAD, died_at=NOW - timedelta(seconds=60), automatic_restarts=(last - timedelta(seconds=5),))
+    tired = replace(DEAD, death_seen_at=NOW - timedelta(seconds=60), automatic_restarts=(last - timedelta(seconds=5),))
     assert isinstance(decide(tired, NOW + timedelta(seconds=0.5)), Leave)
     assert isinstance(decide(tired, NOW + timedelta(seconds=1.01)), Restart)
 
@@ -149,3 +150,18 @@ def test_jobs_that_die_together_are_held_and_a_person_is_told():
     )
     assert isinstance(decide(replace(DEAD, deaths_nearby=BRAKE_JOBS), NOW), Restart)
     assert isinstance(decide(together, NOW + BRAKE_HOLD), Restart)
+
+
+def test_waiting_is_counted_from_when_the_death_was_seen_whatever_the_engines_clock_says():
+    behind = replace(DEAD, died_at=NOW - timedelta(minutes=5), death_seen_at=NOW)
+    assert decide(behind, NOW) == Leave("it has been dead for too short a time to be sure")
+    ahead = replace(DEAD, died_at=NOW + timedelta(minutes=5))
+    assert isinstance(decide(ahead, NOW), Restart)
+
+
+def test_a_clock_that_was_set_back_holds_up_nothing():
+    unread = replace(DEAD, final_read_done=False, death_seen_at=NOW + timedelta(hours=1))
+    assert isinstance(decide(unread, NOW), Restart)
+    assert isinstance(decide(replace(DEAD, automatic_restarts=(NOW + timedelta(hours=1),)), NOW), Restart)
+    many = replace(DEAD, deaths_nearby=BRAKE_JOBS + 1, death_seen_at=NOW + timedelta(hours=1))
+    assert isinstance(decide(many, NOW), Restart)

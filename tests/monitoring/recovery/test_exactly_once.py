@@ -159,3 +159,12 @@ def test_four_workers_at_once_launch_once(job, job_manager, poll, now):
 
     assert RestartAttempt.objects.count() == 1
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
+
+
+def test_a_clock_that_was_set_back_does_not_hold_up_a_restart(job, job_manager, now, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill_at(patch, moving, "call_all", after=False)
+        with pytest.raises(Killed):
+            advance(now)
+    advance(now - timedelta(hours=1))
+    assert job_manager.count("run") == 1

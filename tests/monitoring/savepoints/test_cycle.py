@@ -5,8 +5,9 @@ import pytest
 from monitoring import engine_calls
 from monitoring.models import Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints import cycle
-from monitoring.savepoints.cycle import CLAIM, advance
-from monitoring.savepoints.request import TIME_LIMIT, request_savepoint
+from monitoring.savepoints.claims import CLAIM
+from monitoring.savepoints.cycle import advance
+from monitoring.savepoints.request import MARGIN, TIMEOUT, request_savepoint
 from monitoring.savepoints.settle import HISTORY_LAG, SEND_AGAIN_WITHIN
 
 
@@ -61,7 +62,7 @@ def test_it_is_followed_for_as_long_as_it_takes_until_its_time_is_over(savepoint
     assert advance(seconds(now, 1)) == "No savepoint was due."  # nothing worth saying
     assert reload(savepoint).state == SavepointState.IN_PROGRESS
 
-    assert advance(now + TIME_LIMIT) == "Savepoints: 1 failed."
+    assert advance(now + TIMEOUT + MARGIN) == "Savepoints: 1 failed."
     assert reload(savepoint).failure == "Not completed in time: it is still under way."
 
 
@@ -168,7 +169,7 @@ def test_an_engine_that_does_not_answer_is_asked_again_until_the_time_is_over(sa
     advance(now)
     advance(seconds(now, 5))
     assert reload(savepoint).state == SavepointState.REQUESTED
-    advance(now + TIME_LIMIT)
+    advance(now + TIMEOUT + MARGIN)
     assert reload(savepoint).state == SavepointState.FAILED
 
 
@@ -231,3 +232,37 @@ def test_a_worker_killed_before_the_request_left_sends_it_later(savepoint, job_m
         advance(moment)
     assert reload(savepoint).state == SavepointState.COMPLETED
     assert len(job_manager.savepoints) == 1
+
+
+def test_a_clock_that_was_set_back_does_not_hold_up_what_is_under_way(savepoint, now):
+    advance(now)
+    advance(now - timedelta(hours=1))
+    assert reload(savepoint).state == SavepointState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("timeout", "minutes"),
+    [
+        (3_600_000, 62),
+        (60_000, 3),
+        (10**30, 24 * 60),
+        (None, 12),
+        (0, 12),
+        ("soon", 12),
+    ],
+)
+def test_a_savepoint_has_the_jobs_own_checkpoint_timeout_and_a_margin(rows, job, now, timeout, minutes):
+    job.current_run.checkpoint_config = {} if timeout is None else {"timeout": timeout}
+    savepoint = request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+    assert savepoint.deadline_at == now + timedelta(minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"), [(400, "failed"), (401, "in_progress"), (429, "in_progress"), (500, "in_progress")]
+)
+def test_an_engine_in_trouble_has_not_failed_the_savepoint(savepoint, job_manager, now, status, state):
+    """It may complete, and stop the job with it."""
+    advance(now)
+    job_manager.answers["status"] = (status, "Not so.")
+    advance(seconds(now, 1))
+    assert reload(savepoint).state == state

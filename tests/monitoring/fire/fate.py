@@ -1,0 +1,89 @@
+"""What befalls a worker, and at which of the points that its cycle comes by: between any two of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from monitoring.recovery import applying, cycle, moving
+from monitoring.recovery.stages import start_job
+from monitoring.savepoints import cycle as savepoints_cycle
+
+# Between two transactions anything may happen; inside one only the worker's own death: nobody else sees a difference.
+BETWEEN: tuple[tuple[ModuleType, str], ...] = (
+    (cycle, "facts_of"),
+    (cycle, "_open"),
+    (cycle, "open_breaker"),
+    (cycle, "tell"),
+    (moving, "_claim"),
+    (moving, "_plan"),
+    (moving, "call_all"),
+    (moving, "_settle"),
+    (savepoints_cycle, "call_all"),
+    (savepoints_cycle, "settle"),
+)
+INSIDE: tuple[tuple[ModuleType, str], ...] = (
+    (cycle, "open_attempt"),
+    (applying, "show_step"),
+    (applying, "end"),
+    (start_job, "write"),
+)
+
+
+class Killed(BaseException):
+    """kill -9: no handler runs, nothing is tidied up."""
+
+
+class Fate:
+    """Counts the points of one cycle; at the one that was chosen, the deed happens, once."""
+
+    def __init__(self) -> None:
+        self._left = -1
+        self._deed: Callable[[], None] | None = None
+        self._kills = False
+        self._patches = ExitStack()
+        for owner, name in BETWEEN:
+            self._watch(owner, name, inside=False)
+        for owner, name in INSIDE:
+            self._watch(owner, name, inside=True)
+
+    def lift(self) -> None:
+        self._patches.close()
+
+    def strike(self, point: int, deed: Callable[[], None] | None) -> None:
+        """At the point of that number from now; `deed` None: the worker is killed there."""
+        self._left, self._deed, self._kills = point, deed, deed is None
+
+    @property
+    def waits(self) -> bool:
+        """The worker has not come by the point."""
+        return self._left >= 0
+
+    def spare(self) -> None:
+        self._left, self._deed, self._kills = -1, None, False
+
+    def _watch(self, owner: ModuleType, name: str, *, inside: bool) -> None:
+        real = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._come_by(inside)
+            answer = real(*args, **kwargs)
+            self._come_by(inside)
+            return answer
+
+        self._patches.enter_context(patch.object(owner, name, watched))
+
+    def _come_by(self, inside: bool) -> None:
+        if self._left < 0 or (inside and not self._kills):
+            return
+        self._left -= 1
+        if self._left >= 0:
+            return
+        deed = self._deed
+        self.spare()
+        if deed is None:
+            raise Killed
+        deed()

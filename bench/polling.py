@@ -4,8 +4,11 @@ Clusters of Flink's REST API are played (`polling_engines`) with 200 jobs each, 
 10 clusters, or with `--full` 50. The worker has one core to itself, the players and PostgreSQL the other. Three spans:
 from nothing to everything read; the steady state; and one in ten clusters hangs (accepts, and never answers).
 
-The ratio compares requests per processor second with those of plain concurrent GETs of the same mix of answers over as
-many connections on the same core, in the same run: what parsing, planning and storing leave of what the client can do.
+The ratios compare requests per processor second with those of plain concurrent GETs of the same mix of answers on the
+same core, in the same run: what parsing, planning and storing leave of what the client can do. One is taken at the pace
+of the steady state: the GETs come in the same bursts over as many connections, so both wait and wake as often. The
+other is taken with work without end: every cluster becomes due at one moment, half a minute after the last poll, and
+the GETs follow each other without a pause over as many connections.
 """
 
 from __future__ import annotations
@@ -28,17 +31,22 @@ import psycopg
 
 from bench.figures import Figure
 from bench.polling_engines import Plan, arguments
+from bench.polling_worker import Flight
 from dashboard.stack.postgres import PostgresServer
 from dashboard.stack.process import running
 
 JOBS = 200
 FULL_CLUSTERS, CLUSTERS = 50, 10
-FULL_S, SHORT_S = 70.0, 40.0
+FULL_S, SHORT_S = 40.0, 40.0
 # What the engines remember at the start; every figure of it is read before anything is measured.
 FULL_BEFORE, BEFORE = 4, 10
 TICK_S = 10.0
 READ_EVERY_S = 10.0
 PLAIN_S = 8.0
+AT_ONCE = 8  # requests to one cluster, as the product's default
+# Nothing is polled for so long; then everything is at once, which is done well within the second span.
+STANDSTILL_S = 30.0
+FULL_BURST_S, BURST_S = 8.0, 3.0
 READ_LIMIT_S = 600.0
 # A checkpoint that ended so shortly before a span's end need not be a row yet.
 SHOWN_WITHIN_S = 20.0
@@ -101,14 +109,45 @@ def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
             first_sight_s = time.monotonic() - began
             steady = _span(worker, ports, span_s)
             memory = worker.memory_info().rss
+            burst = _burst(dsn, worker, ports, FULL_BURST_S if plan.clusters == FULL_CLUSTERS else BURST_S)
             hanging = plan.clusters // 10
             for port in ports[:hanging]:
                 _ask(port, "/_hang")
             time.sleep(12)  # the first requests to them have timed out by then
             hung = _span(worker, ports, span_s / 2)
-        plain_rate = _plain(plan, ports[hanging:], core, steady)
+        answering = ports[hanging:]
+        plain = _plain(_flights(plan, answering, steady), core, paced=True)
+        plain_burst = _plain(_flights(plan, answering, burst), core, paced=False)
         stored = _stored(dsn)
-    return _figures(plan, first_sight_s, steady, hung, memory, plain_rate, stored, hanging)
+    return [
+        *_pace(plan, steady, plain),
+        *_saturated(burst, plain_burst),
+        *_figures(plan, first_sight_s, steady, hung, memory, stored, hanging),
+    ]
+
+
+def _pace(plan: Plan, steady: Span, plain: float) -> list[Figure]:
+    wanted = plan.clusters * JOBS / READ_EVERY_S
+    rate = steady.requests / steady.cpu_s
+    return [
+        Figure(f"job polls wanted a second ({plan.clusters} clusters of {JOBS} jobs)", wanted, "/s"),
+        Figure("job polls a second", steady.polls / steady.seconds, "/s", goal=wanted * 0.99, at_most=False),
+        Figure("the worker's core in use", 100 * steady.cpu_s / steady.seconds, "%"),
+        Figure("job polls a processor second, everything included", steady.polls / steady.cpu_s, "/s", 1000, False),
+        Figure("requests a processor second", rate, "/s"),
+        Figure("plain GETs of the same answers at the same pace, a processor second", plain, "/s"),
+        Figure("ratio at that pace", rate / plain, "×", goal=0.6, at_most=False),
+    ]
+
+
+def _saturated(burst: Span, plain: float) -> list[Figure]:
+    rate = burst.requests / burst.cpu_s
+    return [
+        Figure("everything due at once: job polls a processor second", burst.polls / burst.cpu_s, "/s", 1000, False),
+        Figure("everything due at once: requests a processor second", rate, "/s"),
+        Figure("plain GETs of the same answers without a pause, a processor second", plain, "/s"),
+        Figure("ratio without a pause", rate / plain, "×", goal=0.6, at_most=False),
+    ]
 
 
 def _figures(
@@ -117,24 +156,14 @@ def _figures(
     steady: Span,
     hung: Span,
     memory: int,
-    plain_rate: float,
     stored: dict[str, dict[int, float]],
     hanging: int,
 ) -> list[Figure]:
-    wanted = plan.clusters * JOBS / READ_EVERY_S
     answering = (plan.clusters - hanging) * JOBS / READ_EVERY_S
     everywhere, others = range(plan.clusters), range(hanging, plan.clusters)
     seen, missed = _seen(plan, stored, steady, everywhere)
     seen_hung, missed_hung = _seen(plan, stored, hung, others)
-    rate = steady.requests / steady.cpu_s
     return [
-        Figure(f"job polls wanted a second ({plan.clusters} clusters of {JOBS} jobs)", wanted, "/s"),
-        Figure("job polls a second", steady.polls / steady.seconds, "/s", goal=wanted * 0.99, at_most=False),
-        Figure("the worker's core in use", 100 * steady.cpu_s / steady.seconds, "%"),
-        Figure("job polls a processor second, everything included", steady.polls / steady.cpu_s, "/s", 1000, False),
-        Figure("requests a processor second", rate, "/s"),
-        Figure("plain GETs of the same answers a processor second", plain_rate, "/s"),
-        Figure("ratio", rate / plain_rate, "×", goal=0.6, at_most=False),
         Figure("checkpoints completed in the steady span", len(seen) + missed, ""),
         Figure("of them without a row", missed, "", goal=0),
         Figure("from completion to row, median", _percentile(seen, 0.5), "s"),
@@ -168,35 +197,29 @@ def _percentile(values: list[float], share: float) -> float:
 # --- what is measured ------------------------------------------------------------------------------------------------
 
 
-def _span(worker: psutil.Process, ports: list[int], seconds: float) -> Span:
+def _span(worker: psutil.Process, ports: list[int], seconds: float, settle_s: float = SHOWN_WITHIN_S) -> Span:
     asked, cpu, began, began_ms = _asked(ports), _cpu(worker), time.monotonic(), _now_ms()
     time.sleep(seconds)
     done = {kind: count - asked.get(kind, 0) for kind, count in _asked(ports).items()}
     took, ended_ms = time.monotonic() - began, _now_ms()
     used = _cpu(worker) - cpu
-    time.sleep(SHOWN_WITHIN_S)
+    time.sleep(settle_s)
     return Span(took, used, done, began_ms, ended_ms)
 
 
-def _plain(plan: Plan, ports: list[int], core: int, span: Span) -> float:
-    """Plain GETs a processor second, of the answers that the worker had, in the shares that it had them in."""
-    paths = []
-    for number, port in enumerate(ports, plan.clusters - len(ports)):
-        for job in plan.cluster(number):
-            newest = job.completed(_now_ms())
-            at = f"http://127.0.0.1:{port}/jobs/{job.id}/checkpoints"
-            details = f"{at}/details/{newest}"
-            paths.append((at, details, f"{details}/subtasks/6bf01baa9d2ca23a3ef7ce311722523d"))
-    shares = [span.asked.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks")]
-    urls = [at for at, _, _ in paths]
-    for kind, share in enumerate(shares, 1):
-        urls += [paths[place % len(paths)][kind] for place in range(round(share * len(paths)))]
-    overviews = round(span.asked.get("cluster", 0) / max(1, span.polls) * len(paths))
-    urls += [f"http://127.0.0.1:{ports[place % len(ports)]}/jobs/overview" for place in range(overviews)]
-    given = {"urls": _mixed(urls), "at_once": 8 * len(ports), "seconds": PLAIN_S}
+def _burst(dsn: str, worker: psutil.Process, ports: list[int], seconds: float) -> Span:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"UPDATE monitoring_cluster SET next_poll_at = now() + interval '{STANDSTILL_S} seconds'")
+    time.sleep(STANDSTILL_S)
+    return _span(worker, ports, seconds, 0)
+
+
+def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
+    """Plain GETs a processor second."""
+    given = {"flights": flights, "every_s": TICK_S if paced else 0, "at_once": AT_ONCE}
     done = subprocess.run(
         [sys.executable, "-m", "bench.polling_worker", "plain"],
-        input=json.dumps(given),
+        input=json.dumps({**given, "seconds": 2 * TICK_S if paced else PLAIN_S}),
         capture_output=True,
         text=True,
         check=True,
@@ -206,9 +229,23 @@ def _plain(plan: Plan, ports: list[int], core: int, span: Span) -> float:
     return answers / cpu_s
 
 
-def _mixed(urls: list[str]) -> list[str]:
-    """Evenly, by the golden ratio."""
-    return [url for _, url in sorted(((place * 0.618034) % 1, url) for place, url in enumerate(urls))]
+def _flights(plan: Plan, ports: list[int], span: Span) -> list[Flight]:
+    """What the worker asked each cluster for in the span, as it asks: the list, every job, then figures."""
+    flights = []
+    shares = span.asked.get("details", 0) / max(1, span.polls)
+    for number, port in enumerate(ports, plan.clusters - len(ports)):
+        at = f"http://127.0.0.1:{port}/jobs"
+        jobs = [(f"{at}/{job.id}/checkpoints", job.completed(_now_ms())) for job in plan.cluster(number)]
+        figures = [f"{url}/details/{newest}" for url, newest in jobs[: round(shares * len(jobs))]]
+        subtasks = ["6bf01baa9d2ca23a3ef7ce311722523d", "f3972bd41bae29c99f67c3c4998870ba"]
+        flights.append(
+            [
+                [[f"{at}/overview"]],
+                [[url] for url, _ in jobs],
+                [[details, *(f"{details}/subtasks/{vertex}" for vertex in subtasks)] for details in figures],
+            ]
+        )
+    return flights
 
 
 def _stored(dsn: str) -> dict[str, dict[int, float]]:

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import aiohttp
 
@@ -32,23 +33,36 @@ def poll() -> None:
     monitoring.tasks.polls_are_given_back()
 
 
-async def get(urls: list[str], at_once: int, seconds: float) -> tuple[int, float]:
-    """How many answers came, and the processor seconds they took."""
+# Parts of a poll of one cluster, one after another. A part is made of chains, of which some are under way at once; the
+# addresses of a chain are asked one after another.
+Flight = list[list[list[str]]]
+
+
+async def get(flights: list[Flight], every_s: float, at_once: int, seconds: float) -> tuple[int, float]:
+    """How many answers came, and the processor seconds they took. `every_s` 0: flights follow without a pause."""
     done, until = 0, time.monotonic() + seconds
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
 
-        async def one_after_another(first: int) -> None:
+        async def one_after_another(chains: Iterator[list[str]]) -> None:
             nonlocal done
-            place = first
-            while time.monotonic() < until:
-                async with session.get(urls[place % len(urls)]) as answer:
-                    await answer.read()
-                done += 1
-                place += at_once
+            for chain in chains:
+                for url in chain:
+                    async with session.get(url) as answer:
+                        await answer.read()
+                    done += 1
+
+        async def fly(flight: Flight, phase: float) -> None:
+            begin = time.monotonic() + phase * every_s
+            while begin < until:
+                await asyncio.sleep(max(0.0, begin - time.monotonic()))
+                for part in flight:
+                    chains = iter(part)
+                    await asyncio.gather(*(one_after_another(chains) for _ in range(min(at_once, len(part)))))
+                begin = begin + every_s if every_s else time.monotonic()
 
         before = time.process_time()
-        await asyncio.gather(*(one_after_another(number) for number in range(at_once)))
+        await asyncio.gather(*(fly(flight, place / len(flights)) for place, flight in enumerate(flights)))
         return done, time.process_time() - before
 
 
@@ -57,4 +71,4 @@ if __name__ == "__main__":
         poll()
     else:
         given = json.load(sys.stdin)
-        print(json.dumps(asyncio.run(get(given["urls"], given["at_once"], given["seconds"]))))
+        print(json.dumps(asyncio.run(get(**given))))

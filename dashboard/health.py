@@ -121,6 +121,8 @@ def _why_unknown(facts: JobFacts, now: datetime) -> str:
     if not cluster.enabled:
         return f"{cluster.name} is not being watched."
     if cluster.unreachable_since is not None:
+        if cluster.stranger:
+            return f"Another cluster answers at the address of {cluster.name}; nothing is restarted until it is mended."
         since = age_text(now - cluster.unreachable_since)
         return f"{cluster.name} has not answered for {since}; nothing is restarted until it does."
     if cluster.last_answer_at is not None and facts.not_asked(now):

@@ -156,7 +156,7 @@ def _facts(
     since = cursors.gathered_since(kind, looked, now)
     match kind.subject:
         case Subject.CLUSTER:
-            return cluster_facts(fleet.clusters, since)
+            return cluster_facts(kind.source, fleet.clusters, since)
         case Subject.WAYMARK:
             return waymark_facts(since, now)
         case Subject.JOB:

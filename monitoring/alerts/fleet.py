@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db.models import Q
 
 from monitoring.alerts.facts import Facts, Interval
-from monitoring.alerts.kinds.base import Subject
+from monitoring.alerts.kinds.base import Source, Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watched_jobs
 from monitoring.models import Cluster, Outage, OutageKind
@@ -61,8 +61,11 @@ def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int
     return found
 
 
-def cluster_facts(clusters: Iterable[int], since: datetime) -> dict[int, Facts]:
-    outages = outages_by_cluster(since, [OutageKind.NO_ANSWER])
+_OUTAGES = {Source.OUTAGES: OutageKind.NO_ANSWER, Source.STRANGERS: OutageKind.STRANGER}
+
+
+def cluster_facts(source: Source, clusters: Iterable[int], since: datetime) -> dict[int, Facts]:
+    outages = outages_by_cluster(since, [_OUTAGES[source]])
     return {number: Facts(outages=outages.get(number, ())) for number in clusters}
 
 

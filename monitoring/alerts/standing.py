@@ -76,7 +76,7 @@ def facts_over(
     rule open is left out, unless `every`."""
     match watch.kind.subject:
         case Subject.CLUSTER:
-            return cluster_facts(subjects, since)
+            return cluster_facts(watch.kind.source, subjects, since)
         case Subject.WAYMARK:
             return waymark_facts(since, until)
         case Subject.JOB:

@@ -261,10 +261,17 @@ class FlinkClient:
             body["triggerId"] = trigger_id
         return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
 
-    async def checkpoint_status(self, job_id: str, trigger_id: str) -> Operation[int]:
-        """Done with the checkpoint's id."""
+    async def checkpoint_status(self, job_id: str, trigger_id: str, asked_at: datetime | None = None) -> Operation[int]:
+        """Done with the checkpoint's id. `asked_at`: where the request is forgotten, the history since then is the
+        witness, see operations.checkpoint_since."""
         path = f"/jobs/{_part(job_id)}/checkpoints/{_part(trigger_id)}"
-        return await self._operation(path, lambda operation: operation.whole("checkpointId"))
+        status = await self._operation(path, lambda operation: operation.whole("checkpointId"))
+        if asked_at is None or not isinstance(status, Forgotten):
+            return status
+        try:
+            return operations.checkpoint_since(asked_at, (await self.checkpoints(job_id)).entries)
+        except NotFound:
+            return status
 
     async def dispose_savepoint(self, path: str) -> str:
         """Have the savepoint's files deleted. Returns the request id.

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from monitoring.engine import causes
+from monitoring.engine.answers import CheckpointStats
 from monitoring.engine.errors import Malformed, NotReady, Unreachable
 from monitoring.engine.fields import Fields
 
@@ -20,6 +22,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 ASK_EVERY_S = 0.5
+# The engine's clock and ours may differ a little.
+CLOCK_SKEW = timedelta(seconds=5)
 # FLINK-33522: the savepoint is good although the job failed while it stopped.
 _SAVED_BEFORE_FAILING = re.compile(r"StopWithSavepointStoppingException: A savepoint has been created at: (\S+?),")
 
@@ -71,6 +75,21 @@ def _failed(failure: Fields) -> Failed:
     saved = _SAVED_BEFORE_FAILING.search(trace)
     reason = causes.root_cause(trace) or causes.human(failure.optional_text("class"))
     return Failed(reason, saved.group(1) if saved else None, trace)
+
+
+def checkpoint_since(asked_at: datetime, history: Iterable[CheckpointStats]) -> Operation[int]:
+    """What became of a checkpoint that was asked for then, where the engine forgot the request.
+
+    Its history does not say who asked. It need not: any that was triggered since holds what was asked for.
+    """
+    since = asked_at - CLOCK_SKEW
+    found = {entry.status: entry for entry in history if not entry.is_savepoint and entry.triggered_at >= since}
+    if completed := found.get("COMPLETED"):
+        return Done(completed.id)
+    if "IN_PROGRESS" in found:
+        return InProgress()
+    failed = found.get("FAILED")
+    return Failed(failed.failure_message or f"Checkpoint {failed.id} failed.") if failed else Forgotten()
 
 
 async def follow(

@@ -80,6 +80,12 @@ def _clusters(stored: Stored) -> Iterator[Family]:
         [((cluster.name,), float(cluster.reachable)) for cluster in clusters],
     )
     yield gauges(
+        "cluster_stranger",
+        "1 while another cluster answers at its address.",
+        label,
+        [((cluster.name,), float(cluster.stranger)) for cluster in clusters],
+    )
+    yield gauges(
         "cluster_poll_lag_seconds",
         "For how long the cluster's next poll has been due.",
         label,

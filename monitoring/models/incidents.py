@@ -20,10 +20,11 @@ class IncidentKind(models.TextChoices):
     FAILED_IN_WINDOW = "failed_in_window", "failed checkpoints within a window"
     NOT_RESTARTED = "not_restarted", "a dead job that is not restarted"
     CLUSTER_UNREACHABLE = "cluster_unreachable", "a cluster that does not answer"
+    ANOTHER_CLUSTER = "another_cluster", "another cluster at a cluster's address"
 
 
 # While one of these is unresolved, nobody is told of incidents of that cluster's jobs.
-INHIBITING_KINDS = frozenset({IncidentKind.CLUSTER_UNREACHABLE})
+INHIBITING_KINDS = frozenset({IncidentKind.CLUSTER_UNREACHABLE, IncidentKind.ANOTHER_CLUSTER})
 
 
 class Incident(models.Model):

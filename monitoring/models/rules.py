@@ -113,6 +113,7 @@ class RuleState(models.Model):
 
 class OutageKind(models.TextChoices):
     NO_ANSWER = "no_answer", "the cluster did not answer"
+    STRANGER = "stranger", "another cluster answered at its address"
     NOT_ASKED = "not_asked", "Waymark did not ask"
 
 

@@ -25,7 +25,8 @@ _TERMINAL = frozenset(TERMINAL)
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """`unfinished`: ids of stored checkpoints that are pending, or whose figures per subtask are still to be read."""
+    """`unfinished`: ids of stored checkpoints that are pending, or whose figures per subtask are still to be read.
+    `in_progress`: how many the engine had under way when the run was last read."""
 
     key: int
     name: str
@@ -36,6 +37,7 @@ class KnownRun:
     restored_at: datetime | None
     newest_checkpoint: int | None
     unfinished: frozenset[int]
+    in_progress: int
     next_read_at: datetime | None
     missing: bool
     final_read_done: bool
@@ -60,9 +62,9 @@ class KnownRun:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether figures are left that should not wait for the run's rhythm: more than of one that is under way, and
-        nothing went wrong when they were read."""
-        return self.live and len(self.unfinished) > 1 and self.next_read_at is None
+        """Whether figures are left that should not wait for the run's rhythm: more than of those that are under way,
+        and nothing went wrong when they were read."""
+        return self.live and len(self.unfinished) > max(1, self.in_progress) and self.next_read_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at, run.vertice
        run.checkpoint_config -> 'timeout' IS NOT NULL, run.restored_at, newest.checkpoint_id,
        ARRAY(SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id AND NOT final),
        run.next_read_at, run.missing_since IS NOT NULL, run.final_read_done,
-       (run.checkpoint_config ->> 'interval')::float8, coalesce((run.counts ->> 'in_progress')::float8, 0) > 0
+       (run.checkpoint_config ->> 'interval')::float8, coalesce((run.counts ->> 'in_progress')::bigint, 0)
 FROM monitoring_run run
 JOIN monitoring_job job ON job.id = run.job_id
 LEFT JOIN LATERAL (
@@ -184,10 +186,10 @@ def _known_run(
     missing: bool,
     final_read_done: bool,
     interval_ms: float | None,
-    pending: bool,
+    in_progress: int,
 ) -> KnownRun:
     history = cluster.history_length or DEFAULT_HISTORY
-    every_s = read_every_s(interval_ms, cluster.poll_interval_s, history, pending=pending)
+    every_s = read_every_s(interval_ms, cluster.poll_interval_s, history, pending=in_progress > 0)
     return KnownRun(
         key=key,
         name=name,
@@ -198,6 +200,7 @@ def _known_run(
         restored_at=restored_at,
         newest_checkpoint=newest_checkpoint,
         unfinished=frozenset(unfinished),
+        in_progress=in_progress,
         next_read_at=next_read_at,
         missing=missing,
         final_read_done=final_read_done,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -24,6 +24,7 @@ from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady,
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.engine.identity import identity_of, same, stranger_sentence
 from monitoring.models import RunState
+from monitoring.polling import plan
 from monitoring.polling.known import KnownCluster, KnownRun, StoredAnswer
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
 from monitoring.polling.runs import job_name
@@ -111,19 +112,20 @@ def _readers(
 ) -> list[_RunReader]:
     """Of runs that live first: what is read of ended ones waits in the engine."""
     readers, backlog = [], []
+    tick = _Tick(known.read_until, now)
     for job in jobs.values():
         run = known.runs.get(job.id)
         if run is not None and job is not known.jobs.get(job.id) and job_name(job.name) != run.name:
             run = None
         due = run is None or run.due(job, known.read_until, now)
-        reader = _RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), due=due)
+        reader = _RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), tick, due=due)
         if due or (run is not None and (run.missing or run.state != job.state)):
             readers.append(reader)
         elif run is not None and run.has_backlog:
             backlog.append(job)
     readers.sort(key=lambda reader: reader.job.state in TERMINAL_STATES)
     chosen = random.sample(backlog, min(len(backlog), BACKLOG_RUNS))
-    return readers + [_RunReader(client, job, known.runs[job.id], _NO_ANSWER, due=True) for job in chosen]
+    return readers + [_RunReader(client, job, known.runs[job.id], _NO_ANSWER, tick, due=True) for job in chosen]
 
 
 def _denials(
@@ -168,13 +170,29 @@ async def _together(work: Collection[Callable[[], Awaitable[None]]], at_once: in
     await asyncio.gather(*(one_after_another() for _ in range(min(at_once, len(work)))))
 
 
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """`since`: when the cluster was asked before."""
+
+    since: datetime | None
+    now: datetime
+
+
 class _RunReader:
     """Reads one run step by step; what was read before a failure or the time limit counts."""
 
     def __init__(
-        self, client: FlinkClient, job: JobOverview, known: KnownRun | None, stored: StoredAnswer, *, due: bool
+        self,
+        client: FlinkClient,
+        job: JobOverview,
+        known: KnownRun | None,
+        stored: StoredAnswer,
+        tick: _Tick,
+        *,
+        due: bool,
     ) -> None:
         self.job = job
+        self._tick = tick
         self._client = client
         self._known = known
         self._due = due
@@ -240,9 +258,15 @@ class _RunReader:
             return {}
         newest = -1 if self._known is None or self._known.newest_checkpoint is None else self._known.newest_checkpoint
         unfinished = frozenset() if self._known is None else self._known.unfinished
-        listed = {entry.id: entry.triggered_at for entry in self._entries()}
-        wanted = unfinished.union(number for number in listed if number > newest)
-        return {number: listed.get(number, _SOON_FORGOTTEN) for number in wanted}
+        listed = {entry.id: entry for entry in self._entries()}
+        wanted = {number for number in unfinished if self._shows_more(listed.get(number))}
+        wanted.update(number for number in listed if number > newest)
+        return {number: listed[number].triggered_at if number in listed else _SOON_FORGOTTEN for number in wanted}
+
+    def _shows_more(self, listed: CheckpointStats | None) -> bool:
+        if listed is None or listed.final:
+            return True
+        return plan.shows_more(self.job.id, listed.triggered_at, self._tick.since, self._tick.now)
 
     async def read_figures(self, number: int) -> None:
         if self._silent:

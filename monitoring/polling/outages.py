@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db.models import QuerySet
+
 from monitoring.models import Cluster, Outage, OutageKind
 
 # A worker that dies with a claim holds up the next poll for the claim's lease; that is no outage yet.
 LATE = timedelta(seconds=90)
 
 
+_SILENT = (OutageKind.NO_ANSWER, OutageKind.STRANGER)
+
+
 def note_silence(cluster: Cluster, why: str, now: datetime) -> None:
-    """The cluster did not answer; the first time in a row begins its outage."""
+    """The cluster did not answer, or another one did in its place: the first time in a row begins its outage.
+
+    Once a stranger was seen, its address leads to the stranger until the cluster itself answers.
+    """
+    kind = OutageKind.NO_ANSWER if cluster.stranger is None else OutageKind.STRANGER
+    _open(cluster).exclude(kind=kind).update(ended_at=now)
     Outage.objects.get_or_create(
-        cluster=cluster, kind=OutageKind.NO_ANSWER, ended_at=None, defaults={"began_at": now, "why": why[:1000]}
+        cluster=cluster, kind=kind, ended_at=None, defaults={"began_at": now, "why": why[:1000]}
     )
 
 
 def note_answer(cluster: Cluster, now: datetime) -> None:
-    Outage.objects.filter(cluster=cluster, kind=OutageKind.NO_ANSWER, ended_at=None).update(ended_at=now)
+    _open(cluster).update(ended_at=now)
+
+
+def _open(cluster: Cluster) -> QuerySet[Outage]:
+    return Outage.objects.filter(cluster=cluster, kind__in=_SILENT, ended_at=None)
 
 
 def is_late(cluster: Cluster, asked_at: datetime) -> bool:

@@ -22,6 +22,8 @@ _SHARE = 3
 SLOWEST_READ_S = 10.0
 FASTEST_READ_S = 1.0
 SLOWEST_RETRY_S = 15.0
+# People watch the acknowledgements of a pending checkpoint come in. One that takes longer is looked into less often.
+PENDING_YOUNG_S = 30.0
 # While figures are left to be read after a first sight or an outage.
 BACKLOG_TICK_S = 1.0
 # A silent cluster is asked up to this share sooner, so that many that fell silent together do not stay in step.
@@ -66,6 +68,15 @@ def read_every_s(interval_ms: float | None, poll_interval_s: float, history: int
     interval_s = interval_ms / 1000
     wanted = poll_interval_s if pending else max(poll_interval_s, min(interval_s / 2, SLOWEST_READ_S))
     return max(FASTEST_READ_S, min(wanted, interval_s * max(1, history) / _SHARE))
+
+
+def shows_more(job_id: str, triggered_at: datetime, since: datetime | None, now: datetime) -> bool:
+    """Whether the figures of a pending checkpoint are to be read again, last read before `since`: at first at every
+    tick, then each time it has become about a tenth older. Its end is seen at every tick all the same."""
+    age_s = (now - triggered_at).total_seconds()
+    if since is None or age_s < PENDING_YOUNG_S:
+        return True
+    return Rhythm.of(job_id, 2.0 ** math.floor(math.log2(age_s / 10))).beats_between(since, now)
 
 
 def tick_every_s(poll_interval_s: float, reads_every_s: Iterable[float]) -> float:

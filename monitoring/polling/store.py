@@ -86,9 +86,7 @@ def _store(
     outages.note_lateness(cluster, asked_at)
     match observation.answer:
         case NoAnswer(why):
-            sentence, known = _no_answer(cluster, leaders.silence(cluster, why), now), observation.known
-            if observation.stranger is not None:
-                cluster.stranger = observation.stranger.as_row()
+            sentence, known = _no_answer(cluster, leaders.silence(cluster, why), observation, now), observation.known
         case Answered():
             sentence, known = _answered(cluster, observation.answer, observation, now)
             cluster.read_until = asked_at
@@ -97,10 +95,14 @@ def _store(
     return sentence, replace(known, revision=cluster.revision)
 
 
-def _no_answer(cluster: Cluster, why: str, now: datetime) -> str:
+def _no_answer(cluster: Cluster, why: str, observation: ClusterObservation, now: datetime) -> str:
     """Nothing is concluded of any job, and every hold-down begins anew: silence proves nothing."""
-    sentence = f"{cluster} does not answer: {why}" if cluster.reachable else ""
-    if cluster.reachable:
+    appeared = observation.stranger is not None and cluster.stranger is None
+    if observation.stranger is not None:
+        cluster.stranger = observation.stranger.as_row()
+    sentence = ""
+    if cluster.reachable or appeared:
+        sentence = f"{cluster}: {why}" if appeared else f"{cluster} does not answer: {why}"
         outages.note_silence(cluster, why, now)
     cluster.unreachable_since = cluster.unreachable_since or now
     _failed(cluster, why, now)

@@ -77,6 +77,7 @@ class ClusterLag:
 
     name: str
     reachable: bool
+    stranger: bool  # another one answers at its address
     lag_s: float
     last_answer_at: datetime | None
     consecutive_failures: int
@@ -185,6 +186,7 @@ def _lag(cluster: Cluster, now: datetime) -> ClusterLag:
     return ClusterLag(
         name=cluster.name,
         reachable=cluster.reachable,
+        stranger=cluster.stranger is not None,
         lag_s=max(0.0, (now - due).total_seconds()),
         last_answer_at=cluster.last_answer_at,
         consecutive_failures=cluster.consecutive_failures,

@@ -115,7 +115,10 @@ def _blind_to_clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
 def _clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     clusters = facts.stored.clusters if facts.stored else ()
     late = [cluster for cluster in clusters if _overdue(cluster, limit)]
-    silent = [cluster for cluster in clusters if not cluster.reachable]
+    strange = [cluster for cluster in clusters if cluster.stranger]
+    silent = [cluster for cluster in clusters if not cluster.reachable and not cluster.stranger]
+    if strange:
+        yield Finding("clusters", f"At the address of {_of(strange, clusters)} another one answers.")
     if 0 < len(late) < len(clusters):
         has = "has" if len(late) == 1 else "have"
         yield Finding("clusters", f"{_of(late, clusters)} {has} not been asked in time: the workers do not keep up.")

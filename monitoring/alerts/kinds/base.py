@@ -72,6 +72,7 @@ class Source(Enum):
     RUNS = "runs"
     RESTARTS = "restarts"
     OUTAGES = "outages"
+    STRANGERS = "strangers"
     NOT_ASKED = "not asked"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -156,6 +156,21 @@ def test_what_rolled_over_unseen_is_a_gap(engine, cluster, poll):
     assert sorted(Checkpoint.objects.values_list("checkpoint_id", flat=True)) == [1, 2, 3, *range(20, 30)]
     poll()
     assert CheckpointGap.objects.count() == 1
+
+
+def test_a_checkpoint_that_stays_pending_is_not_looked_into_at_every_tick(engine, cluster, poll):
+    job = engine.job()
+    since = poll.clock - timedelta(minutes=20)
+    pending = job.add(1, status="IN_PROGRESS", triggered=int(since.timestamp() * 1000))
+    details = f"/jobs/{job.id}/checkpoints/details/1"
+    poll()
+    engine.asked.clear()
+    for _ in range(10):
+        poll()
+    assert engine.asked.count(details) <= 1
+    pending.status = "COMPLETED"
+    poll()
+    assert Checkpoint.objects.get().final, "its end is seen at the next tick all the same"
 
 
 def test_a_pending_checkpoint_whose_end_rolled_over_belongs_to_the_gap(engine, cluster, poll):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitoring.engine import registration
-from monitoring.models import Cluster, Job, Run
+from monitoring.models import Cluster, Job, Outage, OutageKind, Run
 from tests.monitoring.engine.flink_server import MANAGER
 from tests.monitoring.polling.conftest import FakeEngine, Workers
 
@@ -49,12 +49,28 @@ def test_another_cluster_loses_nobody_and_adopts_nobody(
     assert "Another cluster answers at" in said
     assert "cluster-id /demo" in cluster.last_error
     assert cluster.stranger["names"]["cluster-id"] == "/other"
+    assert [(each.kind, each.ended_at) for each in Outage.objects.all()] == [(OutageKind.STRANGER, None)]
 
     says(engine, MANAGER)
     engine.jobs[:] = [job]
     poll()
     cluster.refresh_from_db()
     assert (cluster.reachable, cluster.stranger) == (True, None)
+    assert not Outage.objects.filter(ended_at=None).exists()
+
+
+def test_silence_that_turns_out_to_be_another_cluster_is_told_apart(
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+) -> None:
+    engine.instead["/jobs/overview"] = "{"
+    poll()
+    del engine.instead["/jobs/overview"]
+    engine.jobs.clear()
+    says(engine, ANOTHER)
+    said = " ".join(poll() for _ in range(3))
+    kinds = [(each.kind, each.ended_at is None) for each in Outage.objects.order_by("began_at")]
+    assert kinds == [(OutageKind.NO_ANSWER, False), (OutageKind.STRANGER, True)]
+    assert said.count("Another cluster answers at") == 1
 
 
 def test_a_person_confirms_that_it_was_rebuilt(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitoring.polling.plan import FASTEST_READ_S, Rhythm, next_try, read_every_s, tick_every_s
+from monitoring.polling.plan import FASTEST_READ_S, Rhythm, next_try, read_every_s, shows_more, tick_every_s
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -91,3 +91,21 @@ def test_a_silent_cluster_is_asked_less_often_but_never_given_up(jitter):
     waits = [(next_try(NOW, 3.0, failures, jitter) - NOW).total_seconds() for failures in (1, 2, 3, 4, 5000)]
     assert waits == pytest.approx([3 * share, 6 * share, 12 * share, 15 * share, 15 * share])
     assert next_try(NOW, 60.0, 9, 0.0) == NOW + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "least", "most"), [(10, 10, 10), (29, 10, 10), (120, 3, 5), (600, 0, 1), (7200, 0, 1)]
+)
+def test_a_checkpoint_that_stays_pending_is_looked_into_less_and_less_often(age_s, least, most):
+    """Of ten ticks, three seconds apart."""
+    now, triggered = NOW, NOW - timedelta(seconds=age_s)
+    ticks = [now + timedelta(seconds=3 * number) for number in range(11)]
+    looks = sum(
+        shows_more("a" * 32, min(triggered + (until - now), until), since, until) for since, until in pairwise(ticks)
+    )
+    assert least <= looks <= most
+
+
+def test_a_pending_checkpoint_is_looked_into_when_nobody_knows_when_it_was_last():
+    assert shows_more("a" * 32, NOW - timedelta(hours=1), None, NOW)
+    assert shows_more("a" * 32, NOW + timedelta(hours=1), NOW, NOW), "the engine's clock is ahead"

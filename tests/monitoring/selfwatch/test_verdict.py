@@ -21,7 +21,7 @@ def ago(seconds: float) -> datetime:
 
 
 def lag(lag_s: float = 0, *, reachable: bool = True) -> ClusterLag:
-    return ClusterLag("east", reachable, lag_s, ago(lag_s), 0, 3)
+    return ClusterLag("east", reachable, False, lag_s, ago(lag_s), 0, 3)
 
 
 def tick(**values: object) -> Tick:

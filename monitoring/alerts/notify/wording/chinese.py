@@ -134,6 +134,13 @@ def _unreachable(cluster: str, e: Mapping[str, Any]) -> str:
     return f"集群 {cluster} 自 {_moment(e['since'])} 起没有响应（上限 {length_of(e['threshold_s'])}）。"
 
 
+def _stranger(cluster: str, e: Mapping[str, Any]) -> str:
+    if "since" not in e and "threshold_s" in e:
+        return f"集群 {cluster} 的地址重新指向它自己。"
+    since, limit = _moment(e["since"]), length_of(e["threshold_s"])
+    return f"自 {since} 起，集群 {cluster} 的地址由另一个集群响应；确认之前，其作业状态未知（上限 {limit}）。"
+
+
 def _blind(_: str, e: Mapping[str, Any]) -> str:
     if "since" not in e and "threshold_s" in e:
         return "Waymark 正在按时查询所有集群。"
@@ -157,5 +164,6 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "job_failed": _job_failed,
     "restart_loop": _restart_loop,
     "cluster_unreachable": _unreachable,
+    "another_cluster": _stranger,
     "waymark_blind": _blind,
 }

@@ -45,6 +45,7 @@ _KINDS = {
     "restart_loop": "作业反复重启",
     "not_restarted": "作业已停止且未能自动重启",
     "cluster_unreachable": "集群无法访问",
+    "another_cluster": "地址指向了另一个集群",
     "waymark_blind": "Waymark 无法监控",
     "test": "测试",
 }

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from monitoring.engine.answers import CheckpointStats
 from monitoring.engine.errors import Malformed, Unreachable
 from monitoring.engine.fields import Fields
-from monitoring.engine.operations import Done, Failed, Forgotten, InProgress, Operation, follow, parse
+from monitoring.engine.operations import (
+    Done,
+    Failed,
+    Forgotten,
+    InProgress,
+    Operation,
+    checkpoint_since,
+    follow,
+    parse,
+)
 
 TRACE = "java.util.concurrent.CompletionException: a.B: outer\n\tat x\nCaused by: c.D: no room left\n\tat y"
 CAUSE = {"class": "java.util.concurrent.CompletionException", "stack-trace": TRACE}
@@ -62,3 +73,32 @@ async def test_it_is_still_in_progress_when_the_time_is_over() -> None:
 async def test_only_silence_is_an_error() -> None:
     with pytest.raises(Unreachable, match="gone"):
         await follow(says(Unreachable("gone")), limit_s=0.01, every_s=0.005)
+
+
+ASKED = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def entry(number: int, status: str, after_s: float, **more: object) -> CheckpointStats:
+    """One that was triggered so long after the request."""
+    triggered = int((ASKED + timedelta(seconds=after_s)).timestamp() * 1000)
+    counts = {"num_subtasks": 2, "num_acknowledged_subtasks": 2}
+    said = {"id": number, "status": status, "trigger_timestamp": triggered, "is_savepoint": False, **counts, **more}
+    return CheckpointStats.parse(Fields(said, "/checkpoints"))
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([], Forgotten()),
+        ([entry(3, "COMPLETED", -6)], Forgotten()),
+        ([entry(4, "COMPLETED", 1, is_savepoint=True)], Forgotten()),
+        ([entry(6, "COMPLETED", 9), entry(5, "COMPLETED", -1)], Done(5)),
+        ([entry(6, "IN_PROGRESS", 9), entry(5, "FAILED", 1)], InProgress()),
+        ([entry(6, "FAILED", 9, failure_message="Checkpoint expired.")], Failed("Checkpoint expired.")),
+        ([entry(6, "FAILED", 9)], Failed("Checkpoint 6 failed.")),
+    ],
+)
+def test_a_checkpoint_whose_request_was_forgotten_is_found_in_the_history(
+    history: list[CheckpointStats], expected: Operation[int]
+) -> None:
+    assert checkpoint_since(ASKED, history) == expected

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0019_checked_states'),
+        ('monitoring', '0020_the_way_back'),
     ]
 
     operations = [

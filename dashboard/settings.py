@@ -233,6 +233,7 @@ CELERY_BEAT_SCHEDULE = {
     "rules": _every("monitoring.tasks.evaluate_rules", 5.0),
     "notify": _every("monitoring.tasks.deliver_notifications", 3.0),
     "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
+    "programs": _every("monitoring.tasks.keep_programs", 30.0),
     "retention": _every("monitoring.tasks.apply_retention", 300.0),
     "recovery": _every("monitoring.tasks.advance_recovery", 2.0),
     "partitions": _every("monitoring.tasks.keep_partitions", 600.0),

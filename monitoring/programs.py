@@ -1,4 +1,4 @@
-"""Copies of the programs that were uploaded through Waymark, by content; where each of them lies on which cluster.
+"""Copies of the programs that jobs are started from, by content; where each of them lies on which cluster.
 
 In the database, so that web and workers need share nothing else, and the backup of the one holds the other.
 """
@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.db import transaction
-from django.db.models import F, Q, Window
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models.fields.json import KT
 from django.db.models.functions import RowNumber
 
-from monitoring.models import Cluster, Job, LaunchVersion, PlacedProgram, Program, ProgramPart, RestartAttempt
+from monitoring import audit
+from monitoring.engine.client import FlinkClient
+from monitoring.engine_calls import Call, call_all
+from monitoring.models import Cluster, Engine, Job, LaunchVersion, PlacedProgram, Program, ProgramPart, RestartAttempt
 from monitoring.models.recovery import ENDED
 
 _PART = 1024 * 1024
 # Going back further than so many versions takes the program's file again.
 VERSIONS_KEPT = 10
+_AT_ONCE = 20
 # One that was just uploaded is in no record yet.
 _NEW = timedelta(days=1)
 
@@ -39,6 +45,28 @@ def keep(cluster: Cluster, jar_id: str, name: str, content: bytes, by: str, now:
 
 def placed(cluster: Cluster, jar_id: str, program: Program) -> None:
     PlacedProgram.objects.update_or_create(cluster=cluster, jar_id=jar_id, defaults={"program": program})
+
+
+def keep_unkept(now: datetime) -> int:
+    """Copy the programs of jobs that came to a cluster another way, where it hands them out; returns how many."""
+    placed_there = PlacedProgram.objects.filter(cluster=OuterRef("cluster"), jar_id=OuterRef("wanted"))
+    ours = Job.objects.filter(launch__kind="waymark", cluster__engine=Engine.SPARK)
+    without = ours.annotate(wanted=KT("launch__jar_id")).filter(~Exists(placed_there), wanted__isnull=False)
+    wanted = {(job.cluster_id, str((job.launch or {})["jar_id"])): job.cluster for job in _answering(without)}
+    answers = call_all([Call(cluster, partial(_fetch, jar_id)) for (_, jar_id), cluster in wanted.items()])
+    found = [(each, answer) for each, answer in zip(wanted.items(), answers, strict=True) if isinstance(answer, bytes)]
+    for ((_, jar_id), cluster), content in found:
+        keep(cluster, jar_id, jar_id.partition("_")[2] or jar_id, content, audit.AUTOMATION, now)
+    return len(found)
+
+
+def _answering(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    reachable = jobs.filter(cluster__unreachable_since=None)
+    return reachable.select_related("cluster")[:_AT_ONCE]
+
+
+async def _fetch(jar_id: str, client: FlinkClient) -> bytes:
+    return await client.program(jar_id)
 
 
 def copy_of(cluster: Cluster, jar_id: object) -> Program | None:

@@ -84,6 +84,15 @@ def apply_retention() -> str:
 
 @shared_task
 @noted
+def keep_programs() -> str:
+    from monitoring.programs import keep_unkept
+
+    count = keep_unkept(clock.now())
+    return f"{count} program{'s' if count != 1 else ''} copied." if count else ""
+
+
+@shared_task
+@noted
 def keep_partitions() -> str:
     from monitoring.history.partitions import make_ahead
 

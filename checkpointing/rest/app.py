@@ -100,6 +100,7 @@ def _other_routes(dispatcher: Dispatcher, log: RecentLog) -> Sequence[BaseRoute]
         Route("/jars", jars.list),
         Route("/jars/upload", jars.upload, methods=["POST"]),
         Route("/jars/{jarid}", jars.delete, methods=["DELETE"]),
+        Route("/jars/{jarid}/content", jars.content),
         Route("/jars/{jarid}/run", jars.run, methods=["POST"]),
     ]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
@@ -70,6 +70,16 @@ class JarHandlers:
             return [_described(program) for program in self._services.programs.list()]
 
         return JSONResponse({"address": self._services.address, "files": await self._services.io.run(described)})
+
+    async def content(self, request: Request) -> Response:
+        """The file as it was uploaded: Flink hands none out, but then its users keep their jars."""
+        self._dispatcher.require_leading()
+        jar_id = str(request.path_params["jarid"])
+        try:
+            file = await self._services.io.run(lambda: self._services.programs.get(jar_id).path.read_bytes())
+        except (ProgramNotFound, FileNotFoundError) as error:
+            raise RestError(404, f"Jar file {jar_id} does not exist") from error
+        return Response(file, media_type="application/octet-stream")
 
     async def delete(self, request: Request) -> JSONResponse:
         self._dispatcher.require_leading()

@@ -231,6 +231,10 @@ class FlinkClient:
     async def jars(self) -> tuple[JarFile, ...]:
         return tuple(JarFile.parse(jar) for jar in (await self._get("/jars")).children("files"))
 
+    async def program(self, jar_id: str) -> bytes:
+        """The file itself; NotFound from Flink, which hands none out."""
+        return await self._read("GET", f"/jars/{_part(jar_id)}/content", self._command_limit_s)
+
     # --- commands
 
     async def trigger_savepoint(self, job_id: str, trigger_id: str, target_directory: str | None = None) -> str:

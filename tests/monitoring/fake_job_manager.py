@@ -25,6 +25,7 @@ _CALLS = {
     "GET jobs/*/savepoints/*": "status",
     "PATCH jobs/*": "cancel",
     "GET jars": "jars",
+    "GET jars/*/content": "content",
     "POST jars/upload": "upload",
     "POST jars/*/run": "run",
     "POST savepoints/validate": "validate",
@@ -141,6 +142,10 @@ class FakeJobManager:
 
     def _jars(self, _parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         return 200, {"files": [{"id": jar_id, "name": jar_id, "entry": []} for jar_id in self.jars]}
+
+    def _content(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, Any]:
+        found = self.jars.get(parts[1])
+        return (200, found) if found is not None else (404, {"errors": [f"Jar file {parts[1]} does not exist"]})
 
     def _upload(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         jar_id = f"{uuid.uuid4()}_{body['name']}"
@@ -264,7 +269,7 @@ def serving(manager: Manager) -> Iterator[Manager]:
                 self.close_connection = True
                 return
             status, content = answer
-            raw = json.dumps(content).encode()
+            raw = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()

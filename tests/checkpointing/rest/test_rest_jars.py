@@ -1,6 +1,9 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
 from __future__ import annotations
 
+import asyncio
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,18 @@ async def test_an_upload_is_listed_and_deleted(manager: RunningJobManager) -> No
     assert listed["entry"] == [{"name": "wordcount.py:wordcount", "description": None}]
     await manager.delete_program(jar_id)
     assert (await manager.get("/jars"))["files"] == []
+
+
+async def test_an_upload_is_handed_out_as_it_came(manager: RunningJobManager) -> None:
+    jar_id = await manager.upload()
+    assert (await asyncio.to_thread(downloaded, manager, jar_id)).startswith(b"def wordcount")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        await asyncio.to_thread(downloaded, manager, f"{jar_id}x")
+
+
+def downloaded(manager: RunningJobManager, jar_id: str) -> bytes:
+    with urllib.request.urlopen(f"{manager.address}/jars/{jar_id}/content", timeout=10) as answer:
+        return bytes(answer.read())
 
 
 async def test_a_job_outlives_the_deletion_of_its_upload(manager: RunningJobManager) -> None:

@@ -25,6 +25,7 @@ from dashboard.views import (
     restarts,
     rules,
     rules_as_code,
+    saved_views,
     savepoints,
     session,
 )
@@ -40,6 +41,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/", job.show_overview, name="job"),
     path("jobs/<int:pk>/header/", job.header, name="job-header"),
     path("jobs/<int:pk>/summary/", job.summary, name="job-summary"),
+    path("find/", fleet.palette, name="find"),
+    path("views/save/", saved_views.save_view, name="view-save"),
+    path("views/<int:pk>/forget/", saved_views.forget_view, name="view-forget"),
     path("jobs/<int:pk>/history/", checkpoints.history, name="job-history"),
     path("jobs/<int:pk>/history/news/", checkpoints.news, name="job-history-news"),
     path("jobs/<int:pk>/download/<slug:what>.<slug:form>", downloads.of_job, name="job-download"),

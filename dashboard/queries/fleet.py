@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from django.core.paginator import Page, Paginator
 
 from dashboard.health import Freshness, Health, JobFacts, Level, intervals_waited, judge
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
+from monitoring.alerts.scope import labels_of
+from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, SavepointState
 
 PAGE_SIZE = 100
@@ -87,12 +90,33 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the reader asked for. `level` is a Level's word."""
+    """What the reader asked for. `level` is a Level's word, `labels` a selector as rules have it."""
 
     text: str = ""
     level: str = ""
     cluster: str = ""
+    labels: str = ""
     page: str = "1"
+
+    @cached_property
+    def selector(self) -> Selector | None:
+        """None for one that makes no sense: it chooses nothing."""
+        try:
+            return parse(self.labels)
+        except BadSelector:
+            return None
+
+    @property
+    def problem(self) -> str:
+        try:
+            parse(self.labels)
+        except BadSelector as bad:
+            return str(bad)
+        return ""
+
+    @property
+    def narrows(self) -> bool:
+        return bool(self.text or self.level or self.cluster or self.labels)
 
 
 def read_fleet(chosen: Selection, now: datetime) -> Fleet:
@@ -119,6 +143,8 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
         (not text or text in row.facts.job.name.lower() or text in row.facts.cluster.name.lower())
         and (not chosen.level or row.health.level.word == chosen.level)
         and (not chosen.cluster or row.facts.cluster.name == chosen.cluster)
+        and chosen.selector is not None
+        and chosen.selector.matches(labels_of(row.facts.job.name, row.facts.job.labels, row.facts.cluster))
     )
 
 

@@ -53,6 +53,7 @@ from monitoring.models.rules import (
     Severity,
     SizeBaseline,
 )
+from monitoring.models.saved_views import SavedView
 from monitoring.models.savepoints import CheckedState, Savepoint, SavepointOrigin, SavepointState
 from monitoring.models.selfwatch import Tick
 
@@ -113,6 +114,7 @@ __all__ = [
     "RunException",
     "RunState",
     "RunStateChange",
+    "SavedView",
     "Savepoint",
     "SavepointOrigin",
     "SavepointState",

@@ -3,6 +3,7 @@ import { keepTimesTrue } from "./times.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { beat, keepInput, keepOpen } from "./live.js";
+import { palette } from "./palette.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
@@ -10,6 +11,7 @@ expandable(document);
 keepOpen();
 keepInput();
 beat(document.getElementById("live"));
+palette(document.getElementById("palette"));
 
 // "/" goes to the search box, as in other tools of the trade.
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,48 @@
+"""Keeping a view of the fleet under a name."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from django import forms
+
+from monitoring.models import SavedView
+
+KEPT = ("q", "state", "cluster", "labels")
+MOST = 30
+
+
+def filters_of(query: str) -> str:
+    """Of an address's query what filters the fleet, in one order, so that two spellings are one view."""
+    given = parse_qs(query)
+    return urlencode([(name, given[name][-1]) for name in KEPT if given.get(name, [""])[-1]])
+
+
+class ViewForm(forms.Form):
+    name = forms.CharField(label="Name", max_length=60)
+    query = forms.CharField(widget=forms.HiddenInput, max_length=1000)
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._user = user
+
+    def clean_query(self) -> str:
+        query = filters_of(self.cleaned_data["query"])
+        if not query:
+            raise forms.ValidationError("There is no filter to keep: choose a state, a cluster or labels first.")
+        return query
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        own = SavedView.objects.filter(user=self._user)
+        if own.exclude(name=cleaned.get("name", "")).count() >= MOST:
+            raise forms.ValidationError(f"At most {MOST} views are kept. Remove one first.")
+        return cleaned
+
+    def save(self) -> SavedView:
+        """One of the same name is replaced."""
+        view, _ = SavedView.objects.update_or_create(
+            user=self._user, name=self.cleaned_data["name"], defaults={"query": self.cleaned_data["query"]}
+        )
+        return view

@@ -1,0 +1,37 @@
+"""Views of the fleet that a person keeps: each sees their own."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from dashboard.forms.view import ViewForm, filters_of
+from monitoring.models import SavedView
+
+
+@require_POST
+def save_view(request: HttpRequest) -> HttpResponse:
+    form = ViewForm(request.POST, user=request.user)
+    if form.is_valid():
+        view = form.save()
+        messages.success(request, f"The view “{view.name}” is kept.")
+        return _fleet(view.query)
+    for name, errors in form.errors.items():
+        label = "" if name == "__all__" else f"{form.fields[name].label or 'Filter'}: "
+        messages.error(request, f"{label}{' '.join(map(str, errors))}")
+    return _fleet(filters_of(request.POST.get("query", "")))
+
+
+@require_POST
+def forget_view(request: HttpRequest, pk: int) -> HttpResponse:
+    view = get_object_or_404(SavedView, pk=pk, user=request.user)
+    view.delete()
+    messages.success(request, f"The view “{view.name}” is gone.")
+    return redirect("fleet")
+
+
+def _fleet(query: str) -> HttpResponse:
+    return redirect(f"{reverse('fleet')}?{query}" if query else reverse("fleet"))

@@ -70,6 +70,7 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "savepoint.retention": lambda details: f"changed which savepoints stay: {_changes(details.get('now'))}",
     "savepoint.schedule": lambda details: f"set savepoints {_schedule(details)}",
     "savepoint.stop": "asked to stop it with a savepoint",
+    "state.read": lambda details: f"looked into the state of {details.get('snapshot', 'a snapshot')}",
     "secrets.rekey": "sealed the stored secrets anew",
 }
 

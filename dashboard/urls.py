@@ -28,6 +28,7 @@ from dashboard.views import (
     saved_views,
     savepoints,
     session,
+    state,
 )
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -48,6 +49,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/history/news/", checkpoints.news, name="job-history-news"),
     path("jobs/<int:pk>/download/<slug:what>.<slug:form>", downloads.of_job, name="job-download"),
     path("checkpoints/<int:pk>/subtasks.<slug:form>", downloads.of_checkpoint, name="checkpoint-download"),
+    path("jobs/<int:pk>/state/", state.state, name="job-state"),
+    path("jobs/<int:pk>/state/ask/", state.ask_state, name="job-state-ask"),
     path("jobs/<int:pk>/compare/", compare.compare, name="job-compare"),
     path("jobs/<int:pk>/charts/<slug:name>.json", charts.chart, name="job-chart"),
     path("jobs/<int:pk>/charts/<slug:name>/table/", charts.table, name="job-chart-table"),

@@ -113,3 +113,11 @@ def ping_dead_man() -> str:
     from monitoring.selfwatch.dead_man import ping
 
     return ping(clock.now())
+
+
+@shared_task
+@noted
+def answer_state_reads() -> str:
+    from monitoring.state_reads.answering import answer_next
+
+    return answer_next(clock.now())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -136,7 +136,7 @@ def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, afte
     found = found[:PAGE_SIZE]
     if upwards:
         found.reverse()
-    checkpoints = read_checkpoints([row["id"] for row in found])
+    checkpoints = read_checkpoints(found)
     newest, oldest = after is None and before is None, after == Cursor.beginning() or not (upwards or more)
     marks = marks_of(job, checkpoints, chosen.leaves_all_in_between and not chosen.run, newest, oldest)
     first = Cursor(found[0]["triggered_at"], found[0]["id"]) if found else None
@@ -166,19 +166,19 @@ def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Che
     """The next newer and the next older one, whatever run they are of."""
     place = Cursor(checkpoint.triggered_at, checkpoint.pk)
     newer, older = (_ids(job, HistoryFilter(), place, upwards=up, limit=1) for up in (True, False))
-    found = {each.pk: each for each in read_checkpoints([row["id"] for row in (*newer, *older)])}
+    found = {each.pk: each for each in read_checkpoints([*newer, *older])}
     return (found[newer[0]["id"]] if newer else None, found[older[0]["id"]] if older else None)
 
 
 def latest_checkpoints(job: Job, limit: int, chosen: HistoryFilter = HistoryFilter()) -> list[Checkpoint]:
-    return read_checkpoints([row["id"] for row in _ids(job, chosen, None, upwards=False, limit=limit)])
+    return read_checkpoints(_ids(job, chosen, None, upwards=False, limit=limit))
 
 
 def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:
     """Every one that matches, newest first, read `a_time` rows at a time: whoever takes them slowly holds nothing."""
     cursor: Cursor | None = None
     while found := _ids(job, chosen, cursor, upwards=False, limit=a_time):
-        yield from read_checkpoints([row["id"] for row in found])
+        yield from read_checkpoints(found)
         cursor = Cursor(found[-1]["triggered_at"], found[-1]["id"])
 
 
@@ -186,20 +186,26 @@ def _ids(
     job: Job, chosen: HistoryFilter, cursor: Cursor | None, upwards: bool, limit: int = PAGE_SIZE + 1
 ) -> list[dict[str, Any]]:
     conditions, parameters = chosen.conditions()
+    way = ">" if upwards else "<"
     statement = _PAGE.format(
         conditions=conditions,
-        cursor=f"AND (triggered_at, id) {'>' if upwards else '<'} (%(at)s, %(pk)s)" if cursor else "",
+        # Said twice: only a plain comparison keeps partitions of another time out of it.
+        cursor=f"AND triggered_at {way}= %(at)s AND (triggered_at, id) {way} (%(at)s, %(pk)s)" if cursor else "",
         direction="ASC" if upwards else "DESC",
     )
     place = {"at": cursor.at, "pk": cursor.pk} if cursor else {}
     return select(statement, {**parameters, **place, "job": job.pk, "limit": limit})
 
 
-def read_checkpoints(ids: Sequence[int]) -> list[Checkpoint]:
-    """With their runs, in the order of `ids`."""
-    found = Checkpoint.objects.select_related("run").defer("run__exceptions", "run__summary", "run__vertices")
-    by_id = found.in_bulk(ids)
-    return [by_id[pk] for pk in ids if pk in by_id]
+def read_checkpoints(found: Sequence[Mapping[str, Any]]) -> list[Checkpoint]:
+    """With their runs. `found`: `id` and `triggered_at` of each, in the order that is wanted."""
+    if not found:
+        return []
+    times = [row["triggered_at"] for row in found]
+    rows = Checkpoint.objects.filter(pk__in=[row["id"] for row in found], triggered_at__range=(min(times), max(times)))
+    read = rows.select_related("run").defer("run__exceptions", "run__summary", "run__vertices")
+    by_id = {checkpoint.pk: checkpoint for checkpoint in read}
+    return [by_id[row["id"]] for row in found if row["id"] in by_id]
 
 
 def _rows(checkpoints: Sequence[Checkpoint], marks: Marks) -> list[HistoryRow]:

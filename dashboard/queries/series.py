@@ -176,7 +176,7 @@ FROM points LEFT JOIN LATERAL (
     CROSS JOIN LATERAL unnest(o.subtask_end_to_end, o.subtask_start_delay, o.subtask_alignment, o.subtask_sync,
                               o.subtask_async)
         AS subtask(end_to_end, start_delay, alignment, sync, asynchronous)
-    WHERE o.checkpoint_id = points.id AND subtask.end_to_end IS NOT NULL
+    WHERE o.checkpoint_id = points.id AND o.triggered_at = points.triggered_at AND subtask.end_to_end IS NOT NULL
     ORDER BY subtask.end_to_end DESC LIMIT 1
 ) last ON TRUE
 """  # noqa: S608 - constants only
@@ -250,7 +250,8 @@ def read_alignment(job: Job, span: Span) -> AlignmentGrid:
     newest = list(
         _with_subtasks(job, span).order_by("-triggered_at", "-id").only("id", "checkpoint_id", "triggered_at")[:columns]
     )[::-1]
-    operators = OperatorCheckpoint.objects.filter(checkpoint__in=newest).only(
+    span_of_them = (newest[0].triggered_at, newest[-1].triggered_at) if newest else (span.start, span.end)
+    operators = OperatorCheckpoint.objects.filter(checkpoint__in=newest, triggered_at__range=span_of_them).only(
         "checkpoint_id", "name", "position", "subtask_alignment"
     )
     place = {checkpoint.pk: index for index, checkpoint in enumerate(newest)}

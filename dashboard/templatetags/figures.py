@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -173,6 +174,17 @@ def channel_target(channel: Channel) -> str:
             return urlsplit(str(channel.settings.get("url", ""))).hostname or ""
         case _:
             return str(channel.settings.get("service", ""))
+
+
+@register.filter
+def from_ms(milliseconds: int | None) -> datetime | None:
+    """A moment that is stored as epoch milliseconds."""
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 @register.filter

@@ -56,6 +56,7 @@ from monitoring.models.rules import (
 from monitoring.models.saved_views import SavedView
 from monitoring.models.savepoints import CheckedState, Savepoint, SavepointOrigin, SavepointState
 from monitoring.models.selfwatch import Tick
+from monitoring.models.state_reads import StateRead, StateReadKind, StateReadState
 
 __all__ = [
     "INHIBITING_KINDS",
@@ -120,6 +121,9 @@ __all__ = [
     "SavepointState",
     "Severity",
     "SizeBaseline",
+    "StateRead",
+    "StateReadKind",
+    "StateReadState",
     "StepState",
     "Tick",
     "Verdict",

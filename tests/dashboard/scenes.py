@@ -10,6 +10,7 @@ from monitoring.models import (
     AttemptState,
     AutomationPause,
     ChangeKind,
+    Checkpoint,
     Cluster,
     ConfigurationChange,
     Engine,
@@ -26,6 +27,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
     Severity,
+    StateRead,
     Tick,
     Verdict,
 )
@@ -250,3 +252,57 @@ def _slow_job(now: datetime, cluster: Cluster) -> Job:
         text="No failed checkpoint for 15 min.",
     )
     return job
+
+
+def state_was_looked_into(job: Job, now: datetime) -> None:
+    """The newest checkpoint's contents, a search that found something, a difference, a question that waits."""
+    snapshot = Checkpoint.objects.filter(run__job=job, status="COMPLETED", operators__isnull=False).first()
+    assert snapshot is not None
+    sizes = [412_000, 398_000, 2_910_000, 405_000, 421_000, 377_000, 409_000, 390_000]
+    partitions = [{"index": n, "files": 3, "bytes": size, "rows": size // 96} for n, size in enumerate(sizes)]
+    views = [
+        {"name": "seats", "kind": "value", "has_ttl": True},
+        {"name": "by_route", "kind": "map", "has_ttl": False},
+        {"name": "timers", "kind": "timers", "has_ttl": False},
+    ]
+    keyed = {"query": "flights", "number": 0, "name": make.VERTICES[1][0], "views": views, "partitions": partitions}
+    states = [{"name": "offsets", "mode": "split", "elements": [[{"file": "2013-01.csv", "row": 81_204}], []]}]
+    holder = {"query": "flights", "holder": "writer", "parallelism": 2, "states": states}
+    routes = [f"{a}-{b}" for a in ("EWR", "JFK", "LGA") for b in ("ATL", "ORD", "LAX", "MIA")]
+    rows = [
+        {
+            "partition": n % 8,
+            "key": {"route": route, "tail": f"N{n}33JB"},
+            "map_key": None,
+            "value": {"seats": 120 + n, "seen": "2013-01-05T14:02:36Z"},
+            "expires_at": round((now + timedelta(hours=n)).timestamp() * 1000),
+        }
+        for n, route in enumerate(routes)
+    ]
+    changed = [
+        {"change": "changed", "key": {"route": "EWR-ATL"}, "map_key": None, "before": 118, "after": 120},
+        {"change": "added", "key": {"route": "LGA-MIA"}, "map_key": None, "before": None, "after": 4},
+    ]
+    counts = {"added": 1, "removed": 0, "changed": 1, "unchanged": 41_200}
+    place = {
+        "job": job,
+        "snapshot": snapshot.pk,
+        "location": snapshot.external_path,
+        "label": "checkpoint 286 of run 2",
+    }
+    where = {
+        "query": "flights",
+        "operator": 0,
+        "view": "seats",
+        "asked_by": "olga",
+        "other_label": "savepoint 170 of run 1",
+    }
+    done = {"state": "done", "started_at": now, "ended_at": now + timedelta(seconds=9)}
+    for ago, kind, fields in (
+        (90, "list", {**done, "answer": {"keyed": [keyed], "operator_state": [holder]}}),
+        (80, "diff", {**done, "answer": counts | {"sample": changed}}),
+        (70, "sizes", {**done, "answer": {"partitions": partitions}}),
+        (60, "read", {**done, "contains": "N", "answer": {"rows": rows, "is_truncated": True}}),
+        (5, "read", {"state": "running", "started_at": now, "claimed_until": now + timedelta(minutes=9)}),
+    ):
+        StateRead.objects.create(**place, **where, kind=kind, asked_at=now - timedelta(seconds=ago), **fields)

@@ -33,6 +33,7 @@ def pages_of(job: Job) -> dict[str, str]:
         "history": reverse("job-history", args=[job.pk]) + "?took=100+ms",
         "summary": reverse("job-summary", args=[job.pk]) + "?range=all",
         "configuration": reverse("job-configuration", args=[job.pk]),
+        "state": reverse("job-state", args=[job.pk]) + f"?snapshot={done.pk}",
         "exceptions": reverse("job-exceptions", args=[job.pk]),
     }
 
@@ -45,6 +46,11 @@ def settle(page: Page, name: str) -> None:
         page.locator(".expander:visible").nth(1).click()
         page.locator(".detail-row").get_by_role("button", name="Async").click()
         page.wait_for_selector(".detail-row th[aria-sort=descending]")
+    if name == "state":
+        page.get_by_text("Partition by partition").first.click()
+    if name == "job":
+        page.get_by_text("As a table").first.click()
+        page.wait_for_selector(".chart-table table")
     if name == "history" and page.locator(".expander:visible").count():
         page.locator(".expander:visible").nth(1).click()
         page.locator(".detail-row:visible .expander").nth(1).click()
@@ -54,6 +60,7 @@ def settle(page: Page, name: str) -> None:
 @pytest.mark.parametrize(("size", "theme"), VIEWS)
 def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime, size: str, theme: str) -> None:
     job = scenes.troubled_fleet(now)[0]
+    scenes.state_was_looked_into(job, now)
     reader = read_as(size, theme)
     barriers, overflow = {}, {}
     for name, path in pages_of(job).items():

@@ -225,13 +225,14 @@ def test_the_oldest_page_is_one_click_away(operator: Client, job: Job) -> None:
     assert page.older is None
 
 
-def test_page_1000_reads_as_many_rows_as_page_1(job: Job, now: datetime) -> None:
+def test_page_1000_reads_nothing_of_the_pages_before_it(job: Job, now: datetime) -> None:
     run = Run.objects.get(job=job, number=1)
     make.make_checkpoints(run, now - timedelta(hours=1), make.Shape(count=26_000, first_id=1001))
-    deep = Cursor(now - timedelta(hours=1) - timedelta(seconds=10 * 25_000), 0)
+    deep = Cursor(now - timedelta(hours=1) - timedelta(seconds=10 * 25_000), 0)  # a thousand rows are older
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE monitoring_checkpoint")
-    assert rows_read(job, deep) <= rows_read(job, None) + PAGE_SIZE
+    assert rows_read(job, None) <= 100
+    assert rows_read(job, deep) <= 1_000
 
 
 def rows_read(job: Job, before: Cursor | None) -> int:

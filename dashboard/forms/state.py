@@ -1,0 +1,74 @@
+"""What somebody wants to know of a snapshot's state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+
+from dashboard.queries.state import Place, places_of
+from monitoring.models import Checkpoint, StateReadKind
+from monitoring.state_reads.asking import Question, label_of
+
+MOST_ROWS = 500
+_LONG = 500
+
+
+class StateForm(forms.Form):
+    """`contents`: what the snapshot holds, as the reader told; `others`: snapshots that it may be compared with."""
+
+    kind = forms.ChoiceField(choices=StateReadKind.choices)
+    place = forms.ChoiceField(label="State", error_messages={"invalid_choice": "This snapshot has no such state."})
+    key_field = forms.CharField(required=False, max_length=_LONG, label="Key field")
+    key_text = forms.CharField(required=False, max_length=_LONG, label="is", strip=False)
+    contains = forms.CharField(required=False, max_length=_LONG, label="Key contains", strip=False)
+    partition = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=2**31 - 1,
+        label="Partition",
+        error_messages={"invalid": "Write a partition's number, such as 0.", "min_value": "Partitions begin with 0."},
+    )
+    most = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_ROWS,
+        label="Rows at most",
+        initial=100,
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), f"From 1 to {MOST_ROWS}."),
+    )
+    other = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, label="Compare with")
+
+    def __init__(self, contents: Mapping[str, Any], others: Sequence[Checkpoint], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **({"label_suffix": ""} | options))
+        self._places: dict[str, Place] = {place.value: place for place in places_of(contents)}
+        places, other = self.fields["place"], self.fields["other"]
+        if isinstance(places, forms.ChoiceField) and isinstance(other, forms.ChoiceField):
+            places.choices = [(value, place.label) for value, place in self._places.items()]
+            other.choices = [("", "choose a snapshot"), *((each.pk, label_of(each)) for each in others)]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("key_text") and not cleaned.get("key_field"):
+            self.add_error("key_field", "Name the key's field, or look for a part of the key instead.")
+        if cleaned.get("kind") == StateReadKind.DIFF and "other" in cleaned and cleaned["other"] is None:
+            self.add_error("other", "Choose the snapshot to compare with.")
+        return cleaned
+
+    @property
+    def question(self) -> Question:
+        asked = self.cleaned_data
+        place = self._places[asked["place"]]
+        most = asked["most"] or 100
+        return Question(
+            StateReadKind(asked["kind"]),
+            query=place.query,
+            operator=place.operator,
+            view=place.view,
+            key_field=asked["key_field"],
+            key_text=asked["key_text"],
+            contains=asked["contains"],
+            partition=asked["partition"],
+            most=most,
+        )

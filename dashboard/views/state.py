@@ -1,0 +1,94 @@
+"""What keyed state a snapshot of a PySpark job holds: asked here, answered by a worker, shown when it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.forms.state import StateForm
+from dashboard.queries.state import Spread, ahead_of, answers, contents_read
+from dashboard.views.access import action
+from dashboard.views.job import find_job, job_context
+from monitoring.models import Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, snapshot_of, snapshots
+
+
+def state(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    context = _context(request, job, _chosen(request, job))
+    if request.headers.get("HX-Target") != "state-live":
+        return render(request, "job/state.html", job_context(job, "state") | context)
+    answer = render(request, "job/state_live.html", {"job": job, **context})
+    if request.GET.get("until") == "contents" and not context["is_listing"]:
+        answer.headers["HX-Refresh"] = "true"  # what can be asked is known now: the page has a form for it
+    return answer
+
+
+@action
+def ask_state(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    snapshot = _chosen(request, job)
+    if snapshot is None:
+        messages.error(request, "Choose a snapshot that completed and is known to this job.")
+        return redirect("job-state", pk)
+    if request.POST.get("kind") == StateReadKind.LIST:
+        return _asked(request, job, snapshot, Question(StateReadKind.LIST))
+    form = _form(job, snapshot, request.POST)
+    if form is None or not form.is_valid():
+        context = job_context(job, "state") | _context(request, job, snapshot, form)
+        return render(request, "job/state.html", context, status=422)
+    other = snapshot_of(job, form.cleaned_data["other"]) if form.cleaned_data["other"] else None
+    return _asked(request, job, snapshot, form.question, other if form.question.kind == StateReadKind.DIFF else None)
+
+
+def _asked(
+    request: HttpRequest, job: Job, snapshot: Checkpoint, question: Question, other: Checkpoint | None = None
+) -> HttpResponse:
+    try:
+        ask(job, snapshot, question, request.user.get_username(), timezone.now(), other)
+    except CannotAsk as error:
+        messages.error(request, str(error))
+    return redirect(f"{reverse('job-state', args=[job.pk])}?snapshot={snapshot.pk}")
+
+
+def _chosen(request: HttpRequest, job: Job) -> Checkpoint | None:
+    asked = (request.POST if request.method == "POST" else request.GET).get("snapshot", "")
+    return snapshot_of(job, int(asked)) if asked.isdigit() and len(asked) < 19 else None
+
+
+def _form(job: Job, snapshot: Checkpoint, data: Any = None) -> StateForm | None:
+    """None while it is not known what the snapshot holds."""
+    listed = contents_read(job, snapshot.pk)
+    if listed is None or not listed.answer:
+        return None
+    others = [each for each in snapshots(job) if each.pk != snapshot.pk]
+    return StateForm(listed.answer, others, data)
+
+
+def _context(
+    request: HttpRequest, job: Job, snapshot: Checkpoint | None, form: StateForm | None = None
+) -> dict[str, Any]:
+    """Values are for those who may act: they are the job's data."""
+    listed = contents_read(job, snapshot.pk) if snapshot else None
+    found = answers(job, snapshot.pk) if snapshot and request.user.is_staff else []
+    reads: list[StateRead] = [*([listed] if listed else []), *(each.read for each in found)]
+    contents = listed.answer if listed and listed.state == StateReadState.DONE else None
+    return {
+        "is_spark": job.cluster.engine == Engine.SPARK,
+        "offered": [(each, label_of(each)) for each in snapshots(job)],
+        "snapshot": snapshot,
+        "snapshot_label": label_of(snapshot) if snapshot else "",
+        "listed": listed,
+        "is_listing": listed is not None and StateReadState(listed.state).open,
+        "contents": contents,
+        "operators": [(each, Spread(each["partitions"], "bytes")) for each in (contents or {}).get("keyed", ())],
+        "form": form or (_form(job, snapshot) if snapshot else None),
+        "answers": found,
+        "is_open": any(StateReadState(read.state).open for read in reads),
+        "ahead": ahead_of(reads),
+    }

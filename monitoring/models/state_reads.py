@@ -1,0 +1,67 @@
+"""What people asked of the state in a snapshot, and what was found: a worker answers, the page looks."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from monitoring.models.jobs import Job
+
+
+class StateReadKind(models.TextChoices):
+    LIST = "list", "what it holds"
+    READ = "read", "keys and values"
+    SIZES = "sizes", "rows by partition"
+    DIFF = "diff", "what changed"
+
+
+class StateReadState(models.TextChoices):
+    WAITING = "waiting", "Waiting"
+    RUNNING = "running", "Reading"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+
+    @property
+    def open(self) -> bool:
+        return self in (StateReadState.WAITING, StateReadState.RUNNING)
+
+
+class StateRead(models.Model):
+    """One question. `location` and `other_location` are copied from stored checkpoints of the job, never typed."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="state_reads")
+    kind = models.CharField(max_length=5, choices=StateReadKind.choices)
+    state = models.CharField(max_length=8, choices=StateReadState.choices, default=StateReadState.WAITING)
+    snapshot = models.BigIntegerField()  # the Checkpoint's key; it may be removed before the answer is
+    location = models.TextField()
+    label = models.CharField(max_length=120)  # "savepoint 42 of run 3"
+    other_snapshot = models.BigIntegerField(null=True)
+    other_location = models.TextField(blank=True, default="")
+    other_label = models.CharField(max_length=120, blank=True, default="")
+    query = models.TextField(blank=True, default="")
+    operator = models.IntegerField(null=True)
+    view = models.TextField(blank=True, default="")
+    key_field = models.TextField(blank=True, default="")
+    key_text = models.TextField(blank=True, default="")
+    contains = models.TextField(blank=True, default="")
+    partition = models.IntegerField(null=True)
+    most = models.PositiveSmallIntegerField(default=100)  # rows, or keys of each change
+    asked_by = models.CharField(max_length=150)
+    asked_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    claimed_until = models.DateTimeField(null=True)  # a worker that has not answered by then is gone
+    ended_at = models.DateTimeField(null=True)
+    answer = models.JSONField(null=True)  # as `manage.py state … --json` gives it
+    problem = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering = ("-asked_at", "-id")
+        constraints = (
+            # Each starts a JVM: never two at once, however many workers there are.
+            models.UniqueConstraint(
+                fields=("state",), condition=models.Q(state="running"), name="one_state_read_at_a_time"
+            ),
+        )
+        indexes = (models.Index(fields=("job", "snapshot", "-asked_at"), name="state_reads_of_a_snapshot"),)
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.get_kind_display()} ({self.state})"

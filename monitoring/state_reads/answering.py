@@ -1,0 +1,135 @@
+"""One question after the other, each in a process of its own that has a time limit: it may start a JVM, and a JVM that
+hangs or runs out of memory takes nobody with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from monitoring import clock
+from monitoring.models import StateRead, StateReadKind, StateReadState
+
+LIMIT = timedelta(minutes=3)
+_LEASE = LIMIT + timedelta(seconds=30)
+MOST_BYTES = 4_000_000  # of an answer
+_PROBLEM_LIMIT = 2_000
+
+
+def answer_next(now: datetime) -> str:
+    """Takes the question that has waited longest, answers it, and says so. While one is under way: nothing."""
+    _give_up_lost(now)
+    read = _claim(now)
+    if read is None:
+        return ""
+    answer, problem = _asked(read, LIMIT)
+    state = StateReadState.FAILED if problem else StateReadState.DONE
+    mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.RUNNING, started_at=now)
+    mine.update(state=state, answer=answer, problem=problem, ended_at=clock.now(), claimed_until=None)
+    return f"State of {read.label} of {read.job.name}: {problem or 'answered'}."
+
+
+def _give_up_lost(now: datetime) -> None:
+    lost = StateRead.objects.filter(state=StateReadState.RUNNING, claimed_until__lt=now)
+    why = "The worker that read it is gone. Ask again."
+    lost.update(state=StateReadState.FAILED, problem=why, ended_at=now, claimed_until=None)
+
+
+def _claim(now: datetime) -> StateRead | None:
+    """The constraint lets one run, of all workers: who comes second finds nothing to do."""
+    if StateRead.objects.filter(state=StateReadState.RUNNING).exists():
+        return None
+    waiting = StateRead.objects.filter(state=StateReadState.WAITING).order_by("asked_at", "id").select_related("job")
+    read = waiting.first()
+    if read is None:
+        return None
+    mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.WAITING)
+    try:
+        with transaction.atomic():
+            taken = mine.update(state=StateReadState.RUNNING, started_at=now, claimed_until=now + _LEASE)
+    except IntegrityError:
+        return None
+    return read if taken else None
+
+
+def arguments(read: StateRead) -> list[str]:
+    """Of `manage.py`. What people typed is always part of an argument that begins with its option's name."""
+    found = ["state", str(read.kind), "--json"]
+    if read.kind != StateReadKind.LIST:
+        found += _reference(read)
+    match StateReadKind(read.kind):
+        case StateReadKind.READ:
+            found += [f"--key={read.key_field}={read.key_text}"] if read.key_field else []
+            found += [f"--contains={read.contains}"] if read.contains else []
+            found += [f"--partition={read.partition}"] if read.partition is not None else []
+            found.append(f"--limit={read.most}")
+        case StateReadKind.SIZES:
+            found.append("--rows")
+        case StateReadKind.DIFF:
+            found.append(f"--sample={read.most}")
+        case StateReadKind.LIST:
+            pass
+    return [*found, "--", read.location, *([read.other_location] if read.kind == StateReadKind.DIFF else [])]
+
+
+def _reference(read: StateRead) -> Iterator[str]:
+    if read.query:
+        yield f"--query={read.query}"
+    if read.operator is not None:
+        yield f"--operator={read.operator}"
+    if read.view:
+        yield f"--view={read.view}"
+
+
+def _asked(read: StateRead, limit: timedelta) -> tuple[Any, str]:
+    """The answer, or why there is none."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        command = [sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), *arguments(read)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True)
+        try:
+            code = process.wait(limit.total_seconds())
+        except subprocess.TimeoutExpired:
+            return None, f"It took longer than {limit.total_seconds():.0f} s and was given up. Ask for less of it."
+        finally:
+            _end(process)
+        if code != 0:
+            return None, _told(errors)
+        return _answer(out)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With the JVM that it may have started: they share a session of their own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _answer(out: IO[bytes]) -> tuple[Any, str]:
+    size = out.seek(0, os.SEEK_END)
+    if size > MOST_BYTES:
+        return None, f"The answer has {size:,} bytes, {MOST_BYTES:,} at most are shown. Ask for fewer rows."
+    out.seek(0)
+    try:
+        return json.loads(out.read()), ""
+    except ValueError:
+        return None, "The answer cannot be read: it is no JSON."
+
+
+def _told(errors: IO[bytes]) -> str:
+    """What the command said last: Spark warns on the same stream before."""
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - 20_000))
+    lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if line.startswith("CommandError:")), lines[-1] if lines else "")
+    return said.removeprefix("CommandError:").strip()[:_PROBLEM_LIMIT] or "The reader ended without a word."

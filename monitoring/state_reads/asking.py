@@ -1,0 +1,105 @@
+"""Questions about a snapshot's state. Only stored snapshots of PySpark jobs can be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from monitoring import audit
+from monitoring.models import Checkpoint, CheckpointStatus, Engine, Job, StateRead, StateReadKind, StateReadState
+
+KEPT_A_JOB = 40
+KEPT_FOR = timedelta(days=1)  # the answers hold the job's data: they are not kept longer than somebody looks
+MOST_WAITING = 20
+OFFERED = 12
+
+
+class CannotAsk(Exception):
+    """Why, as a person is told."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """As `manage.py state` takes it; empty and None: left out."""
+
+    kind: StateReadKind
+    query: str = ""
+    operator: int | None = None
+    view: str = ""
+    key_field: str = ""
+    key_text: str = ""
+    contains: str = ""
+    partition: int | None = None
+    most: int = 100
+
+
+def snapshots(job: Job) -> Sequence[Checkpoint]:
+    """Those that may still have their files: the newest checkpoints and savepoints, newest first."""
+    if job.cluster.engine != Engine.SPARK:
+        return []
+    there = Checkpoint.objects.filter(run__job=job, status=CheckpointStatus.COMPLETED, discarded=False)
+    there = there.exclude(external_path="").select_related("run").defer("run__exceptions", "run__summary")
+    newest = [
+        each
+        for is_savepoint in (False, True)
+        for each in there.filter(is_savepoint=is_savepoint).order_by("-triggered_at")[:OFFERED]
+    ]
+    return sorted(newest, key=lambda each: each.triggered_at, reverse=True)
+
+
+def snapshot_of(job: Job, pk: int) -> Checkpoint | None:
+    """A stored one of this job that completed, also when it is too old to be offered."""
+    if job.cluster.engine != Engine.SPARK:
+        return None
+    found = Checkpoint.objects.filter(run__job=job, pk=pk, status=CheckpointStatus.COMPLETED).exclude(external_path="")
+    return found.select_related("run").first()
+
+
+def label_of(checkpoint: Checkpoint) -> str:
+    kind = "savepoint" if checkpoint.is_savepoint else "checkpoint"
+    return f"{kind} {checkpoint.checkpoint_id} of run {checkpoint.run.number}"
+
+
+def ask(
+    job: Job, snapshot: Checkpoint, question: Question, by: str, now: datetime, other: Checkpoint | None = None
+) -> StateRead:
+    """The row of the question; the one that waits already, where the same is asked again. CannotAsk."""
+    for each in (snapshot, other):
+        if each is not None and each.run.job_id != job.pk:
+            raise CannotAsk(f"Snapshot {each.checkpoint_id} is not one of this job.")
+    asked = _fields(job, snapshot, question, other)
+    waiting = StateRead.objects.filter(state__in=[s for s in StateReadState if s.open])
+    if (same := waiting.filter(**asked).first()) is not None:
+        return same
+    if waiting.count() >= MOST_WAITING:
+        raise CannotAsk(f"{MOST_WAITING} questions wait already. Ask again when some are answered.")
+    with transaction.atomic():
+        forget(job, now)
+        audit.record(
+            by, "state.read", f"job {job.name}", "", snapshot=label_of(snapshot), asked=str(question.kind.label)
+        )
+        return StateRead.objects.create(asked_by=by, asked_at=now, **asked)
+
+
+def _fields(job: Job, snapshot: Checkpoint, question: Question, other: Checkpoint | None) -> dict[str, object]:
+    return {
+        "job": job,
+        "snapshot": snapshot.pk,
+        "location": snapshot.external_path,
+        "label": label_of(snapshot),
+        "other_snapshot": other.pk if other else None,
+        "other_location": other.external_path if other else "",
+        "other_label": label_of(other) if other else "",
+        **vars(question),
+    }
+
+
+def forget(job: Job, now: datetime) -> None:
+    """Answers that are old, and those beyond the newest of the job."""
+    ended = StateRead.objects.exclude(state__in=[s for s in StateReadState if s.open])
+    ended.filter(asked_at__lt=now - KEPT_FOR).delete()
+    of_job = ended.filter(job=job).order_by("-asked_at", "-id").values_list("pk", flat=True)
+    StateRead.objects.filter(pk__in=list(of_job[KEPT_A_JOB - 1 :])).delete()

@@ -1,0 +1,174 @@
+"""Questions about a snapshot's state: who may ask what, one at a time, and what becomes of readers that go wrong."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from monitoring.models import AuditEntry, Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.state_reads import answering
+from monitoring.state_reads.answering import answer_next, arguments
+from monitoring.state_reads.asking import KEPT_A_JOB, KEPT_FOR, CannotAsk, Question, ask, snapshot_of, snapshots
+from tests.dashboard import builders as make
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.django_db
+LIST = Question(StateReadKind.LIST)
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=5, failed=frozenset({1})))
+    return job
+
+
+@pytest.fixture
+def snapshot(job: Job) -> Checkpoint:
+    return snapshots(job)[0]
+
+
+@pytest.fixture
+def reader(tmp_path: Path, settings: Any) -> Any:
+    """`reader(script)`: what stands where manage.py stood."""
+    settings.BASE_DIR = tmp_path
+
+    def write(script: str) -> None:
+        (tmp_path / "manage.py").write_text(script)
+
+    return write
+
+
+def test_only_completed_snapshots_of_the_job_itself_are_offered(job: Job, now: datetime) -> None:
+    Checkpoint.objects.filter(run__job=job, checkpoint_id=2).update(discarded=True)
+    assert [each.checkpoint_id for each in snapshots(job)] == [5, 3, 1]
+    other = make.make_run(make.make_job(job.cluster, "other"), now)
+    (foreign,) = make.make_checkpoints(other, now, make.Shape(count=1))
+    failed = Checkpoint.objects.get(run__job=job, status="FAILED")
+    assert snapshot_of(job, foreign.pk) is None
+    assert snapshot_of(job, failed.pk) is None
+    with pytest.raises(CannotAsk, match="not one of this job"):
+        ask(job, Checkpoint.objects.select_related("run").get(pk=foreign.pk), LIST, "olga", now)
+
+
+def test_flinks_state_is_not_read(job: Job) -> None:
+    job.cluster.engine = Engine.FLINK
+    assert snapshots(job) == []
+    assert snapshot_of(job, Checkpoint.objects.filter(status="COMPLETED").latest("pk").pk) is None
+
+
+def test_the_same_question_twice_is_one_row_and_each_is_audited(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+    first = ask(job, snapshot, LIST, "olga", now)
+    assert ask(job, snapshot, LIST, "otto", now).pk == first.pk
+    ask(job, snapshot, Question(StateReadKind.READ, view="default"), "olga", now)
+    assert AuditEntry.objects.filter(action="state.read", actor="olga").count() == 2
+
+
+def test_too_many_questions_are_refused(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+    for number in range(20):
+        ask(job, snapshot, Question(StateReadKind.READ, most=number + 1), "olga", now)
+    with pytest.raises(CannotAsk, match="20 questions wait already"):
+        ask(job, snapshot, LIST, "olga", now)
+
+
+def test_old_answers_are_forgotten(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+    for number in range(KEPT_A_JOB + 5):
+        ask(job, snapshot, Question(StateReadKind.READ, most=number + 1), "olga", now)
+        StateRead.objects.update(state=StateReadState.DONE)
+    assert StateRead.objects.count() == KEPT_A_JOB
+    ask(job, snapshot, LIST, "olga", now + KEPT_FOR + timedelta(seconds=1))
+    assert StateRead.objects.count() == 1
+
+
+def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+    first = ask(job, snapshot, LIST, "olga", now)
+    second = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
+    running = {"state": StateReadState.RUNNING, "claimed_until": now + timedelta(minutes=1), "started_at": now}
+    StateRead.objects.filter(pk=first.pk).update(**running)
+    assert answer_next(now) == ""
+    with pytest.raises(IntegrityError), transaction.atomic():
+        StateRead.objects.filter(pk=second.pk).update(**running)
+
+
+def test_a_reader_whose_worker_is_gone_is_given_up_and_the_next_is_answered(
+    job: Job, snapshot: Checkpoint, now: datetime, reader: Any
+) -> None:
+    reader("print('{\"keyed\": []}')")
+    lost = ask(job, snapshot, LIST, "olga", now)
+    gone = {"state": StateReadState.RUNNING, "claimed_until": now - timedelta(seconds=1), "started_at": now}
+    StateRead.objects.filter(pk=lost.pk).update(**gone)
+    waits = ask(job, snapshot, Question(StateReadKind.READ), "olga", now)
+    assert answer_next(now).endswith("answered.")
+    lost.refresh_from_db()
+    waits.refresh_from_db()
+    assert (lost.state, lost.problem) == ("failed", "The worker that read it is gone. Ask again.")
+    assert (waits.state, waits.answer) == ("done", {"keyed": []})
+
+
+def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: Checkpoint, now: datetime) -> None:
+    question = Question(
+        StateReadKind.READ, query="--json", operator=0, view="-x", key_field="--where", key_text="1=1", contains="-h"
+    )
+    told = arguments(ask(job, snapshot, question, "olga", now))
+    assert told[:3] == ["state", "read", "--json"]
+    assert told[3:-2] == [
+        "--query=--json", "--operator=0", "--view=-x", "--key=--where=1=1", "--contains=-h", "--limit=100"
+    ]  # fmt: skip
+    assert told[-2:] == ["--", snapshot.external_path]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("import sys; sys.exit('WARN a\\nCommandError: no such view')", "no such view"),
+        ("import sys; sys.exit(3)", "The reader ended without a word."),
+        ("print('{')", "The answer cannot be read: it is no JSON."),
+        ("print('x' * 5_000_000)", "Ask for fewer rows."),
+    ],
+)
+def test_what_went_wrong_is_kept_for_who_asked(
+    job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, said: str
+) -> None:
+    reader(script)
+    read = ask(job, snapshot, LIST, "olga", now)
+    answer_next(now)
+    read.refresh_from_db()
+    assert read.state == StateReadState.FAILED
+    assert said in read.problem
+
+
+def test_a_reader_that_hangs_is_ended_with_all_that_it_started(
+    job: Job, snapshot: Checkpoint, now: datetime, reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "LIMIT", timedelta(seconds=4))
+    child = tmp_path / "child"
+    reader(
+        "import subprocess, sys, pathlib\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(child)!r}).write_text(str(p.pid))\n"
+        "p.wait()\n"
+    )
+    read = ask(job, snapshot, LIST, "olga", now)
+    answer_next(now)
+    read.refresh_from_db()
+    assert read.problem.startswith("It took longer than 4 s and was given up.")
+    eventually("its child ended", lambda: not _lives(int(child.read_text())), limit_s=10)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]

@@ -52,7 +52,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        times = f" ({self.ratio:.3g} times)" if self.ratio else ""
+        times = f" ({self.ratio:.3g} times)" if self.ratio and 0.01 <= self.ratio <= 1000 else ""
         return f"{self.title}: {self.text(self.before)} → {self.text(self.after)}{times}"
 
     @property

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0019_checked_states'),
+        ('monitoring', '0022_saved_views'),
     ]
 
     operations = [

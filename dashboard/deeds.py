@@ -63,7 +63,7 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "restart.succeeded": "restarted it",
     "rule.import": lambda details: f"imported rules and channels: {details.get('changes', 'nothing')}",
     "rule.remove": "removed the rule",
-    "rule.change": lambda details: f"changed the rule: {_changes(details)}",
+    "rule.change": lambda details: f"changed the rule: {_changes(_without(details, 'before'))}",
     "savepoint.dispose": "let a savepoint go",
     "savepoint.keep": lambda details: f"kept note of a savepoint: {_changes(details.get('now'))}",
     "savepoint.request": "asked for a savepoint",
@@ -72,6 +72,8 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "savepoint.stop": "asked to stop it with a savepoint",
     "state.read": lambda details: f"looked into the state of {details.get('snapshot', 'a snapshot')}",
     "secrets.rekey": "sealed the stored secrets anew",
+    "token.make": lambda details: f"made a token that may {'write' if details.get('may_write') else 'read'}",
+    "token.revoke": "revoked the token",
 }
 
 
@@ -97,6 +99,10 @@ def _schedule(details: Details) -> str:
         return str(details["schedule"]).replace("none", "off")
     seconds = details.get("interval_s")  # as entries of the first release say it
     return f"every {span_text(seconds)}" if isinstance(seconds, int | float) and seconds else "off"
+
+
+def _without(details: Details, name: str) -> Details:
+    return {key: value for key, value in details.items() if key != name}
 
 
 def _names(changed: object) -> list[str]:

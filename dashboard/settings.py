@@ -104,6 +104,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "django_htmx",
+    "ninja",  # for the files of its documentation page, which would come from elsewhere otherwise
     "monitoring",
     "dashboard",
 ]
@@ -117,7 +118,10 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "dashboard.api.door.door",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "dashboard.access.guard.guard",
+    "dashboard.api.parameters.known_parameters",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -256,6 +260,9 @@ HISTORY_PARTITION = env.str("WAYMARK_HISTORY_PARTITION", "week", validate=valida
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
+
+# Calls of the REST API that a user may make in a minute, with all tokens together.
+API_CALLS_PER_MINUTE = env.int("WAYMARK_API_CALLS_PER_MINUTE", 600)
 
 # Addresses that people may make Waymark connect to beyond what monitoring/outbound.py allows by itself.
 OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_ALLOW", ""))

@@ -1,6 +1,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, path
 
+from dashboard.api.document import api
 from dashboard.views import (
     automation,
     backtests,
@@ -29,6 +30,7 @@ from dashboard.views import (
     savepoints,
     session,
     state,
+    tokens,
 )
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -117,7 +119,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clusters/<int:pk>/same/", clusters.same, name="cluster-same"),
     path("mail/", mail.mails, name="mails"),
     path("mail/<slug:mail_id>/", mail.mail, name="mail"),
+    path("me/tokens/", tokens.tokens, name="tokens"),
+    path("me/tokens/<int:pk>/revoke/", tokens.revoke, name="token-revoke"),
     path("audit/", lists.audit, name="audit"),
+    path("api/v1/", api.urls),
     path("health/page/", health.page, name="system-health"),
 ]
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.conf import settings
 
+from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import Job, LaunchVersion
 from monitoring.recovery.found_launch import parallelism_of, settings_of
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -22,7 +23,7 @@ LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 class LaunchForm(forms.Form):
     """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
-    arguments and settings are an administrator's to choose."""
+    arguments and settings are an administrator's to choose. Secrets are shown hidden, and stay when left so."""
 
     kind = forms.ChoiceField(choices=_KINDS, label="The job is")
     upload = forms.FileField(
@@ -87,9 +88,8 @@ class LaunchForm(forms.Form):
         self.job, self.admin = job, admin
         self.base: dict[str, Any] = dict(version.spec if version else job.launch or {})
         self.found: dict[str, Any] = {} if self.base else _found(job)
-        super().__init__(
-            *args, **options | {"initial": _as_typed(self.base or self.found, job) | options.get("initial", {})}
-        )
+        typed = _as_typed(shown_launch(self.base or self.found), job)
+        super().__init__(*args, **options | {"initial": typed | options.get("initial", {})})
         self.fields["state"].choices = states  # type: ignore[attr-defined]
         self.spec: dict[str, Any] = {}
         if not admin:
@@ -108,7 +108,11 @@ class LaunchForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         if self.errors:
             return cleaned
-        self.spec = self._spec(cleaned)
+        try:
+            self.spec = unmasked_launch(self._spec(cleaned), self.base or self.found)
+        except ValueError as problem:
+            self.add_error("command" if cleaned["kind"] == "command" else "configuration", f"{problem}.")
+            return cleaned
         try:
             check_launch(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
         except BadLaunch as problem:

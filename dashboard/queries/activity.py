@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
 
+from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.deeds import deed_of, subject_of
 from dashboard.units import age_text, bytes_text, duration_text
 from monitoring.models import (
@@ -41,16 +42,22 @@ class Happening:
     url: str
 
 
-def latest_happenings(limit: int = 5) -> list[Happening]:
-    """Newest first. An incident, a restart and a savepoint are one line each: where they stand now."""
+def latest_happenings(limit: int = 5, reach: Reach = EVERYTHING) -> list[Happening]:
+    """Newest first, of what may be seen. An incident, a restart and a savepoint are one line each: where they stand.
+
+    The audit is of everything: whoever sees less is not told of it.
+    """
     # Savepoints are routine: they never push everything else out.
-    found = [*_incident_steps(limit), *_restart_steps(limit), *_savepoints(limit // 2), *_audited(limit)]
+    found = [*_incident_steps(limit, reach), *_restart_steps(limit, reach), *_savepoints(limit // 2, reach)]
+    if reach.sees_everything:
+        found += _audited(limit)
     return sorted(found, key=lambda happening: happening.at, reverse=True)[:limit]
 
 
-def _incident_steps(limit: int) -> list[Happening]:
+def _incident_steps(limit: int, reach: Reach) -> list[Happening]:
     newest = IncidentEvent.objects.filter(incident=OuterRef("pk")).order_by("-at", "-id").values("pk")[:1]
-    incidents = Incident.objects.annotate(event=Subquery(newest)).order_by("-opened_at")[: 2 * limit]
+    seen = reach.narrow_either(Incident.objects.annotate(event=Subquery(newest)))
+    incidents = seen.order_by("-opened_at")[: 2 * limit]
     ids = [incident.event for incident in incidents]
     events = IncidentEvent.objects.select_related("incident__job", "incident__cluster").filter(pk__in=ids)
     return [_incident_step(event, event.incident.subject) for event in events]
@@ -63,9 +70,10 @@ def _incident_step(event: IncidentEvent, name: str) -> Happening:
     )
 
 
-def _restart_steps(limit: int) -> list[Happening]:
+def _restart_steps(limit: int, reach: Reach) -> list[Happening]:
     newest = RestartStep.objects.filter(attempt=OuterRef("pk")).order_by("-started_at", "-id").values("pk")[:1]
-    attempts = RestartAttempt.objects.order_by("-created_at", "-id").annotate(step=Subquery(newest))[:limit]
+    seen = reach.narrow(RestartAttempt.objects.annotate(step=Subquery(newest)), "job")
+    attempts = seen.order_by("-created_at", "-id")[:limit]
     ids = [attempt.step for attempt in attempts]
     steps = RestartStep.objects.select_related("attempt__job", "attempt__new_run").filter(pk__in=ids)
     return [
@@ -92,8 +100,9 @@ def restart_text(newest: RestartStep) -> str:
     return f"restart {attempt.epoch}: {newest.name} – {text}"
 
 
-def _savepoints(limit: int) -> list[Happening]:
-    newest = Savepoint.objects.select_related("job", "checkpoint").order_by("-requested_at", "-id")[:limit]
+def _savepoints(limit: int, reach: Reach) -> list[Happening]:
+    seen = reach.narrow(Savepoint.objects.select_related("job", "checkpoint"), "job")
+    newest = seen.order_by("-requested_at", "-id")[:limit]
     return [
         Happening(
             s.completed_at or s.requested_at, s.job.name, savepoint_text(s), reverse("job-savepoints", args=[s.job_id])

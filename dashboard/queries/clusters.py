@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.db.models import Q
 
+from dashboard.access.reach import EVERYTHING, Reach
 from monitoring.engine.identity import Identity
 from monitoring.engine.versions import EngineVersion
 from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
@@ -115,9 +116,9 @@ class Clusters:
         )
 
 
-def read_clusters(now: datetime) -> Clusters:
+def read_clusters(now: datetime, reach: Reach = EVERYTHING) -> Clusters:
     """Two queries, however many clusters there are."""
-    found = list(Cluster.objects.all())
+    found = list(reach.narrow_clusters(Cluster.objects.all()))
     states = _job_states(Q())
     cards = [_card(cluster, states.get(cluster.pk, Counter()), now) for cluster in found]
     cards.sort(key=lambda card: _URGENCY.index(card.state[1]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Case, IntegerField, Value, When
 from django.urls import reverse
 
+from dashboard.access.reach import EVERYTHING, Reach
 from monitoring.models import Cluster, Incident, Job
 
 JOBS = 8
@@ -24,6 +25,7 @@ _PAGES = {
     "Health": "system-health",
     "Audit": "audit",
 }
+_OF_ALL = ("channels", "deliveries", "system-health", "audit")  # only for those who see everything
 
 
 @dataclass(frozen=True)
@@ -36,32 +38,33 @@ class Hit:
     url: str
 
 
-def find(text: str) -> list[Hit]:
-    """The best first: names that begin with `text` before those that only contain it. Nothing for an empty text but
-    the pages."""
+def find(text: str, reach: Reach = EVERYTHING) -> list[Hit]:
+    """Of what may be seen, the best first: names that begin with `text` before those that only contain it. Nothing for
+    an empty text but the pages."""
     text = text.replace("\0", "").strip()[:200]
-    pages = [Hit("page", name, "", reverse(url)) for name, url in _PAGES.items() if text.lower() in name.lower()]
-    return [*_incidents(text), *_jobs(text), *_clusters(text), *pages] if text else pages
+    offered = {name: url for name, url in _PAGES.items() if reach.sees_everything or url not in _OF_ALL}
+    pages = [Hit("page", name, "", reverse(url)) for name, url in offered.items() if text.lower() in name.lower()]
+    return [*_incidents(text, reach), *_jobs(text, reach), *_clusters(text, reach), *pages] if text else pages
 
 
-def _jobs(text: str) -> list[Hit]:
+def _jobs(text: str, reach: Reach) -> list[Hit]:
     rows = Job.objects.filter(name__icontains=text, cluster__archived_at=None).select_related("cluster")
-    found = rows.order_by(_beginning(text), "name", "pk")[:JOBS]
+    found = reach.narrow(rows).order_by(_beginning(text), "name", "pk")[:JOBS]
     return [Hit("job", job.name, job.cluster.name, reverse("job", args=[job.pk])) for job in found]
 
 
-def _clusters(text: str) -> list[Hit]:
+def _clusters(text: str, reach: Reach) -> list[Hit]:
     rows = Cluster.objects.filter(name__icontains=text, archived_at=None)
-    found = rows.order_by(_beginning(text), "name", "pk")[:CLUSTERS]
+    found = reach.narrow_clusters(rows).order_by(_beginning(text), "name", "pk")[:CLUSTERS]
     return [Hit("cluster", each.name, "", reverse("cluster", args=[each.pk])) for each in found]
 
 
-def _incidents(text: str) -> list[Hit]:
+def _incidents(text: str, reach: Reach) -> list[Hit]:
     """`#12` and `12` are the incident of that number."""
     number = text.removeprefix("#")
     if not (number.isascii() and number.isdecimal() and len(number) < 19):
         return []
-    found = Incident.objects.filter(pk=int(number))
+    found = reach.narrow_either(Incident.objects.filter(pk=int(number)))
     return [Hit("incident", f"#{each.pk}", each.sentence, reverse("incident", args=[each.pk])) for each in found]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 
+from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.health import Freshness, Health, JobFacts, Level, intervals_waited, judge
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
 from monitoring.alerts.scope import labels_of
@@ -78,6 +79,7 @@ class Fleet:
     freshness: dict[Freshness, int]
     clusters: list[Cluster]
     known_jobs: int  # before any filter
+    matching: list[JobRow] = field(default_factory=list)  # of all pages, without figures, the most urgent first
 
     @property
     def silent_clusters(self) -> list[Cluster]:
@@ -119,9 +121,10 @@ class Selection:
         return bool(self.text or self.level or self.cluster or self.labels)
 
 
-def read_fleet(chosen: Selection, now: datetime) -> Fleet:
-    clusters = list(Cluster.objects.filter(archived_at=None))
-    jobs = jobs_with_runs().filter(cluster__archived_at=None)
+def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> Fleet:
+    """Of what may be seen."""
+    clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
+    jobs = reach.narrow(jobs_with_runs().filter(cluster__archived_at=None))
     everything = [JobRow(facts, judge(facts, now), intervals_waited(facts, now)) for facts in gather_facts(jobs, now)]
     everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
     shown = [row for row in everything if _matches(row, chosen)]
@@ -134,6 +137,7 @@ def read_fleet(chosen: Selection, now: datetime) -> Fleet:
         freshness=Counter(row.health.freshness for row in shown),
         clusters=clusters,
         known_jobs=len(everything),
+        matching=shown,
     )
 
 

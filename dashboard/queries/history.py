@@ -170,8 +170,11 @@ def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Che
     return (found[newer[0]["id"]] if newer else None, found[older[0]["id"]] if older else None)
 
 
-def latest_checkpoints(job: Job, limit: int, chosen: HistoryFilter = HistoryFilter()) -> list[Checkpoint]:
-    return read_checkpoints(_ids(job, chosen, None, upwards=False, limit=limit))
+def latest_checkpoints(
+    job: Job, limit: int, chosen: HistoryFilter = HistoryFilter(), before: Cursor | None = None
+) -> list[Checkpoint]:
+    """The newest of those that are older than `before`, or of all."""
+    return read_checkpoints(_ids(job, chosen, before, upwards=False, limit=limit))
 
 
 def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:

@@ -8,6 +8,7 @@ from typing import Self
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
+from dashboard.access.reach import EVERYTHING, Reach
 from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Notification, Severity
 
 UNRESOLVED = "unresolved"
@@ -65,8 +66,8 @@ def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
     return found.annotate(hides=Count("inhibited")).order_by(_ORDER, "-opened_at", "-id")
 
 
-def hidden_now() -> int:
-    return Incident.objects.filter(_HIDDEN_NOW).exclude(state=IncidentState.RESOLVED).count()
+def hidden_now(reach: Reach = EVERYTHING) -> int:
+    return reach.narrow_either(Incident.objects.all()).filter(_HIDDEN_NOW).exclude(state=IncidentState.RESOLVED).count()
 
 
 def _by_state(found: QuerySet[Incident], state: str) -> QuerySet[Incident]:

@@ -21,6 +21,7 @@ from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
 from monitoring.alerts.failure_reason import failure_in_words
+from monitoring.masking import shown_launch
 from monitoring.models import (
     AttemptState,
     Channel,
@@ -244,6 +245,7 @@ def level_tone(level: Level) -> str:
     return _TONES.get(level.word, "calm")
 
 
+register.filter("launch_shown", shown_launch)
 register.filter("deed", deed_of)
 register.filter("failure_in_words", failure_in_words)
 register.filter("deed_reason", reason_of)

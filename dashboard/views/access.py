@@ -1,4 +1,4 @@
-"""Who may do what: everybody who is logged in sees everything, staff act, superusers administer."""
+"""Who may do what, at the views: everybody sees what is within reach, operators act, administrators administer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
+
+from dashboard.access.guard import require
+from dashboard.access.roles import Role
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -17,20 +19,18 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 def operator_required(view: View[P]) -> View[P]:
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not request.user.is_staff:
-            raise PermissionDenied("Your account may look, not act. Ask an operator, or ask to become one.")
+        require(request, Role.OPERATOR)
         return view(request, *args, **kwargs)
 
     return guarded
 
 
 def admin_required(view: View[P]) -> View[P]:
-    """For what decides where Waymark connects to, and with which secrets."""
+    """For what decides where Waymark connects to, with which secrets, and who may use it."""
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not request.user.is_superuser:
-            raise PermissionDenied("Only an administrator may change clusters. Ask one.")
+        require(request, Role.ADMIN)
         return view(request, *args, **kwargs)
 
     return guarded

@@ -9,9 +9,13 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.views.decorators.http import require_POST
 
+from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm
 from dashboard.forms.pause import PauseForm
+from dashboard.forms.within_reach import offer_clusters
 from dashboard.views.access import action
 from dashboard.views.job import find_job
 from monitoring import pauses
@@ -28,15 +32,18 @@ def automation(request: HttpRequest) -> HttpResponse:
     return _show(request, PauseForm(label_suffix=""))
 
 
-@action
+@require_POST
 def pause(request: HttpRequest) -> HttpResponse:
     form = PauseForm(request.POST, label_suffix="")
+    require_somewhere(request, Role.OPERATOR)
+    offer_clusters(form, reach_at(request))
     if not form.is_valid():
         return _show(request, form, 422)
     typed, now = form.cleaned_data, timezone.now()
+    require_on(request, Role.OPERATOR, None, typed["cluster"].pk if typed["cluster"] else None)
     until = None if typed["lasts"] is None else now + timedelta(seconds=typed["lasts"])
     try:
-        made = pauses.pause(typed["cluster"], typed["reason"], until, request.user.get_username(), now)
+        made = pauses.pause(typed["cluster"], typed["reason"], until, actor_of(request), now)
     except pauses.BadPause as problem:
         form.add_error(problem.field if problem.field in form.fields else None, problem.allowed)
         return _show(request, form, 422)
@@ -47,7 +54,7 @@ def pause(request: HttpRequest) -> HttpResponse:
 @action
 def end_pause(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(AutomationPause.objects.select_related("cluster"), pk=pk)
-    if pauses.end(found, request.user.get_username(), timezone.now()):
+    if pauses.end(found, actor_of(request), timezone.now()):
         messages.success(request, f"The automation of {found.cluster or 'everything'} goes on.")
     else:
         messages.warning(request, "That pause had ended already.")
@@ -58,7 +65,7 @@ def end_pause(request: HttpRequest, pk: int) -> HttpResponse:
 def close_job_breaker(request: HttpRequest, pk: int) -> HttpResponse:
     job, form = find_job(pk), NoteForm(request.POST)
     why = form.cleaned_data["note"].strip() if form.is_valid() else ""
-    if close_breaker(job, why, request.user.get_username(), timezone.now()):
+    if close_breaker(job, why, actor_of(request), timezone.now()):
         messages.success(request, "The breaker is closed: the job may be restarted again, with a fresh budget.")
     else:
         messages.warning(request, "The breaker is closed already.")
@@ -67,13 +74,16 @@ def close_job_breaker(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _show(request: HttpRequest, form: PauseForm, status: int = 200) -> HttpResponse:
     now = timezone.now()
-    decisions = RestartDecision.objects.select_related("job__cluster")
+    offer_clusters(form, reach_at(request))
+    reach = reach_at(request)
+    decisions = reach.narrow(RestartDecision.objects.select_related("job__cluster"), "job")
+    jobs = reach.narrow(Job.objects.select_related("cluster"))
     context = {
         "form": form,
-        "pauses": pauses.active(now).order_by("-started_at"),
-        "held": Job.objects.filter(automation_paused=True).select_related("cluster")[:PAGE_SIZE],
-        "breakers": Job.objects.filter(breaker_opened_at__isnull=False).select_related("cluster")[:PAGE_SIZE],
-        "elsewhere": Job.objects.exclude(managed_elsewhere="").count(),
+        "pauses": reach.narrow_to_clusters_or_all(pauses.active(now)).order_by("-started_at"),
+        "held": jobs.filter(automation_paused=True)[:PAGE_SIZE],
+        "breakers": jobs.filter(breaker_opened_at__isnull=False)[:PAGE_SIZE],
+        "elsewhere": jobs.exclude(managed_elsewhere="").count(),
         "page": Paginator(decisions, PAGE_SIZE).get_page(request.GET.get("page")),
         "section": "automation",
     }

@@ -11,10 +11,12 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from dashboard.access.guard import reach_at, require_somewhere
+from dashboard.access.reach import Reach
+from dashboard.access.roles import Role
 from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
-from dashboard.views.access import operator_required
 from dashboard.views.rules import known_kind
 from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
@@ -41,10 +43,10 @@ def sentence(request: HttpRequest, kind: str) -> HttpResponse:
     return render(request, "rules/sentence.html", context)
 
 
-@operator_required
 def backtest(request: HttpRequest, kind: str) -> HttpResponse:
+    require_somewhere(request, Role.OPERATOR)
     form = _form(request, known_kind(kind))
-    scope = _scope(form)
+    scope = _scope(form, reach_at(request))
     subject, chosen = _chosen(request, scope), _range(request)
     context: dict[str, Any] = {"form": form, "kind": form.kind, "scope": scope[:LISTED], "subject": subject}
     context |= {"ranges": list(RANGES), "range": chosen, "query": request.GET.urlencode()}
@@ -55,10 +57,10 @@ def backtest(request: HttpRequest, kind: str) -> HttpResponse:
     return render(request, "rules/backtest.html", context)
 
 
-@operator_required
 def chart(request: HttpRequest, kind: str) -> JsonResponse:
+    require_somewhere(request, Role.OPERATOR)
     form = _form(request, known_kind(kind))
-    subject = _chosen(request, _scope(form))
+    subject = _chosen(request, _scope(form, reach_at(request)))
     if not form.is_valid() or subject is None:
         raise Http404
     found = Asked(watch_of(form.apply()), subject, RANGES[_range(request)], timezone.now()).replay()
@@ -104,9 +106,12 @@ def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
 
 def _form(request: HttpRequest, kind: Kind) -> RuleForm:
     """On a rule that is never saved."""
-    rule = AlertRule.objects.filter(pk=_number(request, "rule"), kind=kind.name).first()
+    reach = reach_at(request)
+    rules = reach.narrow_to_jobs_or_all(AlertRule.objects.filter(kind=kind.name))
+    rule = rules.filter(pk=_number(request, "rule")).first()
     if rule is None:
-        rule = AlertRule(kind=kind.name, job=Job.objects.filter(pk=_number(request, "of_job")).first())
+        jobs = reach.narrow(Job.objects.all())
+        rule = AlertRule(kind=kind.name, job=jobs.filter(pk=_number(request, "of_job")).first())
     return RuleForm(kind, rule, request.GET)
 
 
@@ -115,17 +120,18 @@ def _number(request: HttpRequest, name: str) -> int:
     return int(text[:18]) if text.isdecimal() else 0
 
 
-def _scope(form: RuleForm) -> list[Watched]:
-    """What the rule is about by its own scope; that narrower rules decide for some of the jobs is left aside."""
+def _scope(form: RuleForm, reach: Reach) -> list[Watched]:
+    """What the rule is about by its own scope, of what may be seen; that narrower rules decide for some of the jobs is
+    left aside."""
     match form.kind.subject:
         case Subject.CLUSTER:
-            clusters = Cluster.objects.filter(enabled=True).order_by("name")
+            clusters = reach.narrow_clusters(Cluster.objects.filter(enabled=True)).order_by("name")
             return [Watched(each.pk, each.name, each.created_at) for each in clusters.only("name", "created_at")]
         case Subject.WAYMARK:
             first = Cluster.objects.aggregate(first=Min("created_at"))["first"]
             return [Watched(WAYMARK, "Waymark", first)] if first else []
         case Subject.JOB:
-            return [Watched(job.pk, job.name) for job in _jobs(form)]
+            return [Watched(job.pk, job.name) for job in _jobs(form) if reach.role_on(job.pk, job.cluster_id)]
 
 
 def _jobs(form: RuleForm) -> list[WatchedJob]:

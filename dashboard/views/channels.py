@@ -10,6 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
+from dashboard.access.guard import access_of, actor_of
+from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.views.access import action, operator_required
 from monitoring.alerts.channels import save_channel, snapshot, try_channel
@@ -55,7 +57,7 @@ def change_channel(request: HttpRequest, found: Channel) -> HttpResponse:
 @action
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Channel, pk=pk)
-    match try_channel(found, request.user.get_username(), timezone.now()):
+    match try_channel(found, actor_of(request), timezone.now()):
         case Sent(answer):
             messages.success(request, f"The test was taken. The receiver's answer: {answer}")
         case failed:
@@ -67,14 +69,14 @@ def _edit(request: HttpRequest, found: Channel) -> HttpResponse:
     before = snapshot(found) if found.pk else {}
     form_class = FORMS[ChannelKind(found.kind)]
     sent = request.POST if request.method == "POST" else None
-    form = form_class(sent, instance=found, may_allow_private=request.user.is_superuser)
-    if not request.user.is_staff and "url" in form.fields:
+    form = form_class(sent, instance=found, may_allow_private=access_of(request).may(Role.ADMIN))
+    if not access_of(request).may(Role.OPERATOR) and "url" in form.fields:
         form.initial["url"] = without_path(str(form.initial["url"]))
     if request.method != "POST":
         return _show(request, found, form)
     if not form.is_valid():
         return _show(request, found, form, 422)
-    save_channel(form.instance, before, form.secret_changed, request.user.get_username())
+    save_channel(form.instance, before, form.secret_changed, actor_of(request))
     messages.success(request, "Saved. Send a test to see that it arrives.")
     return redirect("channel", form.instance.pk)
 

@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.access.guard import actor_of, reach_at
 from dashboard.forms.cluster import ClusterForm
 from dashboard.forms.reason import ReasonForm
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
@@ -26,7 +27,7 @@ RECENT = 12
 def clusters(request: HttpRequest) -> HttpResponse:
     live = request.headers.get("HX-Target") == "clusters-live"
     template = "clusters/list_live.html" if live else "clusters/list.html"
-    return render(request, template, {"fleet": read_clusters(timezone.now()), "section": "clusters"})
+    return render(request, template, {"fleet": read_clusters(timezone.now(), reach_at(request)), "section": "clusters"})
 
 
 def cluster(request: HttpRequest, pk: int) -> HttpResponse:
@@ -39,7 +40,7 @@ def cluster(request: HttpRequest, pk: int) -> HttpResponse:
 def add(request: HttpRequest) -> HttpResponse:
     form = ClusterForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
-        registration.add(form.instance, request.user.get_username())
+        registration.add(form.instance, actor_of(request))
         messages.success(request, _welcome(form))
         return redirect("cluster", form.instance.pk)
     return _form(request, form)
@@ -49,7 +50,7 @@ def add(request: HttpRequest) -> HttpResponse:
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     form = ClusterForm(request.POST or None, instance=find_cluster(pk), label_suffix="")
     if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
-        changed = registration.change(form.instance, request.user.get_username())
+        changed = registration.change(form.instance, actor_of(request))
         messages.success(request, "Saved. It is asked with these settings from now on." if changed else "No change.")
         return redirect("cluster", pk)
     return _form(request, form, Cluster.objects.get(pk=pk))
@@ -79,7 +80,7 @@ def try_stored(request: HttpRequest, pk: int) -> HttpResponse:
 def watch(request: HttpRequest, pk: int) -> HttpResponse:
     """By the value of `watched`: "yes" or "no". To stop needs a reason."""
     found = find_cluster(pk)
-    actor = request.user.get_username()
+    actor = actor_of(request)
     if request.POST.get("watched") == "yes":
         registration.watch(found, watched=True, actor=actor)
         messages.success(request, f"{found.name} is watched again.")
@@ -97,7 +98,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
     found = find_cluster(pk)
     form = ReasonForm(request.POST or None, label_suffix="")
     if request.method == "POST" and form.is_valid():
-        name, actor = found.name, request.user.get_username()
+        name, actor = found.name, actor_of(request)
         gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
         stays = "" if gone else " The history of its jobs stays; its secrets are erased."
         messages.success(request, f"{name} is removed.{stays}")
@@ -109,7 +110,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
 @admin_action
 def same(request: HttpRequest, pk: int) -> HttpResponse:
     found = find_cluster(pk)
-    registration.confirm_same(found, request.user.get_username())
+    registration.confirm_same(found, actor_of(request))
     messages.success(request, f"What answers there is {found.name} from now on. It is asked at once.")
     return redirect("cluster", pk)
 

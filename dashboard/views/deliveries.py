@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
+from dashboard.access.guard import actor_of
 from dashboard.views.access import action
 from monitoring.alerts.channels import NotGivenUp, retry_delivery
 from monitoring.models import Channel, Delivery, DeliveryAttempt, DeliveryState
@@ -56,7 +57,7 @@ def delivery(request: HttpRequest, pk: int) -> HttpResponse:
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Delivery.objects.select_related("channel"), pk=pk)
     try:
-        retry_delivery(found, request.user.get_username(), timezone.now())
+        retry_delivery(found, actor_of(request), timezone.now())
     except NotGivenUp as problem:
         messages.warning(request, str(problem))
     else:

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
+from dashboard.access.guard import reach_at
 from dashboard.forms.view import filters_of
 from dashboard.health import Freshness, Level
 from dashboard.queries.activity import latest_happenings
@@ -26,14 +27,14 @@ def fleet(request: HttpRequest) -> HttpResponse:
         labels=request.GET.get("labels", "").replace("\0", "")[:500],
         page=request.GET.get("page", "1"),
     )
-    found = read_fleet(chosen, timezone.now())
+    found = read_fleet(chosen, timezone.now(), reach_at(request))
     context = {
         "fleet": found,
         "chosen": chosen,
         "levels": [(level, found.counts.get(level, 0)) for level in Level],
         "legend": [(fresh, found.freshness.get(fresh, 0)) for fresh in Freshness if found.freshness.get(fresh)],
         "named": NAMED,
-        "happenings": latest_happenings(3 if len(found.strip) <= 3 else 5),
+        "happenings": latest_happenings(3 if len(found.strip) <= 3 else 5, reach_at(request)),
         "views": (views := _views(request)),
         "view_is_kept": any(current for _, current in views),
         "filters": filters_of(request.GET.urlencode()),
@@ -52,5 +53,5 @@ def _views(request: HttpRequest) -> list[tuple[SavedView, bool]]:
 
 def palette(request: HttpRequest) -> HttpResponse:
     """What the search box offers for what was typed so far."""
-    hits = find(request.GET.get("q", ""))
+    hits = find(request.GET.get("q", ""), reach_at(request))
     return render(request, "parts/hits.html", {"hits": hits, "text": request.GET.get("q", "").strip()})

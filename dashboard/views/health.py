@@ -27,7 +27,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @login_not_required
 def health(request: HttpRequest) -> JsonResponse:
     """503 while Waymark is blind. Everybody is told which parts have a problem; who may scrape is told the rest."""
-    _, verdict = _look()
+    _, verdict = look()
     open_to_all = not _may_scrape(request)
     body = {
         "status": "healthy" if verdict.healthy else "blind",
@@ -42,17 +42,17 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not _may_scrape(request):
         text = "Metrics are told to this machine itself, or with the bearer token of WAYMARK_METRICS_TOKEN.\n"
         return HttpResponse(text, status=403, content_type="text/plain; charset=utf-8")
-    return HttpResponse(exposition(*_look()), content_type=CONTENT_TYPE)
+    return HttpResponse(exposition(*look()), content_type=CONTENT_TYPE)
 
 
 def page(request: HttpRequest) -> HttpResponse:
-    facts, verdict = _look()
+    facts, verdict = look()
     live = request.headers.get("HX-Target") == "health-live"
     context = {"health": read_health(facts, verdict), "section": "health"}
     return render(request, "system/health_live.html" if live else "system/health.html", context)
 
 
-def _look() -> tuple[Facts, Verdict]:
+def look() -> tuple[Facts, Verdict]:
     facts = gather()
     return facts, judge(facts, settings.BLIND_AFTER_S)
 

@@ -13,6 +13,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from dashboard.access.guard import access_of, actor_of, reach_at
+from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
 from dashboard.queries.incidents import UNRESOLVED, IncidentFilter, find_incidents, hidden_by, hidden_now, steps_of
 from dashboard.views.access import action
@@ -27,14 +29,15 @@ STATES = [(UNRESOLVED, "Unresolved"), *IncidentState.choices]
 
 def incidents(request: HttpRequest) -> HttpResponse:
     chosen = IncidentFilter.read(request.GET.dict())
-    page = Paginator(find_incidents(chosen), PAGE_SIZE).get_page(request.GET.get("page"))
+    reach = reach_at(request)
+    page = Paginator(reach.narrow_either(find_incidents(chosen)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "chosen": chosen,
         "states": STATES,
         "severities": Severity.choices,
-        "hidden": hidden_now() if chosen.hidden_by is None else 0,
-        "may_act": request.user.is_staff and any(each.state != IncidentState.RESOLVED for each in page),
+        "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
+        "may_act": access_of(request).may(Role.OPERATOR) and any(each.state != IncidentState.RESOLVED for each in page),
         "section": "incidents",
     }
     live = request.headers.get("HX-Target") == "incidents-live"
@@ -54,8 +57,9 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
         problem = "Note: at most 2000 characters." if chosen else "Choose at least one incident of the list."
         messages.error(request, f"{problem} Nothing was changed.")
         return redirect(_back(request))
-    found = list(Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster"))
-    by, note = request.user.get_username(), form.cleaned_data["note"]
+    named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster")
+    found = list(reach_at(request).narrow_either(named))
+    by, note = actor_of(request), form.cleaned_data["note"]
     done = lifecycle.acknowledge_all(found, by, note, timezone.now())
     left = len(form.cleaned_data["incident"]) - done
     moved_on = f" {left} had been moved on already." if left else ""
@@ -100,7 +104,7 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
         messages.error(request, "Note: at most 2000 characters. Nothing was changed.")
         return redirect("incident", pk)
     try:
-        messages.success(request, act(found, request.user.get_username(), form.cleaned_data, timezone.now()))
+        messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))
     except lifecycle.IncidentMovedOn as moved:
         messages.warning(request, str(moved))
     return redirect("incident", pk)

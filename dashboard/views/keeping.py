@@ -9,11 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
+from dashboard.access.guard import actor_of
+from dashboard.acts.job_settings import save_retention
 from dashboard.forms.keeping import KeepForm, RetentionForm
 from dashboard.forms.note import NoteForm
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
-from monitoring import audit
 from monitoring.models import Job, Run, Savepoint
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.keeping import BadNote, NotDisposable, dispose, pin, verdicts, why_it_stays
@@ -30,7 +31,7 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
     form = KeepForm(request.POST, instance=_find(pk), label_suffix="")
     if form.is_valid():
         try:
-            pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], request.user.get_username())
+            pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], actor_of(request))
         except BadNote as problem:
             form.add_error("note", str(problem))
     if not form.is_valid():
@@ -46,7 +47,7 @@ def dispose_of(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, "Why: at most 2000 characters. Nothing was removed.")
         return redirect("savepoint", pk)
     try:
-        dispose(found, form.cleaned_data["note"] or "by hand", request.user.get_username(), timezone.now())
+        dispose(found, form.cleaned_data["note"] or "by hand", actor_of(request), timezone.now())
     except NotDisposable as stays:
         messages.error(request, f"Nothing was removed. {stays}")
     else:
@@ -67,10 +68,7 @@ def change_retention(request: HttpRequest, pk: int) -> HttpResponse:
     form = RetentionForm(request.POST, instance=find_job(pk), label_suffix="")
     if not form.is_valid():
         return _retention_page(request, job, form, status=422)
-    was = {name: form.initial.get(name) for name in form.changed_data}
-    now = {name: form.cleaned_data[name] for name in form.changed_data}
-    form.save(commit=False).save(update_fields=form.Meta.fields)
-    audit.record(request.user.get_username(), "savepoint.retention", f"job {job.name}", "", was=was, now=now)
+    save_retention(form, actor_of(request))
     messages.success(request, "Saved.")
     return redirect("job-savepoints", pk)
 

@@ -10,8 +10,12 @@ from django.db.models import Case, Count, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.views.decorators.http import require_POST
 
+from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.roles import Role
 from dashboard.forms.maintenance import MaintenanceForm
+from dashboard.forms.within_reach import offer_clusters
 from dashboard.views.access import action
 from monitoring.alerts.maintenance import WindowIsOver, end_window, plan_window
 from monitoring.models import Incident, Job, MaintenanceWindow
@@ -28,12 +32,15 @@ def windows(request: HttpRequest) -> HttpResponse:
     return _show(request, MaintenanceForm(initial=first, label_suffix=""))
 
 
-@action
+@require_POST
 def plan(request: HttpRequest) -> HttpResponse:
     form = MaintenanceForm(request.POST, label_suffix="")
+    require_somewhere(request, Role.OPERATOR)
+    offer_clusters(form, reach_at(request))
     if not form.is_valid():
         return _show(request, form, 422)
-    window = form.window(request.user.get_username(), timezone.now())
+    window = form.window(actor_of(request), timezone.now())
+    require_on_window(request, window)
     plan_window(window)
     messages.success(request, f"Planned: {window}, until {timezone.localtime(window.ends_at):%Y-%m-%d %H:%M %Z}.")
     return redirect("maintenance")
@@ -51,7 +58,7 @@ def window(request: HttpRequest, pk: int) -> HttpResponse:
 def end(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(MaintenanceWindow.objects.select_related("job", "cluster"), pk=pk)
     try:
-        freed = end_window(found, request.user.get_username(), timezone.now())
+        freed = end_window(found, actor_of(request), timezone.now())
     except WindowIsOver as problem:
         messages.warning(request, str(problem))
     else:
@@ -60,14 +67,21 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("maintenance")
 
 
+def require_on_window(request: HttpRequest, window: MaintenanceWindow) -> None:
+    """Of one job or cluster whoever acts there may plan it; by label, who acts everywhere."""
+    cluster = window.job.cluster_id if window.job else window.cluster_id
+    require_on(request, Role.OPERATOR, window.job_id, cluster)
+
+
 def _show(request: HttpRequest, form: MaintenanceForm, status: int = 200) -> HttpResponse:
-    now = timezone.now()
-    page = Paginator(_ordered(now), PAGE_SIZE).get_page(request.GET.get("page"))
+    now, reach = timezone.now(), reach_at(request)
+    offer_clusters(form, reach)
+    page = Paginator(reach.narrow_either(_ordered(now)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "form": form,
         "page": page,
         "rows": [(each, _phase(each, now)) for each in page],
-        "jobs": Job.objects.select_related("cluster").order_by("name")[:JOBS_OFFERED],
+        "jobs": reach.narrow(Job.objects.select_related("cluster")).order_by("name")[:JOBS_OFFERED],
         "section": "maintenance",
     }
     return render(request, "channels/maintenance.html", context, status=status)

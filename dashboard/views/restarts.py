@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
+from dashboard.access.guard import actor_of
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.since import happened_since
 from dashboard.queries.states import Retained, read_retained
@@ -81,7 +82,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("job-restart", pk)
     saved_first = request.POST.get("stop") != "cancel"
     try:
-        attempt = restart_from(job, choice.source, request.user.get_username(), timezone.now(), stop_first=saved_first)
+        attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
         messages.error(request, f"Nothing was stopped or started. {refused}")
         return redirect("job-restart", pk)
@@ -91,7 +92,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
 @action
 def cancel_restart(request: HttpRequest, pk: int) -> HttpResponse:
     attempt = get_object_or_404(RestartAttempt.objects.select_related("job"), pk=pk)
-    if cancel_attempt(attempt, request.user.get_username(), timezone.now()):
+    if cancel_attempt(attempt, actor_of(request), timezone.now()):
         messages.success(request, "Canceled. Nothing was stopped or started.")
     else:
         messages.warning(request, "Too late: the job is being stopped or started already, or the restart has ended.")

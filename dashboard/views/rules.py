@@ -6,17 +6,18 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.views.decorators.http import require_POST
 
+from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.roles import Role
+from dashboard.acts import rules as acts
 from dashboard.forms.rule import RuleForm
 from dashboard.queries.rules import kinds_by_group, listed_rules, rows_of
-from dashboard.views.access import action, operator_required
+from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
-from monitoring import audit
-from monitoring.alerts.defaults import is_default
 from monitoring.alerts.kinds import UnknownKind, kind_of
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.scope import rules_for
@@ -30,7 +31,8 @@ PAGE_SIZE = 50
 
 def rules(request: HttpRequest) -> HttpResponse:
     text = request.GET.get("q", "").replace("\0", "").strip()[:200]
-    page = Paginator(listed_rules(text), PAGE_SIZE).get_page(request.GET.get("page"))
+    found = reach_at(request).narrow_to_jobs_or_all(listed_rules(text))
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {"page": page, "rows": rows_of(list(page.object_list)), "text": text, "section": "rules"}
     return render(request, "rules/page.html", context)
 
@@ -46,16 +48,16 @@ def alerts(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "job/alerts.html", context)
 
 
-@operator_required
 def choose_kind(request: HttpRequest) -> HttpResponse:
+    require_somewhere(request, Role.OPERATOR)
     job = _asked_job(request)
     groups = kinds_by_group(of_jobs=job is not None)
     return render(request, "rules/kinds.html", {"groups": groups, "job": job, "section": "rules"})
 
 
-@operator_required
 def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
     job, found = _asked_job(request), known_kind(kind)
+    require_on_rule(request, job)
     if job is not None and found.subject is not Subject.JOB:
         raise Http404
     return _edit(request, found, template_of(found, job))
@@ -70,12 +72,11 @@ def rule(request: HttpRequest, pk: int) -> HttpResponse:
 @action
 def remove_rule(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(AlertRule.objects.select_related("job"), pk=pk)
-    if is_default(found):
-        messages.error(request, "The last such rule for everything stays; switch it off instead. Nothing was changed.")
+    try:
+        acts.remove_rule(found, actor_of(request))
+    except acts.RuleStays as stays:
+        messages.error(request, str(stays))
         return redirect("rule", pk)
-    with transaction.atomic():
-        audit.record(request.user.get_username(), "rule.remove", target_of(found))
-        found.delete()
     messages.success(request, "Rule removed. Its open incidents are resolved at the next check.")
     return redirect("job-alerts", found.job_id) if found.job_id else redirect("rules")
 
@@ -98,17 +99,20 @@ def template_of(kind: Kind, job: Job | None) -> AlertRule:
     return fresh
 
 
-def target_of(rule: AlertRule) -> str:
-    return f"job {rule.job.name}" if rule.job else f"rule {rule.name}"
-
-
 def _asked_job(request: HttpRequest) -> Job | None:
     asked = request.GET.get("job", "")
     if not asked:
         return None
     if not asked.isdecimal():
         raise Http404
-    return find_job(int(asked[:18]))
+    job = find_job(int(asked[:18]))
+    require_on(request, Role.OPERATOR, job.pk, job.cluster_id)
+    return job
+
+
+def require_on_rule(request: HttpRequest, job: Job | None) -> None:
+    """A rule of one job is changed by whoever acts on that job; a wider one by who acts everywhere."""
+    require_on(request, Role.OPERATOR, job.pk if job else None, job.cluster_id if job else None)
 
 
 def _edit(request: HttpRequest, kind: Kind, rule: AlertRule) -> HttpResponse:
@@ -117,18 +121,12 @@ def _edit(request: HttpRequest, kind: Kind, rule: AlertRule) -> HttpResponse:
     return _save(request, RuleForm(kind, rule, request.POST))
 
 
-@action
+@require_POST
 def _save(request: HttpRequest, form: RuleForm) -> HttpResponse:
+    require_on_rule(request, form.rule.job)
     if not form.is_valid():
         return _page(request, form, status=422)
-    rule = form.apply()
-    with transaction.atomic():
-        # What changed judges the present anew, at the next tick and not after the old interval.
-        rule.evaluated_until, rule.next_check_at = {}, timezone.now()
-        rule.save()
-        rule.channels.set(form.cleaned_data["channels"])
-        changed = {name: str(form.cleaned_data[name]) for name in form.changed_data if name != "channels"}
-        audit.record(request.user.get_username(), "rule.change", target_of(rule), **changed)
+    rule = acts.save_rule(form, actor_of(request), timezone.now())
     messages.success(request, "Rule saved. It is checked at once and then on its interval.")
     return redirect("job-alerts", rule.job_id) if rule.job_id else redirect("rules")
 

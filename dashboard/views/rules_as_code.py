@@ -9,6 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
+from dashboard.access.guard import access_of, actor_of
+from dashboard.access.roles import Role
 from dashboard.as_code.export import export
 from dashboard.as_code.importing import NotApplied, apply, removable
 from dashboard.as_code.lines import LONGEST
@@ -28,10 +30,10 @@ def download(request: HttpRequest) -> HttpResponse:
 @action
 def _import(request: HttpRequest) -> HttpResponse:
     text, prune = _text(request), request.POST.get("prune") == "on"
-    may = request.user.is_superuser
+    may = access_of(request).may(Role.ADMIN)
     if request.POST.get("step") != "apply":
         return _show(request, text, plan(text, may_allow_private=may), prune=prune)
-    who = request.user.get_username()
+    who = actor_of(request)
     try:
         changes = apply(text, who, timezone.now(), prune=prune, may_allow_private=may)
     except NotApplied as refused:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
+from dashboard.access.guard import actor_of, reach_at
 from dashboard.queries.states import read_retained
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
@@ -33,7 +34,8 @@ def job_savepoints(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def all_savepoints(request: HttpRequest) -> HttpResponse:
-    found = Savepoint.objects.select_related("job__cluster", "run", "checkpoint")
+    rows = Savepoint.objects.select_related("job__cluster", "run", "checkpoint")
+    found = reach_at(request).narrow(rows, "job")
     chosen, text = request.GET.get("state", ""), _text_of(request)
     if chosen in SavepointState.values:
         found = found.filter(state=chosen)
@@ -94,7 +96,7 @@ def stop_with_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
 def _request(request: HttpRequest, pk: int, *, stop_job: bool) -> HttpResponse:
     job = find_job(pk)
     try:
-        request_savepoint(job, SavepointOrigin.MANUAL, request.user.get_username(), timezone.now(), stops_job=stop_job)
+        request_savepoint(job, SavepointOrigin.MANUAL, actor_of(request), timezone.now(), stops_job=stop_job)
     except SavepointDeferred as deferred:
         messages.error(request, str(deferred))
     else:

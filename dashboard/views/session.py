@@ -7,6 +7,9 @@ from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from dashboard.api.door import PREFIX
+from dashboard.api.errors import answer_of
+
 
 class Login(LoginView):
     template_name = "session/login.html"
@@ -16,6 +19,8 @@ class Login(LoginView):
 @login_not_required
 def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     reason = str(exception) if exception and str(exception) else ""
+    if request.path_info.startswith(PREFIX):
+        return answer_of(403, reason)
     return render(request, "errors/403.html", {"reason": reason}, status=403)
 
 

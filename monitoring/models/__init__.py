@@ -1,5 +1,6 @@
 """What Waymark remembers. Status columns change only together with the row or field that says when and why."""
 
+from monitoring.models.access import Account, ApiToken, Grant, GrantedRole, IdempotentAnswer, LogInFailure
 from monitoring.models.audit import AuditEntry
 from monitoring.models.automation import AutomationPause, RestartDecision, Verdict
 from monitoring.models.checkpoints import (
@@ -60,7 +61,9 @@ from monitoring.models.state_reads import StateRead, StateReadKind, StateReadSta
 
 __all__ = [
     "INHIBITING_KINDS",
+    "Account",
     "AlertRule",
+    "ApiToken",
     "AttemptOutcome",
     "AttemptState",
     "AuditEntry",
@@ -83,6 +86,9 @@ __all__ = [
     "DeliveryState",
     "Discovery",
     "Engine",
+    "Grant",
+    "GrantedRole",
+    "IdempotentAnswer",
     "Incident",
     "IncidentEvent",
     "IncidentEventKind",
@@ -93,6 +99,7 @@ __all__ = [
     "Language",
     "LaunchOrigin",
     "LaunchVersion",
+    "LogInFailure",
     "MaintenanceWindow",
     "Notification",
     "NotificationReason",

@@ -6,19 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.utils.crypto import salted_hmac
-
 from monitoring.engine.answers import CheckpointConfig, JobConfig, Vertex
+from monitoring.masking import shown, shown_launch
 from monitoring.models import ChangeKind, ConfigurationChange, ConfigurationPart, Job, JobConfiguration, Run
 from monitoring.polling.observation import RunObservation
 
 Values = dict[str, Any]
-
-# As Flink hides them in its own pages, and Spark in its.
-_SECRET = (
-    *("password", "passwd", "secret", "token", "credential", "account.key", "apikey", "api-key", "access.key"),
-    *("access-key", "private", "auth-params", "basic-auth", "service-key", "jaas.config", "http-headers"),
-)
 
 
 def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
@@ -76,15 +69,15 @@ def _changes(before: Mapping[str, Values], after: Mapping[str, Values]) -> Itera
 
 
 def _checkpointing(config: CheckpointConfig) -> Values:
-    return _shown(_flat(config.raw))
+    return shown(_flat(config.raw))
 
 
 def _execution(config: JobConfig) -> Values:
     """How it is to be restarted and run, its own parameters, and how our job manager started it."""
-    launch = dict(config.launch or {})
+    launch = shown_launch(config.launch or {})
     settings = launch.pop("configuration", None) or {}
     values = {"restart-strategy": config.restart_strategy, "job-parallelism": config.parallelism, **config.user_config}
-    return _shown({**values, **_flat(launch), **settings})
+    return shown({**values, **_flat(launch), **settings})
 
 
 def _parallelism(vertices: Iterable[Vertex]) -> Values:
@@ -101,20 +94,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
-
-
-def _shown(values: Values) -> Values:
-    """Secrets as a mark that changes with them and tells nothing else."""
-    return {
-        key: _hidden(key, value) if _is_secret(key) and value not in (None, "") else value
-        for key, value in values.items()
-    }
-
-
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET)
-
-
-def _hidden(key: str, value: Any) -> str:
-    mark = salted_hmac("waymark.configuration", f"{key}={value}", algorithm="sha256").hexdigest()[:8]
-    return f"hidden ({mark})"

@@ -2,12 +2,16 @@
 import { keepTimesTrue } from "./times.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
+import { startCopying } from "./copy.js";
+import { closeMenus } from "./menu.js";
 import { beat, keepInput, keepOpen } from "./live.js";
 import { palette } from "./palette.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
 expandable(document);
+startCopying();
+closeMenus();
 keepOpen();
 keepInput();
 beat(document.getElementById("live"));

@@ -1,0 +1,109 @@
+"""What an address is about: its first part names a kind of row, its first number one of them.
+
+So a new page below `jobs/<int:pk>/` is guarded before anybody thinks of it. The REST API's addresses read the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Model
+
+from monitoring.models import (
+    AlertRule,
+    AutomationPause,
+    Checkpoint,
+    Cluster,
+    Incident,
+    Job,
+    MaintenanceWindow,
+    OperatorCheckpoint,
+    RestartAttempt,
+    RestartDecision,
+    Run,
+    Savepoint,
+)
+
+API = "api/v1/"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where a row's job and cluster are; `job` "" for what belongs to a cluster only. `for_all`: a row that has neither
+    is for everybody to see, as it decides about their jobs, too."""
+
+    model: type[Model]
+    job: str
+    cluster: str
+    for_all: bool = False
+
+
+_JOB = ("job", "job__cluster")
+KINDS: Mapping[str, Kind] = {
+    "jobs": Kind(Job, "pk", "cluster"),
+    "clusters": Kind(Cluster, "", "pk"),
+    "runs": Kind(Run, *_JOB),
+    "checkpoints": Kind(Checkpoint, "run__job", "run__job__cluster"),
+    "operators": Kind(OperatorCheckpoint, "checkpoint__run__job", "checkpoint__run__job__cluster"),
+    "savepoints": Kind(Savepoint, *_JOB),
+    "restarts": Kind(RestartAttempt, *_JOB),
+    "decisions": Kind(RestartDecision, *_JOB),
+    "incidents": Kind(Incident, "job", "cluster"),
+    "rules": Kind(AlertRule, *_JOB, for_all=True),
+    "maintenance": Kind(MaintenanceWindow, "job", "cluster"),
+    "pauses": Kind(AutomationPause, "", "cluster", for_all=True),
+    "automation/pauses": Kind(AutomationPause, "", "cluster", for_all=True),
+}
+# What tells of all jobs together is for those who may see all of them.
+ADMINISTERED = ("clusters",)
+OF_ALL = ("audit", "channels", "health/page", "mail", "messages", "rules/code")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The job and the cluster that an address is about; both None: everything, or nothing in particular. `of_all`: only
+    whoever sees everything may see it."""
+
+    job_id: int | None = None
+    cluster_id: int | None = None
+    of_all: bool = False
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The address names a row that is not there."""
+
+
+NOTHING = Subject()
+
+
+def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Absent:
+    """Of an address by its route in the URL configuration and what was read out of it."""
+    route = route.removeprefix(API)
+    if route.startswith(OF_ALL):
+        return Subject(of_all=True)
+    kind = _kind(route)
+    pk = next((value for value in arguments.values() if isinstance(value, int)), None)
+    if kind is None or pk is None:
+        return NOTHING
+    if pk >= 2**63:
+        return Absent()
+    wanted = [name for name in (kind.job, kind.cluster) if name] or ["pk"]
+    row = kind.model._default_manager.filter(pk=pk).values_list(*wanted).first()
+    if row is None:
+        return Absent()
+    found = dict(zip(wanted, row, strict=True))
+    cluster = found.get(kind.cluster) if kind.cluster else None
+    job = found.get(kind.job) if kind.job else None
+    if cluster is None and job is not None:
+        cluster = Job.objects.filter(pk=job).values_list("cluster", flat=True).first()
+    return Subject(job, cluster, of_all=job is None and cluster is None and not kind.for_all)
+
+
+def _kind(route: str) -> Kind | None:
+    start, number, _ = route.partition("/<int:")
+    if not number:
+        start, number, _ = route.partition("/{")
+    return KINDS.get(start) if number else None

@@ -1,0 +1,83 @@
+"""Tokens of the REST API: made, found again by their secret, revoked. The secret itself is stored nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from monitoring import audit
+from monitoring.models import ApiToken
+
+PREFIX = "wmk_"
+MOST_PER_USER = 50
+USED_TO_THE = timedelta(minutes=1)
+_SHOWN = len(PREFIX) + 6
+
+
+class BadToken(ValueError):
+    """A token that cannot be made so: which field, and what is allowed."""
+
+    def __init__(self, field: str, allowed: str) -> None:
+        super().__init__(f"{field}: {allowed}")
+        self.field = field
+        self.allowed = allowed
+
+
+@dataclass(frozen=True)
+class Made:
+    """`secret` is to be shown once and then forgotten."""
+
+    token: ApiToken
+    secret: str
+
+
+@transaction.atomic
+def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by: str, now: datetime) -> Made:
+    """Raises BadToken."""
+    valid = ApiToken.objects.filter(user=user, revoked_at=None).exclude(expires_at__lte=now)
+    if valid.count() >= MOST_PER_USER:
+        raise BadToken("name", f"You have {MOST_PER_USER} tokens, the most that are allowed: revoke one first.")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    token = ApiToken(
+        user=user, name=name, may_write=may_write, start=secret[:_SHOWN], created_at=now, expires_at=expires_at
+    )
+    token.digest = digest_of(secret)
+    try:
+        with transaction.atomic():
+            token.save()
+    except IntegrityError:
+        raise BadToken("name", "You have a token of this name that was not revoked.") from None
+    until = expires_at.isoformat() if expires_at else None
+    audit.record(by, "token.make", f"token {name} of {user}", may_write=may_write, expires_at=until, start=token.start)
+    return Made(token, secret)
+
+
+def find(secret: str, now: datetime) -> ApiToken | None:
+    """The valid token of an active user that has this secret; that it was used is written down."""
+    if not secret.startswith(PREFIX):
+        return None
+    token = ApiToken.objects.select_related("user").filter(digest=digest_of(secret)).first()
+    if token is None or not token.is_valid(now) or not token.user.is_active:
+        return None
+    if token.last_used_at is None or now - token.last_used_at >= USED_TO_THE:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+@transaction.atomic
+def revoke(token: ApiToken, by: str, now: datetime) -> bool:
+    """False: it was revoked already."""
+    revoked = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now, revoked_by=by)
+    if revoked:
+        audit.record(by, "token.revoke", f"token {token.name} of {token.user}", start=token.start)
+    return bool(revoked)
+
+
+def digest_of(secret: str) -> str:
+    """Plain SHA-256: a secret of 256 random bits cannot be guessed, so there is nothing to slow down."""
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,37 @@
+"""What Waymark does for a job by itself, and which of its savepoints stay."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from dashboard.forms.automation import AutomationForm
+from dashboard.forms.keeping import RetentionForm
+from monitoring import audit
+from monitoring.savepoints.schedule import set_schedule
+
+
+@transaction.atomic
+def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
+    """Of a valid form."""
+    changed = form.save(commit=False)
+    changed.save(update_fields=form.Meta.fields)
+    if form.schedule_changed:
+        set_schedule(changed, form.timetable, by, now)
+    was, is_now = _difference(form)
+    audit.record(by, "job.automation", f"job {changed.name}", changed.automation_note, was=was, now=is_now)
+
+
+@transaction.atomic
+def save_retention(form: RetentionForm, by: str) -> None:
+    """Of a valid form."""
+    was, now = _difference(form)
+    form.save(commit=False).save(update_fields=form.Meta.fields)
+    audit.record(by, "savepoint.retention", f"job {form.instance.name}", "", was=was, now=now)
+
+
+def _difference(form: AutomationForm | RetentionForm) -> tuple[dict[str, Any], dict[str, Any]]:
+    was = {name: form.initial.get(name) for name in form.changed_data}
+    return was, {name: form.cleaned_data[name] for name in form.changed_data}

@@ -1,0 +1,99 @@
+"""How a job is started: remembering that, and starting it with another: upgrade, rescale, back, a second one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from dashboard.forms.launch import CLONE, LaunchForm
+from dashboard.views.restarts import offered_states
+from monitoring import audit
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError
+from monitoring.engine_calls import Call, call_all
+from monitoring.launches import remember_edit, what_changed
+from monitoring.models import Job, LaunchVersion, RestartAttempt, Savepoint
+from monitoring.programs import keep
+from monitoring.recovery.manual import BadLaunch, RestartRefused, change_and_restart, clone
+
+FROM_STOP = "stop"
+
+
+class NotStarted(Exception):
+    """Nothing was stopped; the message says why, `field` what is to be changed ("": none in particular)."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def launch_form(
+    job: Job, version: LaunchVersion | None, admin: bool, typed: Any = None, files: Any = None
+) -> LaunchForm:
+    """With the states that the job can be started from; bound when something was typed."""
+    states = [(choice.key, choice.label) for choice in offered_states(job) if isinstance(choice.source, Savepoint)]
+    if job.current_run is not None and job.current_run.live:
+        states.insert(0, (FROM_STOP, "the savepoint that it is stopped with"))
+    options: dict[str, Any] = {"job": job, "states": states, "version": version, "admin": admin, "label_suffix": ""}
+    return LaunchForm(typed, files, **options) if typed is not None else LaunchForm(**options)
+
+
+@transaction.atomic
+def save_launch(job: Job, form: LaunchForm, by: str) -> LaunchVersion:
+    """Remember it: it counts from the next start."""
+    version = remember_edit(job, form.spec, by, timezone.now())
+    audit.record(by, "job.launch", f"job {job.name}", form.cleaned_data["note"], version=version.number)
+    return version
+
+
+def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
+    """Stop the job and start it so, or start a second one. Raises NotStarted, and AttemptOpen as restarts do."""
+    typed, now = form.cleaned_data, timezone.now()
+    try:
+        savepoint = _chosen(job, typed["state"])
+        if typed["now"] == CLONE:
+            if savepoint is None:
+                raise RestartRefused("state", typed["state"], "a second job starts from a savepoint of this one")
+            return clone(job, typed["name"], form.spec, savepoint, by, now)
+        what = typed["note"].strip().rstrip(".") or what_changes(dict(job.launch or {}), form.spec)
+        return change_and_restart(job, form.spec, what, savepoint, by, now, goes_back=typed["goes_back"])
+    except BadLaunch as problem:
+        raise NotStarted(problem.field, str(problem)) from problem
+    except RestartRefused as refused:
+        raise NotStarted(refused.field, f"Nothing was stopped. {refused}") from refused
+
+
+def upload(job: Job, name: str, content: bytes, by: str) -> str:
+    """Under which id the cluster took the program; a copy stays here, for the day on which the cluster has lost it.
+
+    Raises NotStarted.
+    """
+
+    async def act(client: FlinkClient) -> str:
+        return await client.upload_jar(name, content)
+
+    (answer,) = call_all([Call(job.cluster, act)])
+    if isinstance(answer, EngineError):
+        raise NotStarted("upload", f"The cluster did not take it: {answer}") from answer
+    keep(job.cluster, answer, name, content, by, timezone.now())
+    return answer
+
+
+def what_changes(was: dict[str, Any], now: dict[str, Any]) -> str:
+    """As it goes on after "asked to"."""
+    changed = what_changed(was, now)
+    if changed == ["parallelism"]:
+        return f"rescale it from {was.get('parallelism') or 'the default'} to {now.get('parallelism') or 'the default'}"
+    return f"start it with another {', '.join(changed)}" if changed else "start it anew"
+
+
+def _chosen(job: Job, key: str) -> Savepoint | None:
+    """None: the savepoint that it is stopped with."""
+    if not key or key == FROM_STOP:
+        return None
+    source = next((choice.source for choice in offered_states(job) if choice.key == key), None)
+    if not isinstance(source, Savepoint):
+        raise RestartRefused("state", key, "one of the states below is needed")
+    return source

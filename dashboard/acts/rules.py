@@ -1,0 +1,50 @@
+"""Saving and removing alert rules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+
+from dashboard.forms.rule import RuleForm
+from monitoring import audit
+from monitoring.alerts.defaults import is_default
+from monitoring.models import AlertRule
+
+
+class RuleStays(Exception):
+    """A rule that is not to be removed; the message says why."""
+
+
+@transaction.atomic
+def save_rule(form: RuleForm, by: str, now: datetime) -> AlertRule:
+    """Of a valid form. What changed judges the present anew, at the next tick and not after the old interval."""
+    was = _values(form.rule) if form.rule.pk else {}
+    rule = form.apply()
+    rule.evaluated_until, rule.next_check_at = {}, now
+    rule.save()
+    rule.channels.set(form.cleaned_data["channels"])
+    changed = {name: str(form.cleaned_data[name]) for name in form.changed_data if name != "channels"}
+    before = {name: was[name] for name in changed if name in was}
+    details: dict[str, object] = {**changed, "before": before} if before else {**changed}
+    audit.record(by, "rule.change", target_of(rule), "", **details)
+    return rule
+
+
+@transaction.atomic
+def remove_rule(rule: AlertRule, by: str) -> None:
+    """Raises RuleStays."""
+    if is_default(rule):
+        raise RuleStays("The last such rule for everything stays; switch it off instead. Nothing was changed.")
+    audit.record(by, "rule.remove", target_of(rule), kind=rule.kind, before=_values(rule))
+    rule.delete()
+
+
+def target_of(rule: AlertRule) -> str:
+    return f"job {rule.job.name}" if rule.job else f"rule {rule.name}"
+
+
+def _values(rule: AlertRule) -> dict[str, str]:
+    names = ("name", "selector", "threshold", "window_s", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s")
+    own = {name: str(getattr(rule, name)) for name in (*names, "check_every_s", "severity", "enabled")}
+    return own | {name: str(value) for name, value in rule.parameters.items()}

@@ -1,0 +1,70 @@
+"""Pauses of the automation."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Status
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, reach_at, require, require_on
+from dashboard.access.roles import Role
+from dashboard.api.errors import conflict, invalid
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import PauseOut
+from dashboard.api.typed import Body, Span, checked, filled
+from dashboard.forms.pause import PauseForm
+from monitoring import pauses as doing
+from monitoring.models import AutomationPause
+
+routes = router("Automation")
+
+
+class AskedPauses(Asked):
+    active: bool | None = Field(None, description="true: those that hold now; false: those that have ended.")
+
+
+class PauseIn(Body):
+    cluster: int | None = Field(None, description="null: of everything.")
+    lasts: Span = Field(None, description="Seconds, or such as 2 h; null: until somebody ends it.")
+    reason: str = Field(max_length=500)
+
+
+@routes.get("/pauses", response=answers(Listed[PauseOut]), summary="Pauses, the latest first")
+def pauses(request: HttpRequest, asked: Query[AskedPauses]) -> dict[str, Any]:
+    holding = doing.active(timezone.now())
+    found = reach_at(request).narrow_to_clusters_or_all(AutomationPause.objects.all())
+    if asked.active is not None:
+        held = Q(pk__in=holding.values("pk"))
+        found = found.filter(held if asked.active else ~held)
+    return page_of(found, asked, ("-started_at", "-id"))
+
+
+@routes.get("/pauses/{int:pause_id}", response=answers(PauseOut), summary="One pause")
+def one(request: HttpRequest, pause_id: int) -> AutomationPause:
+    return AutomationPause.objects.get(pk=pause_id)
+
+
+@routes.post("/pauses", response=answers(PauseOut, 201), summary="Pause everything, or a cluster")
+def pause(request: HttpRequest, body: PauseIn) -> Status[AutomationPause]:
+    require_on(request, Role.OPERATOR, None, body.cluster)
+    typed, now = checked(PauseForm(filled(PauseForm(), body.given()))).cleaned_data, timezone.now()
+    until = None if typed["lasts"] is None else now + timedelta(seconds=typed["lasts"])
+    try:
+        return Status(201, doing.pause(typed["cluster"], typed["reason"], until, actor_of(request), now))
+    except doing.BadPause as problem:
+        raise invalid(problem.field, None, problem.allowed) from problem
+
+
+@routes.post("/pauses/{int:pause_id}/end", response=answers(PauseOut), summary="Let it go on")
+def end(request: HttpRequest, pause_id: int) -> AutomationPause:
+    require(request, Role.OPERATOR)
+    found = AutomationPause.objects.select_related("cluster").get(pk=pause_id)
+    if not doing.end(found, actor_of(request), timezone.now()):
+        raise conflict("That pause had ended already.")
+    return AutomationPause.objects.get(pk=pause_id)

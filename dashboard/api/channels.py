@@ -1,0 +1,158 @@
+"""Where notifications go, and every message that left or should have. Secrets go in and never come out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from ninja import ModelSchema, Query, Schema, Status
+from pydantic import Field
+
+from dashboard.access.guard import access_of, actor_of, require
+from dashboard.access.roles import Role
+from dashboard.api.errors import conflict
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import DeliveryDetailOut, DeliveryOut
+from dashboard.api.typed import Body, Span, checked, filled
+from dashboard.forms.channel import FORMS, ChannelForm
+from monitoring.alerts.channels import NotGivenUp, retry_delivery, save_channel, snapshot, try_channel
+from monitoring.alerts.notify.addresses import without_path
+from monitoring.alerts.notify.message import Sent
+from monitoring.models import Channel, ChannelKind, Delivery
+
+routes = router("Channels")
+
+
+class ChannelOut(ModelSchema):
+    settings: dict[str, Any] = Field(description="Of its kind; an address without its path, which may be a secret.")
+    has_secret: bool
+    escalate_to_id: int | None
+
+    class Meta:
+        model = Channel
+        fields = (
+            *("id", "name", "kind", "enabled", "allow_private", "language", "subject_template", "body_template"),
+            *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s"),
+        )
+
+
+class ChannelFields(Body):
+    """`to` and `smtp` are of mail, `url` and `signing_secret` of a webhook, `apprise_url` of the rest."""
+
+    name: str = ""
+    enabled: bool = True
+    to: str | list[str] = Field("", description="Mail addresses.")
+    smtp: str = Field("", description="A secret: a server of its own.")
+    url: str = ""
+    signing_secret: str = ""
+    apprise_url: str = Field("", description="A secret: the service's address.")
+    remove_secret: bool = False
+    language: str = Field("en", description="en or zh-hans.")
+    subject_template: str = ""
+    body_template: str = ""
+    group_wait_s: int = 10
+    messages_per_10_min: int = 10
+    repeat_every_s: Span = None
+    escalate_after_s: Span = None
+    escalate_to: int | None = Field(None, description="Another channel.")
+    allow_private: bool = Field(False, description="An administrator's to say.")
+
+
+class ChannelIn(ChannelFields):
+    kind: Literal["mail", "webhook", "apprise"]
+
+
+class TestedOut(Schema):
+    arrived: bool
+    answer: str = Field(description="The receiver's own.")
+
+
+class AskedMessages(Asked):
+    state: Literal["", "pending", "sent", "dead"] = ""
+    channel: int | None = Field(None, ge=1, lt=2**63)
+
+
+@routes.get("/channels", response=answers(Listed[ChannelOut]), summary="All channels")
+def channels(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
+    page = page_of(Channel.objects.all(), asked, ("id",))
+    return page | {"items": [_channel(each) for each in page["items"]]}
+
+
+@routes.get("/channels/{int:channel_id}", response=answers(ChannelOut), summary="One channel")
+def channel(request: HttpRequest, channel_id: int) -> dict[str, Any]:
+    return _channel(_find(channel_id))
+
+
+@routes.post("/channels", response=answers(ChannelOut, 201), summary="A new channel")
+def add(request: HttpRequest, body: ChannelIn) -> Status[dict[str, Any]]:
+    require(request, Role.OPERATOR)
+    given = {name: value for name, value in body.given().items() if name != "kind"}
+    return Status(201, _save(request, given, lambda: Channel(kind=body.kind)))
+
+
+@routes.patch("/channels/{int:channel_id}", response=answers(ChannelOut), summary="Change it; an empty secret stays")
+def change(request: HttpRequest, channel_id: int, body: ChannelFields) -> dict[str, Any]:
+    require(request, Role.OPERATOR)
+    return _save(request, body.given(), lambda: _find(channel_id))
+
+
+@routes.post("/channels/{int:channel_id}/test", response=answers(TestedOut), summary="Send a test")
+def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
+    require(request, Role.OPERATOR)
+    outcome = try_channel(_find(channel_id), actor_of(request), timezone.now())
+    return {"arrived": isinstance(outcome, Sent), "answer": outcome.answer}
+
+
+@routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="Messages, the newest first")
+def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any]:
+    found = Delivery.objects.all()
+    found = found.filter(state=asked.state) if asked.state else found
+    found = found.filter(channel=asked.channel) if asked.channel is not None else found
+    return page_of(found, asked, ("-id",))
+
+
+@routes.get("/messages/{int:message_id}", response=answers(DeliveryDetailOut), summary="One, with its tries")
+def message(request: HttpRequest, message_id: int) -> Delivery:
+    return _message(message_id)
+
+
+@routes.post("/messages/{int:message_id}/retry", response=answers(DeliveryOut), summary="Try what was given up again")
+def retry(request: HttpRequest, message_id: int) -> Delivery:
+    require(request, Role.OPERATOR)
+    try:
+        retry_delivery(_message(message_id), actor_of(request), timezone.now())
+    except NotGivenUp as problem:
+        raise conflict(problem) from problem
+    return _message(message_id)
+
+
+def _save(request: HttpRequest, given: dict[str, Any], channel_anew: Any) -> dict[str, Any]:
+    may = access_of(request).may(Role.ADMIN)
+    found = channel_anew()
+    before, form_class = (snapshot(found) if found.pk else {}), FORMS[ChannelKind(found.kind)]
+    if isinstance(given.get("to"), list):
+        given["to"] = ", ".join(given["to"])
+    data = filled(form_class(instance=found, may_allow_private=may), given)
+    form: ChannelForm = form_class(data, instance=channel_anew(), may_allow_private=may)
+    checked(form, hidden=(form_class.secret_field,))
+    save_channel(form.instance, before, form.secret_changed, actor_of(request))
+    return _channel(_find(form.instance.pk))
+
+
+def _find(channel_id: int) -> Channel:
+    return get_object_or_404(Channel, pk=channel_id)
+
+
+def _message(message_id: int) -> Delivery:
+    return get_object_or_404(Delivery.objects.select_related("channel").prefetch_related("tries"), pk=message_id)
+
+
+def _channel(found: Channel) -> dict[str, Any]:
+    own = {name: getattr(found, name) for name in ChannelOut.Meta.fields}
+    settings = dict(found.settings)
+    if "url" in settings:
+        settings["url"] = without_path(str(settings["url"]))
+    return own | {"settings": settings, "has_secret": bool(found.secret), "escalate_to_id": found.escalate_to_id}

@@ -1,0 +1,151 @@
+"""Clusters, and what an administrator does with them. Secrets go in and never come out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Schema, Status
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, reach_at, require
+from dashboard.access.roles import Role
+from dashboard.api.errors import Refused, errors_of
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of_list
+from dashboard.api.schemas.rows import ClusterOut
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.cluster import ClusterForm
+from dashboard.forms.reason import ReasonForm
+from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
+from monitoring.engine import registration
+from monitoring.engine.examination import Problem, examine
+from monitoring.models import Cluster
+
+routes = router("Clusters")
+
+
+class AskedClusters(Asked):
+    removed: bool = Field(False, description="Those that were removed, and whose history stays.")
+
+
+class ClusterIn(Body):
+    name: str = ""
+    discovery: Literal["url", "zookeeper"] = "url"
+    rest_url: str = ""
+    zookeeper_hosts: str = ""
+    zookeeper_root: str = ""
+    zookeeper_cluster_id: str = ""
+    authentication: Literal["none", "bearer", "basic"] = "none"
+    token: str = Field("", description="A secret; empty: it stays as it is.")
+    username: str = ""
+    password: str = Field("", description="A secret; empty: it stays as it is.")
+    ca_bundle: str = Field("", description="PEM.")
+    client_certificate: str = Field("", description="PEM.")
+    client_key: str = Field("", description="A secret, PEM.")
+    poll_interval_s: float = 3
+    request_limit_s: float = 10
+    requests_at_once: int = 8
+    labels: dict[str, str] = {}
+    unanswered: bool = Field(False, description="Save it although it does not answer now.")
+
+
+class ReasonIn(Body):
+    reason: str
+
+
+class WatchIn(Body):
+    watched: bool
+    reason: str = Field("", description="Needed to stop watching.")
+
+
+class ExaminedOut(Schema):
+    answers: bool
+    sentence: str
+    field: str = Field("", description="What to change, where it does not answer.")
+
+
+@routes.get("/clusters", response=answers(Listed[ClusterOut]), summary="All clusters")
+def clusters(request: HttpRequest, asked: Query[AskedClusters]) -> dict[str, Any]:
+    found = read_clusters(timezone.now(), reach_at(request))
+    cards = found.removed if asked.removed else found.shown
+    page = page_of_list(cards, asked, lambda card: str(card.cluster.pk))
+    return page | {"items": [_cluster(card) for card in page["items"]]}
+
+
+@routes.get("/clusters/{int:cluster_id}", response=answers(ClusterOut), summary="One cluster")
+def cluster(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
+    return _read(cluster_id)
+
+
+@routes.post("/clusters", response=answers(ClusterOut, 201), summary="Watch another one")
+def add(request: HttpRequest, body: ClusterIn) -> Status[dict[str, Any]]:
+    require(request, Role.ADMIN)
+    form = _examined(ClusterForm(filled(ClusterForm(), body.given())))
+    registration.add(form.instance, actor_of(request))
+    return Status(201, _read(form.instance.pk))
+
+
+@routes.patch("/clusters/{int:cluster_id}", response=answers(ClusterOut), summary="Change how it is found and asked")
+def change(request: HttpRequest, cluster_id: int, body: ClusterIn) -> dict[str, Any]:
+    require(request, Role.ADMIN)
+    data = filled(ClusterForm(instance=_find(cluster_id)), body.given())
+    registration.change(_examined(ClusterForm(data, instance=_find(cluster_id))).instance, actor_of(request))
+    return _read(cluster_id)
+
+
+@routes.post("/clusters/{int:cluster_id}/test", response=answers(ExaminedOut), summary="Ask it now")
+def test(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
+    require(request, Role.ADMIN)
+    outcome = examine(_find(cluster_id), timezone.now)
+    if isinstance(outcome, Problem):
+        return {"answers": False, "sentence": outcome.sentence, "field": outcome.field}
+    return {"answers": True, "sentence": outcome.sentence()}
+
+
+@routes.post("/clusters/{int:cluster_id}/watch", response=answers(ClusterOut), summary="Watch it, or stop watching")
+def watch(request: HttpRequest, cluster_id: int, body: WatchIn) -> dict[str, Any]:
+    require(request, Role.ADMIN)
+    reason = "" if body.watched else _reason(body.reason)
+    registration.watch(_find(cluster_id), watched=body.watched, actor=actor_of(request), reason=reason)
+    return _read(cluster_id)
+
+
+@routes.post("/clusters/{int:cluster_id}/same", response=answers(ClusterOut), summary="What answers there is this one")
+def same(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
+    require(request, Role.ADMIN)
+    registration.confirm_same(_find(cluster_id), actor_of(request))
+    return _read(cluster_id)
+
+
+@routes.post("/clusters/{int:cluster_id}/remove", response=answers(None, 204), summary="Remove it; history stays")
+def remove(request: HttpRequest, cluster_id: int, body: ReasonIn) -> Status[None]:
+    require(request, Role.ADMIN)
+    registration.remove(_find(cluster_id), actor=actor_of(request), reason=_reason(body.reason), now=timezone.now())
+    return Status(204, None)
+
+
+def _examined(form: ClusterForm) -> ClusterForm:
+    checked(form, hidden=ClusterForm.secrets)
+    if not form.examine(timezone.now):
+        raise Refused(422, fields=errors_of(form, ClusterForm.secrets))
+    return form
+
+
+def _reason(text: str) -> str:
+    return str(checked(ReasonForm({"reason": text})).cleaned_data["reason"])
+
+
+def _find(cluster_id: int) -> Cluster:
+    return Cluster.objects.get(pk=cluster_id)
+
+
+def _read(cluster_id: int) -> dict[str, Any]:
+    return _cluster(read_cluster(_find(cluster_id), timezone.now()))
+
+
+def _cluster(card: ClusterCard) -> dict[str, Any]:
+    own = {name: getattr(card.cluster, name) for name in ClusterOut.Meta.fields}
+    told = {"state": card.state[0], "jobs": card.jobs, "running": card.running}
+    return own | told | {"reachable": card.cluster.reachable}

@@ -1,0 +1,82 @@
+"""The API as one object: its routers, its document, and what its exceptions become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI, Swagger
+from ninja.errors import HttpError, ValidationError
+
+from dashboard.api import (
+    automation,
+    channels,
+    checkpoints,
+    clusters,
+    fleet,
+    incidents,
+    jobs,
+    maintenance,
+    restarts,
+    rules,
+    savepoints,
+    system,
+)
+from dashboard.api.errors import Refused, answer_of, fields_of
+from dashboard.api.operations import Session, Token
+
+DESCRIPTION = """Everything that Waymark's pages show and do. Times are ISO 8601 with a zone, durations milliseconds
+unless a name ends in `_s` (seconds), sizes bytes; null: not known.
+
+**Who asks.** `Authorization: Bearer wmk_…`, a token of your own (menu → API tokens). A token that may read gets what a
+viewer gets; one that may write has your own rights, never more. What you may not see is not there: 404.
+
+**Lists** give `items` and `next`; send `next` as `cursor` for the page after it.
+
+**Errors** have one shape: `{"error": {"code", "message", "fields": [{"field", "value", "message"}]}}`.
+
+**Acts** take an `Idempotency-Key` header: the same call with the same key within a day is done once."""
+
+api = NinjaAPI(
+    title="Waymark",
+    version="1",
+    description=DESCRIPTION,
+    urls_namespace="api",
+    auth=[Token(), Session()],
+    docs=Swagger(settings={"persistAuthorization": False, "defaultModelsExpandDepth": -1, "docExpansion": "none"}),
+)
+for each in (
+    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),
+    *(clusters, system),
+):
+    api.add_router("", each.routes)
+
+
+@api.exception_handler(Refused)
+def refused(request: HttpRequest, error: Refused) -> HttpResponse:
+    return answer_of(error.status, error.message, error.fields)
+
+
+@api.exception_handler(ValidationError)
+def not_valid(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    return answer_of(422, fields=fields_of(error))
+
+
+@api.exception_handler(PermissionDenied)
+def forbidden(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
+    return answer_of(403, str(error))
+
+
+@api.exception_handler(Http404)
+def not_found(request: HttpRequest, error: Http404) -> HttpResponse:
+    return answer_of(404)
+
+
+@api.exception_handler(HttpError)
+def refused_by_ninja(request: HttpRequest, error: HttpError) -> HttpResponse:
+    return answer_of(error.status_code, "The body is not JSON." if error.status_code == 400 else str(error))
+
+
+def document() -> dict[str, Any]:
+    return dict(api.get_openapi_schema())

@@ -1,0 +1,125 @@
+"""The one shape in which the API says what is wrong, whoever found it: we, Django Ninja or Django itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from django.forms import BaseForm
+from django.http import HttpResponse, JsonResponse
+from ninja import Schema
+from ninja.errors import ValidationError
+from pydantic import Field
+
+CODES = {
+    400: ("malformed", "The request cannot be read."),
+    401: ("unauthenticated", "Send a token: Authorization: Bearer wmk_…"),
+    403: ("forbidden", "You may not do this."),
+    404: ("not_found", "There is no such thing, or it is not for you to see."),
+    405: ("method_not_allowed", "This address does not take that method."),
+    409: ("conflict", "It cannot be done now."),
+    413: ("too_large", "The body is too large."),
+    415: ("unsupported_media_type", "Send JSON: Content-Type: application/json."),
+    422: ("invalid", "A value is not allowed."),
+    429: ("too_many_requests", "Too many calls: wait as long as Retry-After says."),
+    500: ("broken", "Waymark failed. Its log says why."),
+    503: ("unavailable", "Waymark cannot answer now."),
+}
+
+
+class FieldError(Schema):
+    field: str = Field(description="Where it was sent: the name of a query parameter, or the path within the body.")
+    value: Any = Field(None, description="What was sent; never a secret.")
+    message: str = Field(description="What is wrong, and what is allowed.")
+
+
+class Problem(Schema):
+    code: str = Field(description="What went wrong, for programs.", examples=["invalid"])
+    message: str = Field(description="What went wrong, for people.")
+    fields: list[FieldError] = []
+
+
+class ErrorOut(Schema):
+    error: Problem
+
+
+class Refused(Exception):
+    """An answer of the API that is not a success."""
+
+    def __init__(self, status: int, message: str = "", fields: Iterable[FieldError] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.fields = list(fields)
+
+
+def conflict(why: object) -> Refused:
+    return Refused(409, str(why))
+
+
+def invalid(field: str, value: object, message: str) -> Refused:
+    return Refused(422, fields=[FieldError(field=field, value=value, message=message)])
+
+
+def answer_of(status: int, message: str = "", fields: Iterable[FieldError] = ()) -> JsonResponse:
+    code, usual = CODES.get(status, ("refused" if status < 500 else "broken", "The request was refused."))
+    listed = [field.model_dump(mode="json") for field in fields]
+    text = message or (f"{listed[0]['field']}: {listed[0]['message']}" if listed else usual)
+    response = JsonResponse({"error": {"code": code, "message": text, "fields": listed}}, status=status)
+    if status == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="Waymark"'
+    return response
+
+
+def in_our_shape(response: HttpResponse) -> HttpResponse:
+    """`response`, or what it says as the API says it."""
+    if response.status_code < 400 or response.headers.get("Content-Type", "").startswith("application/json"):
+        return response
+    ours = answer_of(response.status_code)
+    for name in ("Allow", "Retry-After"):
+        if name in response.headers:
+            ours.headers[name] = response.headers[name]
+    return ours
+
+
+def fields_of(error: ValidationError) -> list[FieldError]:
+    """Of what did not fit the types of an operation."""
+    return [
+        FieldError(field=_place(each["loc"]), value=_sent(each.get("input")), message=_sentence(str(each["msg"])))
+        for each in error.errors
+    ]
+
+
+def errors_of(form: BaseForm, hidden: Iterable[str] = ()) -> list[FieldError]:
+    """Of a form; the values of fields in `hidden` are not repeated."""
+    secret = {*hidden}
+    return [
+        FieldError(field="" if name == "__all__" else name, value=_typed(form, name, secret), message=str(message))
+        for name, messages in form.errors.items()
+        for message in messages
+    ]
+
+
+def _typed(form: BaseForm, name: str, secret: set[str]) -> Any:
+    if name in secret or name not in form.fields:
+        return None
+    return _sent(form[name].data)
+
+
+def _place(location: Iterable[str | int]) -> str:
+    """`("body", "body", "labels", "team")` as `labels.team`."""
+    parts = [str(part) for part in location]
+    while parts and parts[0] in ("body", "query", "path", "asked"):
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def _sent(value: Any) -> Any:
+    """As it fits into an answer."""
+    text = json.dumps(value, default=str)
+    return value if len(text) <= 500 and json.loads(text) == value else text[:500]
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

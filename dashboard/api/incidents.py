@@ -1,0 +1,93 @@
+"""Incidents, and what a person does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, reach_at, require
+from dashboard.access.roles import Role
+from dashboard.api.errors import conflict
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import IncidentDetailOut, IncidentOut
+from dashboard.api.typed import Body, Span, checked, filled
+from dashboard.forms.note import NoteForm, SnoozeForm
+from dashboard.queries.incidents import IncidentFilter, find_incidents
+from monitoring.alerts import lifecycle
+from monitoring.models import Incident
+
+routes = router("Incidents")
+
+
+class AskedIncidents(Asked):
+    state: Literal["", "unresolved", "open", "acknowledged", "snoozed", "resolved"] = ""
+    severity: Literal["", "warning", "critical"] = ""
+    q: str = Field("", max_length=200, description="Part of the sentence, or of the name of what it is about.")
+    hidden_by: int | None = Field(None, ge=1, lt=2**63, description="Those that this incident hid.")
+
+
+class NoteIn(Body):
+    note: str = ""
+
+
+class SnoozeIn(NoteIn):
+    snooze_for: Span = Field(3600, description="Seconds, or such as 2 h.")
+
+
+@routes.get("/incidents", response=answers(Listed[IncidentOut]), summary="Incidents, the newest first")
+def incidents(request: HttpRequest, asked: Query[AskedIncidents]) -> dict[str, Any]:
+    query = {"state": asked.state, "severity": asked.severity, "q": asked.q, "hidden_by": str(asked.hidden_by or "")}
+    found = reach_at(request).narrow_either(find_incidents(IncidentFilter.read(query)))
+    return page_of(found, asked, ("-opened_at", "-id"))
+
+
+@routes.get("/incidents/{int:incident_id}", response=answers(IncidentDetailOut), summary="One, step by step")
+def incident(request: HttpRequest, incident_id: int) -> Incident:
+    return _find(incident_id)
+
+
+@routes.post("/incidents/{int:incident_id}/acknowledge", response=answers(IncidentOut), summary="Somebody is at it")
+def acknowledge(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
+    note = _checked_note(request, body)
+    return _moved(incident_id, lambda found, now: lifecycle.acknowledge(found, actor_of(request), note, now))
+
+
+@routes.post("/incidents/{int:incident_id}/resolve", response=answers(IncidentOut), summary="It is over")
+def resolve(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
+    note = _checked_note(request, body)
+    return _moved(incident_id, lambda found, now: lifecycle.resolve(found, actor_of(request), note, now))
+
+
+@routes.post("/incidents/{int:incident_id}/snooze", response=answers(IncidentOut), summary="Tell nobody for a while")
+def snooze(request: HttpRequest, incident_id: int, body: SnoozeIn | None = None) -> Incident:
+    require(request, Role.OPERATOR)
+    typed = checked(SnoozeForm(filled(SnoozeForm(), body.given() if body else {}))).cleaned_data
+    span = timedelta(seconds=int(typed["snooze_for"]))
+    return _moved(
+        incident_id, lambda found, now: lifecycle.snooze(found, now + span, actor_of(request), typed["note"], now)
+    )
+
+
+def _checked_note(request: HttpRequest, body: NoteIn | None) -> str:
+    require(request, Role.OPERATOR)
+    return str(checked(NoteForm(filled(NoteForm(), body.given() if body else {}))).cleaned_data["note"])
+
+
+def _moved(incident_id: int, act: Callable[[Incident, datetime], None]) -> Incident:
+    try:
+        act(_find(incident_id), timezone.now())
+    except lifecycle.IncidentMovedOn as moved:
+        raise conflict(moved) from moved
+    return _find(incident_id)
+
+
+def _find(incident_id: int) -> Incident:
+    rows = Incident.objects.select_related("job", "cluster", "rule").prefetch_related("events")
+    return rows.get(pk=incident_id)

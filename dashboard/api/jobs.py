@@ -1,0 +1,126 @@
+"""One job: what it is, its runs, how it is configured, and what Waymark does for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, require
+from dashboard.access.roles import Role
+from dashboard.acts.job_settings import save_automation, save_retention
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
+from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
+from dashboard.api.typed import Body, Span, checked, filled
+from dashboard.forms.automation import AutomationForm
+from dashboard.forms.keeping import RetentionForm
+from dashboard.health import judge
+from dashboard.queries.facts import gather_facts
+from dashboard.views.job import find_job
+from monitoring.models import Job, Run, RunException, Savepoint
+from monitoring.savepoints.keeping import verdicts
+from monitoring.savepoints.schedule import timetable_of
+
+routes = router("Jobs")
+
+
+class AutomationIn(Body):
+    auto_restart: bool = Field(False, description="Restart it when it dies.")
+    restore_from: str = Field("newest", description="newest or savepoint.")
+    max_restarts_per_hour: int = 6
+    max_restarts_per_day: int = 24
+    oldest_state_s: Span = None
+    restart_on_lost: bool = True
+    allow_empty_start: bool = False
+    managed_elsewhere: str = ""
+    automation_paused: bool = False
+    automation_note: str = ""
+    labels: dict[str, str] = {}
+    savepoint_schedule: str = Field("", description="Such as 1 h, or 0 3 * * *; empty: none.")
+    savepoint_time_zone: str = "UTC"
+
+
+class RetentionIn(Body):
+    savepoints_kept: int | None = None
+    savepoints_kept_s: Span = None
+
+
+class RetentionVerdictOut(SavepointOut):
+    goes: bool = Field(description="Whether the policy would let it go now.")
+    why: str
+
+
+@routes.get("/jobs/{int:job_id}", response=answers(JobOut), summary="One job")
+def job(request: HttpRequest, job_id: int) -> dict[str, Any]:
+    now = timezone.now()
+    facts = gather_facts([find_job(job_id)], now)[0]
+    return facts_out(facts, judge(facts, now))
+
+
+@routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="Its runs, the newest first")
+def runs(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
+    return page_of(Run.objects.filter(job=job_id), asked, ("-number",))
+
+
+@routes.get("/runs/{int:run_id}", response=answers(RunDetailOut), summary="One run, with every move of its state")
+def run(request: HttpRequest, run_id: int) -> Run:
+    return Run.objects.prefetch_related("state_changes").get(pk=run_id)
+
+
+@routes.get(
+    "/jobs/{int:job_id}/exceptions", response=answers(Listed[ExceptionOut]), summary="Its exceptions, the newest first"
+)
+def exceptions(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
+    return page_of(RunException.objects.filter(run__job=job_id), asked, ("-at", "-id"))
+
+
+@routes.get("/jobs/{int:job_id}/configuration", response=answers(ConfigurationOut), summary="How it is configured")
+def configuration(request: HttpRequest, job_id: int) -> dict[str, Any]:
+    known = getattr(find_job(job_id), "configuration", None)
+    return {"parts": known.parts if known else {}, "since": known.since if known else None}
+
+
+@routes.get("/jobs/{int:job_id}/automation", response=answers(AutomationOut), summary="What Waymark does by itself")
+def automation(request: HttpRequest, job_id: int) -> dict[str, Any]:
+    return _automation(find_job(job_id))
+
+
+@routes.patch("/jobs/{int:job_id}/automation", response=answers(AutomationOut), summary="Change that, or its schedule")
+def change_automation(request: HttpRequest, job_id: int, body: AutomationIn) -> dict[str, Any]:
+    require(request, Role.OPERATOR)
+    data = filled(AutomationForm(instance=find_job(job_id)), body.given())
+    form = checked(AutomationForm(data, instance=find_job(job_id)))
+    save_automation(form, actor_of(request), timezone.now())
+    return _automation(find_job(job_id))
+
+
+@routes.patch("/jobs/{int:job_id}/retention", response=answers(AutomationOut), summary="Change which savepoints stay")
+def change_retention(request: HttpRequest, job_id: int, body: RetentionIn) -> dict[str, Any]:
+    require(request, Role.OPERATOR)
+    data = filled(RetentionForm(instance=find_job(job_id)), body.given())
+    save_retention(checked(RetentionForm(data, instance=find_job(job_id))), actor_of(request))
+    return _automation(find_job(job_id))
+
+
+@routes.get(
+    "/jobs/{int:job_id}/retention",
+    response=answers(list[RetentionVerdictOut]),
+    summary="What its retention would let go now; nothing changes",
+)
+def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
+    found = verdicts(find_job(job_id), timezone.now())
+    rows = Savepoint.objects.in_bulk([verdict.held.key for verdict in found])
+    return [
+        SavepointOut.from_orm(rows[verdict.held.key]).model_dump() | {"goes": verdict.goes, "why": verdict.why}
+        for verdict in found
+    ]
+
+
+def _automation(found: Job) -> dict[str, Any]:
+    own = {name: getattr(found, name) for name in AutomationOut.Meta.fields}
+    return own | {"savepoint_schedule": str(timetable_of(found) or "")}

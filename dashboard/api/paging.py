@@ -1,0 +1,83 @@
+"""Lists by keyset: the place of the last row is the cursor of the next page; the last costs what the first does."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model, Q, QuerySet
+from ninja import Schema
+from pydantic import Field
+
+from dashboard.api.errors import invalid
+
+M = TypeVar("M", bound=Model)
+T = TypeVar("T")
+
+MOST = 200
+_ALLOWED = "Send what `next` of the page before said."
+
+
+class Asked(Schema):
+    """What every list takes."""
+
+    limit: int = Field(50, ge=1, le=MOST, description="How many at most.")
+    cursor: str = Field("", max_length=500, description="`next` of the page before; empty: the first page.")
+
+
+class Listed(Schema, Generic[T]):
+    items: list[T]
+    next: str | None = Field(None, description="The `cursor` of the next page; null: this was the last one.")
+
+
+def page_of(rows: QuerySet[M], asked: Asked, order: Sequence[str]) -> dict[str, Any]:
+    """`order`: field names, `-` in front for descending; the last one is unique, none is ever null."""
+    places = _read(asked.cursor, len(order)) if asked.cursor else None
+    try:
+        found = rows.filter(_beyond(order, places)) if places else rows
+        listed = list(found.order_by(*order)[: asked.limit + 1])
+    except (ValueError, TypeError, OverflowError, ValidationError) as error:
+        raise invalid("cursor", asked.cursor, _ALLOWED) from error
+    shown = listed[: asked.limit]
+    last = [getattr(shown[-1], name.lstrip("-")) for name in order] if len(listed) > asked.limit else None
+    return {"items": shown, "next": _write(last) if last else None}
+
+
+def page_of_list(rows: Sequence[T], asked: Asked, key: Callable[[T], str]) -> dict[str, Any]:
+    """Of what is all in memory, in its own order; a row is known again by its key."""
+    start = 0
+    if asked.cursor:
+        (last,) = _read(asked.cursor, 1)
+        start = next((place + 1 for place, row in enumerate(rows) if key(row) == last), len(rows))
+    shown = rows[start : start + asked.limit]
+    return {"items": list(shown), "next": _write([key(shown[-1])]) if start + asked.limit < len(rows) else None}
+
+
+def _beyond(order: Sequence[str], places: Sequence[Any]) -> Q:
+    """Rows after that place: a later first field, or the same and a later second one, …"""
+    condition, same = Q(), Q()
+    for name, place in zip(order, places, strict=True):
+        after = "lt" if name.startswith("-") else "gt"
+        field = name.lstrip("-")
+        condition |= same & Q(**{f"{field}__{after}": place})
+        same &= Q(**{field: place})
+    return condition
+
+
+def _write(places: Sequence[Any]) -> str:
+    said = [place.isoformat() if isinstance(place, datetime) else place for place in places]
+    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+
+
+def _read(cursor: str, length: int) -> list[Any]:
+    try:
+        places = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except ValueError:
+        places = None
+    if not isinstance(places, list) or len(places) != length or not all(isinstance(p, str | int) for p in places):
+        raise invalid("cursor", cursor, _ALLOWED)
+    return places

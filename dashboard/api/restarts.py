@@ -1,0 +1,186 @@
+"""Restarts, what was decided of dead jobs, and how jobs are started."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Schema, Status
+from pydantic import Field
+
+from dashboard.access.guard import access_of, actor_of, reach_at, require
+from dashboard.access.roles import Role
+from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with
+from dashboard.api.errors import FieldError, Refused, conflict, invalid
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.launch import SAVE
+from dashboard.views.job import find_job
+from dashboard.views.restarts import offered_states
+from monitoring.masking import shown_launch
+from monitoring.models import LaunchVersion, RestartAttempt, RestartDecision
+from monitoring.recovery.breaker import close_breaker
+from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+
+routes = router("Restarts")
+
+
+class AskedRestarts(Asked):
+    state: Literal[
+        "", "decided", "validating", "stopping", "launching", "waiting", "succeeded", "failed", "canceled"
+    ] = ""
+
+
+class AskedDecisions(Asked):
+    verdict: Literal["", "restart", "leave", "person", "breaker"] = ""
+
+
+class StateOut(Schema):
+    key: str = Field(description="What a restart is asked from.")
+    label: str
+    taken_at: datetime
+    size: int | None
+    path: str
+    note: str
+    problem: str = Field(description="What was wrong with its files when last looked at.")
+
+
+class RestartIn(Body):
+    state: str = Field(max_length=100, description="The `key` of one of its restart-states.")
+    stop: Literal["savepoint", "cancel"] = Field("savepoint", description="How the job is stopped, if it lives.")
+
+
+class NoteIn(Body):
+    note: str = Field("", max_length=2000)
+
+
+class LaunchOut(Schema):
+    launch: dict[str, Any] | None = Field(description="How it is started; the values of secrets are hidden.")
+    versions: list[LaunchVersionOut]
+
+
+class LaunchIn(Body):
+    """Beside `parallelism` these are an administrator's."""
+
+    kind: Literal["waymark", "flink-jar", "command"] = "waymark"
+    jar_id: str = ""
+    entry_class: str = ""
+    program_args: list[str] = []
+    configuration: dict[str, str] = Field({}, description="A value that is shown as hidden (…) stays as it is stored.")
+    parallelism: int | None = None
+    command: list[str] = []
+    now: Literal["save", "replace", "clone"] = Field("save", description="Only remember it, restart with it, or clone.")
+    state: str = Field("", description="From which savepoint: stop, or the key of a restart-state.")
+    name: str = Field("", description="Of the clone.")
+    note: str = ""
+    goes_back: bool = Field(True, description="Go back by itself when the new start fails.")
+    version: int | None = Field(None, description="The version to begin with; null: the one in force.")
+
+
+class LaunchedOut(Schema):
+    restart: RestartOut | None = Field(description="null: it was only remembered.")
+    version: int | None = Field(description="Under which number.")
+
+
+@routes.get("/restarts", response=answers(Listed[RestartOut]), summary="Restarts of all jobs, the newest first")
+def restarts(request: HttpRequest, asked: Query[AskedRestarts]) -> dict[str, Any]:
+    return page_of(reach_at(request).narrow(_chosen(asked), "job"), asked, ("-created_at", "-id"))
+
+
+@routes.get("/jobs/{int:job_id}/restarts", response=answers(Listed[RestartOut]), summary="Restarts of one job")
+def of_job(request: HttpRequest, job_id: int, asked: Query[AskedRestarts]) -> dict[str, Any]:
+    return page_of(_chosen(asked).filter(job=job_id), asked, ("-created_at", "-id"))
+
+
+@routes.get("/restarts/{int:restart_id}", response=answers(RestartDetailOut), summary="One restart, step by step")
+def restart(request: HttpRequest, restart_id: int) -> RestartAttempt:
+    return RestartAttempt.objects.prefetch_related("steps").get(pk=restart_id)
+
+
+@routes.post("/restarts/{int:restart_id}/cancel", response=answers(RestartOut), summary="Give it up, while that can be")
+def cancel(request: HttpRequest, restart_id: int) -> RestartAttempt:
+    require(request, Role.OPERATOR)
+    found = RestartAttempt.objects.select_related("job").get(pk=restart_id)
+    if not cancel_attempt(found, actor_of(request), timezone.now()):
+        raise conflict("Too late: the job is being stopped or started already, or the restart has ended.")
+    return RestartAttempt.objects.get(pk=restart_id)
+
+
+@routes.get("/decisions", response=answers(Listed[DecisionOut]), summary="What was decided of dead jobs")
+def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, Any]:
+    found = RestartDecision.objects.all()
+    found = found.filter(verdict=asked.verdict) if asked.verdict else found
+    return page_of(reach_at(request).narrow(found, "job"), asked, ("-at", "-id"))
+
+
+@routes.get(
+    "/jobs/{int:job_id}/restart-states", response=answers(list[StateOut]), summary="What it could be started from"
+)
+def states(request: HttpRequest, job_id: int) -> Any:
+    return offered_states(find_job(job_id))
+
+
+@routes.post("/jobs/{int:job_id}/restart", response=answers(RestartOut, 202), summary="Restart it from a state")
+def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartAttempt]:
+    require(request, Role.OPERATOR)
+    job = find_job(job_id)
+    choices = {choice.key: choice for choice in offered_states(job)}
+    if body.state not in choices:
+        raise invalid("state", body.state, f"One of: {', '.join(choices) or 'none is there'}.")
+    source, stop_first = choices[body.state].source, body.stop == "savepoint"
+    try:
+        return Status(202, restart_from(job, source, actor_of(request), timezone.now(), stop_first=stop_first))
+    except (RestartRefused, BadLaunch, AttemptOpen) as refused:
+        raise conflict(f"Nothing was stopped or started. {refused}") from refused
+
+
+@routes.post("/jobs/{int:job_id}/breaker/close", response=answers(DecisionOut | None), summary="Close its breaker")
+def close(request: HttpRequest, job_id: int, body: NoteIn | None = None) -> RestartDecision | None:
+    require(request, Role.OPERATOR)
+    note = body.note.strip() if body else ""
+    if not close_breaker(find_job(job_id), note, actor_of(request), timezone.now()):
+        raise conflict("The breaker is closed already.")
+    return RestartDecision.objects.filter(job=job_id).first()
+
+
+@routes.get("/jobs/{int:job_id}/launch", response=answers(LaunchOut), summary="How it is started, version by version")
+def launch(request: HttpRequest, job_id: int) -> dict[str, Any]:
+    job = find_job(job_id)
+    versions = [_version(each) for each in job.launch_versions.all()[:200]]
+    return {"launch": shown_launch(job.launch) if job.launch else None, "versions": versions}
+
+
+@routes.post("/jobs/{int:job_id}/launch", response=answers(LaunchedOut, 202), summary="Change how it is started")
+def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str, Any]]:
+    require(request, Role.OPERATOR)
+    job, by, given = find_job(job_id), actor_of(request), body.given()
+    number = given.pop("version", None)
+    version = job.launch_versions.filter(number=number).first() if number is not None else None
+    if number is not None and version is None:
+        raise invalid("version", number, "A number of one of its versions.")
+    admin = access_of(request).may(Role.ADMIN)
+    if isinstance(given.get("configuration"), dict):
+        given["configuration"] = "\n".join(f"{key}: {value}" for key, value in given["configuration"].items())
+    data = filled(launch_form(job, version, admin), {"now": SAVE} | given)
+    form = checked(launch_form(job, version, admin, data))
+    try:
+        if form.cleaned_data["now"] == SAVE:
+            return Status(202, {"restart": None, "version": save_launch(job, form, by).number})
+        return Status(202, {"restart": start_with(job, form, by), "version": None})
+    except NotStarted as refused:
+        raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
+    except AttemptOpen as taken:
+        raise conflict(f"Nothing was stopped. {taken}") from taken
+
+
+def _version(version: LaunchVersion) -> dict[str, Any]:
+    own = {name: getattr(version, name) for name in LaunchVersionOut.Meta.fields}
+    return own | {"spec": shown_launch(version.spec)}
+
+
+def _chosen(asked: AskedRestarts) -> Any:
+    return RestartAttempt.objects.filter(state=asked.state) if asked.state else RestartAttempt.objects.all()

@@ -1,0 +1,108 @@
+"""Savepoints: listed, asked for, kept, disposed of."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja import Query, Status
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, reach_at, require
+from dashboard.access.roles import Role
+from dashboard.api.errors import Refused, conflict, invalid
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import SavepointOut
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.keeping import KeepForm
+from dashboard.views.job import find_job
+from monitoring.models import Savepoint, SavepointOrigin
+from monitoring.savepoints.keeping import BadNote, NotDisposable, dispose, pin
+from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+
+routes = router("Savepoints")
+_ORDER = ("-requested_at", "-id")
+
+
+class AskedSavepoints(Asked):
+    state: Literal["", "deferred", "requested", "in_progress", "completed", "failed", "disposing", "disposed"] = ""
+    origin: Literal["", "scheduled", "manual", "restart", "adopted"] = ""
+
+
+class KeepIn(Body):
+    pinned: bool = Field(False, description="Kept whatever the job's retention says.")
+    note: str = ""
+
+
+class WhyIn(Body):
+    reason: str = Field("", max_length=2000, description="For whoever reads the audit.")
+
+
+@routes.get("/savepoints", response=answers(Listed[SavepointOut]), summary="Savepoints of all jobs, the newest first")
+def savepoints(request: HttpRequest, asked: Query[AskedSavepoints]) -> dict[str, Any]:
+    return page_of(reach_at(request).narrow(_chosen(asked), "job"), asked, _ORDER)
+
+
+@routes.get("/jobs/{int:job_id}/savepoints", response=answers(Listed[SavepointOut]), summary="Savepoints of one job")
+def of_job(request: HttpRequest, job_id: int, asked: Query[AskedSavepoints]) -> dict[str, Any]:
+    return page_of(_chosen(asked).filter(job=job_id), asked, _ORDER)
+
+
+@routes.post("/jobs/{int:job_id}/savepoints", response=answers(SavepointOut, 202), summary="Take a savepoint")
+def take(request: HttpRequest, job_id: int) -> Status[Savepoint]:
+    return Status(202, _request(request, job_id, stops_job=False))
+
+
+@routes.post("/jobs/{int:job_id}/stop", response=answers(SavepointOut, 202), summary="Stop it with a savepoint")
+def stop(request: HttpRequest, job_id: int) -> Status[Savepoint]:
+    return Status(202, _request(request, job_id, stops_job=True))
+
+
+@routes.get("/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="One savepoint")
+def savepoint(request: HttpRequest, savepoint_id: int) -> Savepoint:
+    return Savepoint.objects.get(pk=savepoint_id)
+
+
+@routes.patch("/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="Pin it, or note its use")
+def keep(request: HttpRequest, savepoint_id: int, body: KeepIn) -> Savepoint:
+    require(request, Role.OPERATOR)
+    found = Savepoint.objects.select_related("job").get(pk=savepoint_id)
+    data = filled(KeepForm(instance=Savepoint.objects.get(pk=savepoint_id)), body.given())
+    form = checked(KeepForm(data, instance=Savepoint.objects.get(pk=savepoint_id)))
+    try:
+        pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], actor_of(request))
+    except BadNote as problem:
+        raise invalid("note", None, str(problem)) from problem
+    return Savepoint.objects.get(pk=savepoint_id)
+
+
+@routes.post(
+    "/savepoints/{int:savepoint_id}/dispose", response=answers(SavepointOut, 202), summary="Have its files removed"
+)
+def dispose_of(request: HttpRequest, savepoint_id: int, body: WhyIn | None = None) -> Status[Savepoint]:
+    require(request, Role.OPERATOR)
+    found = Savepoint.objects.select_related("job").get(pk=savepoint_id)
+    reason = body.reason.strip() if body else ""
+    try:
+        dispose(found, reason or "by hand", actor_of(request), timezone.now())
+    except NotDisposable as stays:
+        raise conflict(stays) from stays
+    return Status(202, Savepoint.objects.get(pk=savepoint_id))
+
+
+def _request(request: HttpRequest, job_id: int, *, stops_job: bool) -> Savepoint:
+    require(request, Role.OPERATOR)
+    try:
+        return request_savepoint(
+            find_job(job_id), SavepointOrigin.MANUAL, actor_of(request), timezone.now(), stops_job=stops_job
+        )
+    except SavepointDeferred as deferred:
+        raise Refused(409, str(deferred)) from deferred
+
+
+def _chosen(asked: AskedSavepoints) -> Any:
+    found = Savepoint.objects.all()
+    found = found.filter(state=asked.state) if asked.state else found
+    return found.filter(origin=asked.origin) if asked.origin else found

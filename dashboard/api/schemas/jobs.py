@@ -1,0 +1,92 @@
+"""A job as the API says it: what it is, how it goes, and what Waymark does for it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import ModelSchema, Schema
+from pydantic import Field
+
+from dashboard.health import Health, JobFacts
+from dashboard.queries.fleet import JobRow
+from monitoring.models import Job
+
+
+class HealthOut(Schema):
+    level: str = Field(description="failing, degraded, unknown, healthy or ended.")
+    freshness: str = Field(description="The age of the last completed checkpoint against the job's own interval.")
+    state: str = Field(description="Flink's word for the state of its run, or unknown.")
+    sentence: str = Field(description="What is the matter; empty when nothing is.")
+
+
+class JobOut(ModelSchema):
+    cluster_id: int
+    cluster: str = Field(description="Its name.")
+    run_id: int | None = Field(description="Its current run.")
+    health: HealthOut
+    last_completed_at: datetime | None
+    last_completed_id: int | None = Field(description="The engine's number of that checkpoint.")
+    last_duration_ms: int | None
+    state_size: int | None
+    last_failed_at: datetime | None
+    last_failure: str
+    unresolved_incidents: int
+    restart_id: int | None = Field(description="The restart that is under way.")
+
+    class Meta:
+        model = Job
+        fields = ("id", "name", "labels", "auto_restart", "automation_paused", "managed_elsewhere", "created_at")
+
+
+class AutomationOut(ModelSchema):
+    savepoint_schedule: str = Field(description="Such as every 1 h; empty: none.")
+
+    class Meta:
+        model = Job
+        fields = (
+            *("auto_restart", "restore_from", "max_restarts_per_hour", "max_restarts_per_day", "oldest_state_s"),
+            *("restart_on_lost", "allow_empty_start", "managed_elsewhere", "automation_paused", "automation_note"),
+            *("labels", "breaker_opened_at", "breaker_reason", "savepoint_time_zone", "next_savepoint_at"),
+            *("savepoints_kept", "savepoints_kept_s"),
+        )
+
+
+class ConfigurationOut(Schema):
+    parts: dict[str, dict[str, Any]] = Field(description="By part and key, as the engine says it; secrets are hidden.")
+    since: datetime | None
+
+
+class FleetOut(Schema):
+    jobs: int
+    levels: dict[str, int] = Field(description="How many jobs are how.")
+    silent_clusters: list[str]
+    last_answer_at: datetime | None
+
+
+def job_out(row: JobRow) -> dict[str, Any]:
+    return facts_out(row.facts, row.health)
+
+
+def facts_out(facts: JobFacts, health: Health) -> dict[str, Any]:
+    job = facts.job
+    own = {name: getattr(job, name) for name in JobOut.Meta.fields}
+    return own | {
+        "cluster_id": job.cluster_id,
+        "cluster": job.cluster.name,
+        "run_id": job.current_run_id,
+        "health": {
+            "level": health.level.word,
+            "freshness": health.freshness.word,
+            "state": health.state_word,
+            "sentence": health.sentence,
+        },
+        "last_completed_at": facts.last_completed_at,
+        "last_completed_id": facts.last_completed_id,
+        "last_duration_ms": facts.last_duration_ms,
+        "state_size": facts.state_size,
+        "last_failed_at": facts.last_failed_at,
+        "last_failure": facts.last_failure,
+        "unresolved_incidents": facts.incidents,
+        "restart_id": facts.attempt.pk if facts.attempt else None,
+    }

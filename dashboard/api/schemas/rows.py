@@ -1,0 +1,245 @@
+"""Rows as the API shows them: every field that a page shows, by the name that it has in the database."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ninja import ModelSchema, Schema
+from pydantic import Field
+
+from monitoring.models import (
+    AuditEntry,
+    AutomationPause,
+    Checkpoint,
+    CheckpointGap,
+    Cluster,
+    Delivery,
+    DeliveryAttempt,
+    Incident,
+    IncidentEvent,
+    LaunchVersion,
+    MaintenanceWindow,
+    OperatorCheckpoint,
+    RestartAttempt,
+    RestartDecision,
+    RestartStep,
+    Run,
+    RunException,
+    RunStateChange,
+    Savepoint,
+)
+
+
+class ClusterOut(ModelSchema):
+    state: str = Field(description="In a word, as its page says it.")
+    jobs: int = Field(description="How many jobs it has, and how many of them live.")
+    running: int
+    reachable: bool
+
+    class Meta:
+        model = Cluster
+        fields = (
+            *("id", "name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+            *("authentication", "username", "engine", "version", "labels", "enabled", "disabled_reason"),
+            *("archived_at", "poll_interval_s", "request_limit_s", "requests_at_once", "last_answer_at"),
+            *("unreachable_since", "last_error", "created_at"),
+        )
+
+
+class RunOut(ModelSchema):
+    job_id: int
+
+    class Meta:
+        model = Run
+        fields = (
+            *("id", "number", "engine_job_id", "state", "observed_at", "started_at", "ended_at", "vertices"),
+            *("checkpoint_config", "counts", "summary", "restored_path", "restored_checkpoint_id"),
+            *("restored_is_savepoint", "restored_at", "exception"),
+        )
+
+
+class StateChangeOut(ModelSchema):
+    class Meta:
+        model = RunStateChange
+        fields = ("at", "source", "target", "why")
+
+
+class RunDetailOut(RunOut):
+    state_changes: list[StateChangeOut] = []
+
+
+class GapOut(ModelSchema):
+    run_id: int
+
+    class Meta:
+        model = CheckpointGap
+        fields = ("first_id", "last_id", "noticed_at")
+
+
+class ExceptionOut(ModelSchema):
+    run_id: int
+
+    class Meta:
+        model = RunException
+        fields = ("id", "at", "name", "message", "root_cause", "task", "host", "stacktrace")
+
+
+class CheckpointOut(ModelSchema):
+    run_id: int
+
+    class Meta:
+        model = Checkpoint
+        fields = (
+            *("id", "checkpoint_id", "status", "is_savepoint", "checkpoint_type", "savepoint_format", "triggered_at"),
+            *("latest_ack_at", "failed_at", "failure_message", "end_to_end_duration", "checkpointed_size"),
+            *("state_size", "processed_data", "persisted_data", "num_subtasks", "num_acknowledged_subtasks"),
+            *("external_path", "discarded", "alignment_max", "start_delay_max", "sync_max", "async_max"),
+        )
+
+
+class OperatorOut(ModelSchema):
+    checkpoint_id: int = Field(description="The row's id, as in /checkpoints/{id}, not the engine's number.")
+
+    class Meta:
+        model = OperatorCheckpoint
+        fields = (
+            *("id", "vertex_id", "name", "position", "num_subtasks", "num_acknowledged_subtasks", "latest_ack_at"),
+            *("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data"),
+        )
+
+
+class SubtaskOut(Schema):
+    index: int
+    acknowledged_at: datetime | None
+    unaligned: bool | None
+    aborted: bool
+    figures: dict[str, int | None] = Field(description="Milliseconds and bytes by name.")
+
+
+class OperatorDetailOut(OperatorOut):
+    subtasks: list[SubtaskOut]
+
+
+class CheckpointDetailOut(CheckpointOut):
+    operators: list[OperatorOut]
+
+
+class SavepointOut(ModelSchema):
+    job_id: int
+    run_id: int
+    checkpoint_id: int | None = Field(None, description="The row of its checkpoint.")
+
+    class Meta:
+        model = Savepoint
+        fields = (
+            *("id", "origin", "state", "stops_job", "path", "size", "requested_by", "requested_at", "completed_at"),
+            *("failure", "pinned", "note", "checked_at", "problem", "disposal_reason", "disposed_at"),
+        )
+
+
+class StepOut(ModelSchema):
+    class Meta:
+        model = RestartStep
+        fields = ("name", "state", "text", "started_at", "ended_at")
+
+
+class RestartOut(ModelSchema):
+    job_id: int
+    old_run_id: int | None
+    new_run_id: int | None
+    savepoint_id: int | None
+
+    class Meta:
+        model = RestartAttempt
+        fields = (
+            *("id", "epoch", "trigger", "state", "reason", "requested_by", "engine_job_id", "from_stop", "start_empty"),
+            *("restore_path", "restore_is_savepoint", "restore_state_at", "rejected", "stop_first", "created_at"),
+            *("ended_at", "error"),
+        )
+
+
+class RestartDetailOut(RestartOut):
+    steps: list[StepOut]
+
+
+class DecisionOut(ModelSchema):
+    job_id: int
+
+    class Meta:
+        model = RestartDecision
+        fields = ("id", "at", "verdict", "reason", "facts")
+
+
+class IncidentOut(ModelSchema):
+    rule_id: int | None
+    job_id: int | None
+    cluster_id: int | None
+    inhibited_by_id: int | None = Field(description="The incident that hides this one.")
+    subject: str = Field(description="The name of what it is about.")
+
+    class Meta:
+        model = Incident
+        fields = (
+            *("id", "kind", "state", "severity", "sentence", "opened_at", "acknowledged_at", "acknowledged_by"),
+            *("snoozed_until", "resolved_at", "resolved_by"),
+        )
+
+
+class IncidentEventOut(ModelSchema):
+    class Meta:
+        model = IncidentEvent
+        fields = ("at", "kind", "text", "evidence", "times", "first_at")
+
+
+class IncidentDetailOut(IncidentOut):
+    events: list[IncidentEventOut]
+
+
+class DeliveryOut(ModelSchema):
+    channel_id: int
+
+    class Meta:
+        model = Delivery
+        fields = ("id", "key", "state", "subject", "is_digest", "is_test", "created_at", "attempts", "sent_at")
+
+
+class TryOut(ModelSchema):
+    class Meta:
+        model = DeliveryAttempt
+        fields = ("at", "outcome", "answer")
+
+
+class DeliveryDetailOut(DeliveryOut):
+    tries: list[TryOut]
+
+
+class WindowOut(ModelSchema):
+    job_id: int | None
+    cluster_id: int | None
+
+    class Meta:
+        model = MaintenanceWindow
+        fields = ("id", "reason", "selector", "starts_at", "ends_at", "created_by", "ended_by")
+
+
+class PauseOut(ModelSchema):
+    cluster_id: int | None = Field(description="null: everything.")
+
+    class Meta:
+        model = AutomationPause
+        fields = ("id", "reason", "author", "started_at", "until", "ended_at", "ended_by")
+
+
+class LaunchVersionOut(ModelSchema):
+    spec: dict[str, Any] = Field(description="Values of secrets are hidden.")
+
+    class Meta:
+        model = LaunchVersion
+        fields = ("number", "origin", "created_at", "created_by")
+
+
+class AuditOut(ModelSchema):
+    class Meta:
+        model = AuditEntry
+        fields = ("id", "at", "actor", "action", "target", "reason", "details")

@@ -1,0 +1,74 @@
+"""Waymark itself: its health, and who changed what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Query, Schema
+from pydantic import AwareDatetime, Field
+
+from dashboard.access.guard import access_of
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import AuditOut
+from dashboard.queries.audit import AuditFilter, find_entries
+from dashboard.views.health import look
+
+routes = router("System")
+
+
+class FindingOut(Schema):
+    part: str
+    text: str
+
+
+class SystemHealthOut(Schema):
+    healthy: bool
+    problems: list[FindingOut]
+    warnings: list[FindingOut]
+
+
+class AskedAudit(Asked):
+    q: str = Field("", max_length=200, description="Part of who, or of to what.")
+    actor: str = Field("", max_length=150, description="Exactly who.")
+    action: str = Field("", max_length=100, description="Such as savepoint.request, or savepoint. for all of its kind.")
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
+class MeOut(Schema):
+    username: str
+    role: str | None = Field(description="On everything; null: only what was granted.")
+    may_write: bool = Field(description="Whether this call could have changed something.")
+    token: str | None = Field(description="The name of the token that was sent.")
+
+
+@routes.get("/me", response=answers(MeOut), summary="Who is calling")
+def me(request: HttpRequest) -> dict[str, Any]:
+    access = access_of(request)
+    role, token = access.reach.everywhere, access.token
+    may_write = token is None or token.may_write
+    return {
+        "username": request.user.get_username(),
+        "role": None if role is None else role.word,
+        "may_write": may_write,
+        "token": token.name if token else None,
+    }
+
+
+@routes.get("/health", response=answers(SystemHealthOut), summary="Does Waymark itself see?")
+def health(request: HttpRequest) -> dict[str, Any]:
+    _, verdict = look()
+    seen = access_of(request).reach.sees_everything
+    told = {
+        name: [{"part": each.part, "text": each.sentence if seen else ""} for each in found]
+        for name, found in (("problems", verdict.problems), ("warnings", verdict.warnings))
+    }
+    return {"healthy": verdict.healthy, **told}
+
+
+@routes.get("/audit", response=answers(Listed[AuditOut]), summary="Who changed what, the newest first")
+def audit(request: HttpRequest, asked: Query[AskedAudit]) -> dict[str, Any]:
+    chosen = AuditFilter(asked.q, asked.actor, asked.action, asked.since, asked.until)
+    return page_of(find_entries(chosen), asked, ("-at", "-id"))

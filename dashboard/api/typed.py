@@ -1,0 +1,96 @@
+"""JSON into the pages' own forms: what a form refuses on its page, it refuses here, in the same words.
+
+A body names only what is to change; every other field has the value that the form shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+from django.db.models import Model
+from django.http import QueryDict
+from ninja import Schema
+from pydantic import ConfigDict
+
+from dashboard.api.errors import FieldError, Refused, errors_of
+from dashboard.forms.spans import SpanField
+
+F = TypeVar("F", bound=forms.BaseForm)
+
+Span = int | str | None  # whole seconds, or as the pages write them: "15 min"
+
+
+class Body(Schema):
+    """What is not known is refused: a slip must not look as if it had been heeded."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def given(self) -> dict[str, Any]:
+        """What was sent, and nothing else."""
+        return self.model_dump(exclude_unset=True)
+
+
+def filled(form: forms.BaseForm, given: Mapping[str, Any]) -> QueryDict:
+    """What a browser would send, had a person put `given` into the page of the unbound `form`.
+
+    Raises Refused for a name that is no field, or one that this account may not change.
+    """
+    _require_known(form, given)
+    data = QueryDict(mutable=True)
+    for name, field in form.fields.items():
+        value = given[name] if name in given else form[name].value()
+        _put(data, name, field, value)
+    return data
+
+
+def checked(form: F, hidden: Iterable[str] = ()) -> F:
+    """The bound form when it is valid; else raises Refused with every field's error."""
+    if not form.is_valid():
+        raise Refused(422, fields=errors_of(form, hidden))
+    return form
+
+
+def _require_known(form: forms.BaseForm, given: Mapping[str, Any]) -> None:
+    known = ", ".join(name for name, field in form.fields.items() if not field.disabled)
+    wrong = [FieldError(field=n, value=None, message=f"Not one of: {known}.") for n in given if n not in form.fields]
+    fixed = [
+        FieldError(field=n, value=None, message="Your account may not change this.")
+        for n in given
+        if n in form.fields and form.fields[n].disabled
+    ]
+    if wrong or fixed:
+        raise Refused(422, fields=[*wrong, *fixed])
+
+
+def _put(data: QueryDict, name: str, field: forms.Field, value: Any) -> None:
+    if isinstance(field, forms.FileField):
+        return
+    if isinstance(field, forms.BooleanField):
+        if value:
+            data[name] = "on"
+        return
+    if isinstance(value, list | tuple) and isinstance(
+        field, forms.MultipleChoiceField | forms.ModelMultipleChoiceField
+    ):
+        data.setlist(name, [str(getattr(each, "pk", each)) for each in value])
+        return
+    data[name] = _text(field, value)
+
+
+def _text(field: forms.Field, value: Any) -> str:
+    if value is None or isinstance(value, UploadedFile):
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Model):
+        return str(value.pk)
+    if isinstance(field, SpanField) and isinstance(value, int):
+        return f"{value} s"
+    if isinstance(value, list | tuple):
+        return "\n".join(map(str, value))
+    prepared = field.prepare_value(value)
+    return "" if prepared is None else str(prepared)

@@ -1,0 +1,39 @@
+"""A token of the REST API, as its user makes it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django import forms
+
+READ, WRITE = "read", "write"
+NEVER = "never"
+LASTS = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), (NEVER, "until it is revoked"))
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(
+        max_length=100,
+        label="Name",
+        help_text="What uses it, such as: nightly report.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        error_messages={"required": "Write what will use it, so that you know it again."},
+    )
+    may = forms.ChoiceField(
+        choices=((READ, "read only"), (WRITE, "read and write, as you may")),
+        initial=READ,
+        widget=forms.RadioSelect,
+        label="It may",
+    )
+    lasts = forms.ChoiceField(choices=LASTS, initial="90", label="Valid for", help_text="The shorter, the safer.")
+
+    def clean_name(self) -> str:
+        return " ".join(str(self.cleaned_data["name"]).split())
+
+    @property
+    def may_write(self) -> bool:
+        return bool(self.cleaned_data["may"] == WRITE)
+
+    def expires_at(self, now: datetime) -> datetime | None:
+        lasts = self.cleaned_data["lasts"]
+        return None if lasts == NEVER else now + timedelta(days=int(lasts))

@@ -1,0 +1,35 @@
+"""Every address that the URL configuration knows, and how one of each is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+SLUGS = {"form": "csv", "what": "exceptions", "name": "durations", "mail_id": "none", "kind": "failed_in_window"}
+
+
+def all_routes() -> list[str]:
+    return sorted(_routes(get_resolver().url_patterns, ""))
+
+
+def _routes(patterns: list[URLPattern | URLResolver], before: str) -> Iterator[str]:
+    for each in patterns:
+        route = before + str(each.pattern)
+        if isinstance(each, URLResolver):
+            yield from _routes(each.url_patterns, route)
+        else:
+            yield route
+
+
+def address_of(route: str, ids: Mapping[str, int]) -> str:
+    """With the id of the kind of row that the route begins with."""
+    first = route.removeprefix("api/v1/").partition("/")[0]
+    path = route.replace("<int:checkpoint>", str(ids["checkpoints"]))
+    path = re.sub(r"<int:\w+>", lambda _: str(ids.get(first, 1)), path)
+    if route == "find/":
+        path += "?q=hidden"
+    if first == "channels":
+        path = path.replace("<slug:kind>", "mail")
+    return "/" + re.sub(r"<slug:(\w+)>", lambda found: SLUGS[found[1]], path)

@@ -1,0 +1,75 @@
+"""Two clusters with one row of every kind each: one that a person may see, and one that is hidden from some."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitoring.models import (
+    AttemptState,
+    AutomationPause,
+    Cluster,
+    Delivery,
+    DeliveryState,
+    Job,
+    MaintenanceWindow,
+    RestartDecision,
+    RunException,
+)
+from tests.dashboard import builders as make
+
+SECRET = "hunter2-never-shown"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Ids of rows by the first part of the addresses that are about them."""
+
+    cluster: Cluster
+    job: Job
+    ids: dict[str, int]
+    words: tuple[str, ...]  # texts by which somebody would know of them
+
+
+def rows_of_every_kind(now: datetime, name: str) -> Rows:
+    cluster = make.make_cluster(now, f"{name}-cluster", labels={"env": name})
+    cluster.rest_url = "http://127.0.0.1:9"
+    cluster.save()
+    launch = make.LAUNCH | {"configuration": {"s3.secret-key": SECRET, "parallelism.default": "4"}}
+    job = make.make_job(cluster, f"{name}-job", labels={"team": name}, launch=launch)
+    run = make.make_run(job, now)
+    checkpoints = make.make_checkpoints(run, now, make.Shape(count=3))
+    make.make_operators(checkpoints[-1:])
+    savepoint = make.make_savepoint(run, now - timedelta(minutes=5), note=f"{name}-note")
+    rule = make.make_rule(job)
+    incident = make.make_incident(rule, now - timedelta(minutes=3))
+    channel = make.make_channel(f"on-call {cluster.pk}")  # channels are nobody's: a rule may name any
+    message = make.make_delivery(incident, channel, now - timedelta(minutes=3), state=DeliveryState.DEAD)
+    attempt = make.make_attempt(job, now - timedelta(minutes=1), AttemptState.DECIDED)
+    decision = RestartDecision.objects.create(job=job, at=now, verdict="leave", reason=f"{name}-reason")
+    window = MaintenanceWindow.objects.create(
+        reason=f"{name}-reason", job=job, starts_at=now, ends_at=now + timedelta(hours=1), created_by="olga"
+    )
+    pause = AutomationPause.objects.create(
+        cluster=cluster, reason=f"{name}-reason", author="olga", started_at=now - timedelta(minutes=1)
+    )
+    RunException.objects.create(run=run, at=now, name="E", message=f"{name}-message", digest="d")
+    ids = {
+        "clusters": cluster.pk,
+        "jobs": job.pk,
+        "runs": run.pk,
+        "checkpoints": checkpoints[-1].pk,
+        "operators": checkpoints[-1].operators.all()[0].pk,
+        "savepoints": savepoint.pk,
+        "rules": rule.pk,
+        "incidents": incident.pk,
+        "channels": channel.pk,
+        "messages": message.pk,
+        "restarts": attempt.pk,
+        "decisions": decision.pk,
+        "maintenance": window.pk,
+        "pauses": pause.pk,
+        "automation": pause.pk,
+    }
+    assert Delivery.objects.filter(pk=message.pk).exists()
+    return Rows(cluster, job, ids, (f"{name}-",))

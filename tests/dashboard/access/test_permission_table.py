@@ -1,0 +1,181 @@
+"""Every address by every method for every kind of person, from the URL configuration itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.access import tokens
+from monitoring.models import Account, Grant
+from tests.dashboard.access.routes import address_of, all_routes
+from tests.dashboard.access.scene import SECRET, Rows, rows_of_every_kind
+from tests.dashboard.access.table import PERMISSIONS
+
+ORDER = ("open", "viewer", "operator", "admin", "nobody")
+OF_ALL = ("audit", "channels", "health/page", "mail", "messages", "rules/code")
+# Mail that is not kept, a token of somebody else, a backtest of nothing: 404 for those who are let in.
+MAY_BE_EMPTY = ("views/<", "mail/<", "me/tokens/<", "rules/backtest/<slug:kind>.json")
+ROUTES = list(dict.fromkeys(all_routes()))
+
+
+@dataclass(frozen=True)
+class Person:
+    """`role` is what the person is for the API; on pages a token is nobody's."""
+
+    name: str
+    role: str
+    client: Client
+    headers: dict[str, str]
+
+    def is_let_in(self, route: str) -> str:
+        by_token = bool(self.headers)
+        return "open" if by_token and (not route.startswith("api/") or route == "api/v1/docs") else self.role
+
+
+@pytest.fixture
+def hidden(db: None, now: datetime) -> Rows:
+    return rows_of_every_kind(now, "hidden")
+
+
+@pytest.fixture
+def people(hidden: Rows, now: datetime, settings: Any) -> list[Person]:
+    settings.API_CALLS_PER_MINUTE = 100_000
+    made: list[Person] = [Person("anonymous", "open", Client(), {})]
+    flags = {"viewer": {}, "operator": {"is_staff": True}, "admin": {"is_staff": True, "is_superuser": True}}
+    for role, own in flags.items():
+        made.append(Person(role, role, logged_in(User.objects.create_user(role, **own)), {}))
+    admin = User.objects.get(username="admin")
+    for name, may_write in (("read", False), ("write", True)):
+        secret = tokens.make(admin, name, may_write, now + timedelta(days=1), "admin", now).secret
+        role = "admin" if may_write else "viewer"
+        made.append(Person(f"{name} token", role, Client(), {"Authorization": f"Bearer {secret}"}))
+    return made
+
+
+@pytest.fixture
+def outsider(hidden: Rows, now: datetime) -> Client:
+    """An operator of another cluster, and of nothing else."""
+    user = User.objects.create_user("outsider")
+    Account.objects.create(user=user, granted_only=True)
+    other = rows_of_every_kind(now, "seen")
+    Grant.objects.create(user=user, role="operator", cluster=other.cluster, created_at=now, created_by="admin")
+    return logged_in(user)
+
+
+def logged_in(user: User) -> Client:
+    client = Client(raise_request_exception=True)
+    client.force_login(user)
+    return client
+
+
+def doors(route: str) -> Iterator[tuple[str, str]]:
+    """Method and least role."""
+    for door in PERMISSIONS[route].split(", "):
+        method, _, role = door.partition(" ")
+        yield method, role
+
+
+def call(client: Client, method: str, path: str, headers: dict[str, str] | None = None) -> HttpResponse:
+    """What it did is undone."""
+    send: Callable[..., Any] = getattr(client, method.lower())
+    as_json = path.startswith("/api/") and method != "GET"
+    body: dict[str, Any] = {"data": "{}", "content_type": "application/json"} if as_json else {}
+    cookies = client.cookies.copy()  # logging out is undone, too
+    with transaction.atomic():
+        response: HttpResponse = send(path, headers=headers or {}, **body)
+        if not response.streaming:
+            response.content  # noqa: B018 - rendered while the rows are there
+        transaction.set_rollback(True)
+    client.cookies = cookies
+    return response
+
+
+def verdict(response: HttpResponse) -> str:
+    """`in`, or how it was refused."""
+    to_login = response.status_code == 302 and response.headers["Location"].startswith(f"{reverse('login')}?next=")
+    if to_login or response.status_code == 401:
+        return "log in first"
+    return {403: "forbidden", 404: "not there"}.get(response.status_code, "in")
+
+
+def expected(role: str, least: str) -> str:
+    if least == "nobody":
+        return "log in first" if role == "open" else "not there"
+    if ORDER.index(role) >= ORDER.index(least):
+        return "in"
+    return "log in first" if role == "open" else "forbidden"
+
+
+def test_every_address_has_its_line() -> None:
+    assert sorted(PERMISSIONS) == sorted(ROUTES), "add a line to tests/dashboard/access/table.py"
+
+
+def test_everybody_gets_in_where_the_table_says_and_nowhere_else(people: list[Person], hidden: Rows) -> None:
+    wrong = []
+    for route in ROUTES:
+        path = address_of(route, hidden.ids)
+        for method, least in doors(route):
+            for person in people:
+                role = person.is_let_in(route)
+                if method == "GET" and least != "nobody" and ORDER.index(role) > ORDER.index(least):
+                    continue  # whoever may do more may read, too
+                found, wanted = verdict(call(person.client, method, path, person.headers)), expected(role, least)
+                if found != wanted and not (route.startswith(MAY_BE_EMPTY) and found == "not there"):
+                    wrong.append(f"{method} {path}: {person.name} is {found}, should be {wanted}")
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_an_account_without_access_finds_nothing_of_a_hidden_cluster(outsider: Client, hidden: Rows) -> None:
+    wrong = []
+    for route in ROUTES:
+        path = address_of(route, hidden.ids)
+        about_one = "<int:" in route or route.removeprefix("api/v1/").startswith(OF_ALL)
+        for method, least in doors(route):
+            if least in ("open", "nobody"):
+                continue
+            response = call(outsider, method, path)
+            if about_one and verdict(response) != "not there":
+                wrong.append(f"{method} {path} is {response.status_code}, should be 404")
+            told = response.content.decode(errors="replace") if not response.streaming else ""
+            if any(word in told for word in hidden.words):
+                wrong.append(f"{method} {path} tells of it")
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_an_account_acts_where_it_was_granted_to(outsider: Client, hidden: Rows) -> None:
+    own = rows_of_own_cluster()
+    for name in ("job", "job-savepoints", "job-history", "job-alerts", "job-configuration", "job-launch"):
+        assert outsider.get(reverse(name, args=[own.pk])).status_code == 200
+    assert b"seen-job" in outsider.get(reverse("fleet")).content
+    assert outsider.post(reverse("job-savepoint", args=[own.pk])).status_code == 302
+    assert outsider.post("/api/v1/pauses", {"reason": "x"}, content_type="application/json").status_code == 404
+
+
+def rows_of_own_cluster() -> Any:
+    from monitoring.models import Job
+
+    return Job.objects.get(name="seen-job")
+
+
+def test_no_answer_holds_a_secret_of_a_launch_record(people: list[Person], hidden: Rows) -> None:
+    admin = next(person for person in people if person.name == "admin")
+    told = [
+        path
+        for route in ROUTES
+        for path in [address_of(route, hidden.ids)]
+        if "GET" in dict(doors(route)) and SECRET in _text(call(admin.client, "GET", path))
+    ]
+    assert told == []
+
+
+def _text(response: HttpResponse) -> str:
+    return "" if response.streaming else response.content.decode(errors="replace")

@@ -1,0 +1,141 @@
+"""What the API tells, page by page."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from monitoring import audit
+from monitoring.models import Incident, IncidentState, Job
+from tests.dashboard import builders as make
+from tests.dashboard.api.conftest import Caller
+
+
+def walk(api: Caller, path: str, limit: int, **query: Any) -> list[dict[str, Any]]:
+    """All pages of a list."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while cursor is not None:
+        page = api.get(path, limit=limit, cursor=cursor, **query).json()
+        assert len(page["items"]) <= limit
+        found += page["items"]
+        cursor = page["next"]
+    return found
+
+
+def test_a_job_is_told_as_its_page_shows_it(api: Caller, job: Job) -> None:
+    (listed,) = api.get("/jobs").json()["items"]
+    one = api.get(f"/jobs/{job.pk}").json()
+    assert listed == one
+    assert one["name"] == job.name
+    assert one["health"]["state"] == "RUNNING"
+    assert one["last_completed_id"] == 7
+
+
+def test_checkpoints_are_walked_page_by_page_without_a_gap_or_a_double(api: Caller, job: Job) -> None:
+    found = walk(api, f"/jobs/{job.pk}/checkpoints", 3)
+    assert [row["checkpoint_id"] for row in found] == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_checkpoints_are_filtered(api: Caller, job: Job, now: datetime) -> None:
+    make.make_checkpoints(
+        job.current_run, now + timedelta(minutes=1), make.Shape(count=2, failed=frozenset({0}), first_id=8)
+    )
+    found = walk(api, f"/jobs/{job.pk}/checkpoints", 50, status="FAILED")
+    assert [row["checkpoint_id"] for row in found] == [9]
+
+
+def test_rows_of_one_moment_are_each_told_once(api: Caller, job: Job, now: datetime) -> None:
+    for _ in range(5):
+        make.make_savepoint(job.current_run, now)
+    found = walk(api, "/savepoints", 2)
+    assert len({row["id"] for row in found}) == len(found) == 5
+
+
+def test_a_checkpoint_is_told_down_to_the_subtask(api: Caller, job: Job) -> None:
+    newest = api.get(f"/jobs/{job.pk}/checkpoints", limit=1).json()["items"][0]
+    operator = api.get(f"/checkpoints/{newest['id']}").json()["operators"][1]
+    told = api.get(f"/operators/{operator['id']}").json()
+    assert [subtask["index"] for subtask in told["subtasks"]] == [0, 1, 2, 3]
+    assert {"end_to_end", "sync", "async", "alignment", "start_delay", "state_size"} <= told["subtasks"][0][
+        "figures"
+    ].keys()
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/savepoints", "/incidents", "/restarts", "/rules", "/audit", "/messages"])
+def test_a_cursor_that_was_never_given_is_refused(api: Caller, path: str) -> None:
+    for cursor in ("nonsense", "WzEsMiwzLDRd", "WyJhIiwgImIiXQ", "WzFd" * 30):
+        answer = api.get(path, cursor=cursor)
+        assert answer.status_code in (200, 422)
+    assert api.get(path, cursor="nonsense").json()["error"]["fields"][0]["field"] == "cursor"
+
+
+def test_a_filter_with_a_slip_in_it_is_refused_by_name(api: Caller) -> None:
+    answer = api.get("/incidents", stat="open")
+    assert answer.status_code == 422
+    (wrong,) = answer.json()["error"]["fields"]
+    assert (wrong["field"], wrong["value"]) == ("stat", "open")
+
+
+def test_incidents_are_told_by_state(api: Caller, job: Job, now: datetime) -> None:
+    rule = make.make_rule(job)
+    old = make.make_incident(rule, now - timedelta(hours=1), state=IncidentState.RESOLVED, resolved_at=now)
+    new = make.make_incident(rule, now)
+    assert [row["id"] for row in api.get("/incidents").json()["items"]] == [new.pk, old.pk]
+    assert [row["id"] for row in api.get("/incidents", state="unresolved").json()["items"]] == [new.pk]
+    told = api.get(f"/incidents/{new.pk}").json()
+    assert told["subject"] == job.name
+    assert told["events"][0]["kind"] == "opened"
+    assert Incident.objects.count() == 2
+
+
+def test_the_audit_is_told_by_who_what_and_when(api: Caller, now: datetime) -> None:
+    audit.record("ida", "rule.change", "rule a", "because")
+    audit.record("ida", "savepoint.request", "job b")
+    told = api.get("/audit", actor="ida", action="rule.").json()["items"]
+    assert [(row["action"], row["reason"]) for row in told] == [("rule.change", "because")]
+    assert api.get("/audit", actor="ida", until=(now - timedelta(days=1)).isoformat()).json()["items"] == []
+    assert api.get("/audit", since="2026-01-01T00:00:00").status_code == 422  # of which zone?
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/clusters", "/savepoints", "/incidents", "/rules"])
+def test_a_list_costs_the_same_for_few_and_many(api: Caller, now: datetime, path: str) -> None:
+    def costs() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as asked:
+            assert api.get(path, limit=200).status_code == 200
+        return len(asked)
+
+    api.get("/me")  # that the token was used is written down once a minute
+    add(now, "few", 2)
+    few = costs()
+    add(now, "many", 12)
+    assert costs() == few
+
+
+def add(now: datetime, name: str, count: int) -> None:
+    for number in range(count):
+        job = make.make_job(make.make_cluster(now, f"{name}{number}"))
+        make.make_savepoint(make.make_run(job, now), now)
+        make.make_incident(make.make_rule(job), now)
+
+
+def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: Job) -> None:
+    job.launch = make.LAUNCH | {
+        "configuration": {"s3.secret-key": "hunter2"},
+        "program_args": ["--db-password", "hunter2"],
+    }
+    job.save()
+    told = admin_api.get(f"/jobs/{job.pk}/launch").json()["launch"]
+    assert "hunter2" not in str(told)
+    sent = {"configuration": told["configuration"], "program_args": told["program_args"], "parallelism": 8}
+    answer = admin_api.post(f"/jobs/{job.pk}/launch", sent)
+    assert answer.status_code == 202, answer.content
+    job.refresh_from_db()
+    assert job.launch["configuration"] == {"s3.secret-key": "hunter2"}
+    assert (job.launch["program_args"], job.launch["parallelism"]) == (["--db-password", "hunter2"], 8)

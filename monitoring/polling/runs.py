@@ -213,7 +213,7 @@ def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime
 def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> None:
     run.missing_since, run.missing_polls = None, 0
     state = observed.job.state
-    if state == run.state:
+    if state == run.state and not _ended_anew(run, observed):
         return
     revived = RunState(run.state).terminal
     runs.move(run, state, _why(state, observed, run, revived=revived), now)
@@ -224,7 +224,15 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     run.final_read_done = False
 
 
+def _ended_anew(run: Run, observed: RunObservation) -> bool:
+    """It lived again between two looks: it ended at another time than before."""
+    at = observed.job.ended_at
+    return RunState(run.state).terminal and at is not None and run.ended_at is not None and at > run.ended_at
+
+
 def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> str:
+    if revived and RunState(state).terminal:
+        return "It came back, and ended again."
     if revived:
         return "The engine names the job again, under the same id."
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING) and observed.exceptions:

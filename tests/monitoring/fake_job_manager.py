@@ -79,6 +79,7 @@ class FakeJobManager:
     disposal_fails: str = ""
     disposed: list[str] = field(default_factory=list)
     disposals: dict[str, str] = field(default_factory=dict)  # request id -> failure
+    end_times: dict[str, int] = field(default_factory=dict)  # of jobs, ms; -1 where nothing is said
     most_alive: int = 0
     release: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -127,7 +128,13 @@ class FakeJobManager:
 
     def _overview(self, _parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         jobs = [
-            {"jid": job.id, "name": job.name, "state": job.state, "start-time": 1_800_000_000_000, "end-time": -1}
+            {
+                "jid": job.id,
+                "name": job.name,
+                "state": job.state,
+                "start-time": 1_800_000_000_000,
+                "end-time": self.end_times.get(job.id, -1),
+            }
             for job in self.jobs.values()
         ]
         return 200, {"jobs": jobs}

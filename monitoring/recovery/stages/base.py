@@ -58,6 +58,9 @@ class Stage(Protocol):
         ...
 
 
+DIED_ANEW = "The job came back by itself and died again. Nothing was started; that is decided anew."
+
+
 class Overtaken(Exception):
     """The claim on the attempt ended and another worker has it: drop everything."""
 
@@ -75,10 +78,16 @@ def automatic(attempt: RestartAttempt) -> bool:
     return attempt.trigger == RestartTrigger.AUTOMATIC
 
 
-def paused(attempt: RestartAttempt, now: datetime) -> End | None:
-    """Looked at before every act: automation that was paused meanwhile goes no further."""
-    if automatic(attempt) and (why := why_paused(attempt.job, now)):
+def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
+    """Looked at before every act: automation that was paused meanwhile goes no further, nor one that was decided on
+    a death that was not the last. A new death is held down and decided anew."""
+    if not automatic(attempt):
+        return None
+    if why := why_paused(attempt.job, now):
         return End(AttemptState.CANCELED, f"Nothing was started: {why}.")
+    run = attempt.old_run
+    if run is not None and run.end_seen_at is not None and run.end_seen_at > attempt.created_at:
+        return End(AttemptState.CANCELED, DIED_ANEW)
     return None
 
 
@@ -90,15 +99,22 @@ def launch_of(attempt: RestartAttempt) -> dict[str, object] | None:
 
 @dataclass(frozen=True)
 class Lives:
-    """By what a life of this job is known: its name and every engine id it ever had or was to have."""
+    """By what a life of this job is known: its name and every engine id it ever had or was to have. `old`: the id of
+    the one whose end the attempt was decided on, and when that was by the engine's clock; None: not known."""
 
     name: str
     ids: frozenset[str]
     own_id: str
+    old: tuple[str, datetime | None] | None = None
 
     def own(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
         """The life that this attempt started."""
         return next((job for job in jobs if job.id == self.own_id), None)
+
+    def died_anew(self, jobs: Iterable[JobOverview]) -> bool:
+        """The old one ended later than the end that was decided on."""
+        old_id, ended_at = self.old or ("", None)
+        return any(job.id == old_id and job.ended_at and ended_at and job.ended_at > ended_at for job in jobs)
 
     def live(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
         """Another one that has not ended."""
@@ -117,4 +133,5 @@ class Lives:
 def lives_of(attempt: RestartAttempt) -> Lives:
     runs = Run.objects.filter(job=attempt.job_id).values_list("engine_job_id", flat=True)
     attempts = RestartAttempt.objects.filter(job=attempt.job_id).values_list("engine_job_id", flat=True)
-    return Lives(attempt.job.name, frozenset([*runs, *attempts]), attempt.engine_job_id)
+    old = (attempt.old_run.engine_job_id, attempt.old_run.ended_at) if attempt.old_run else None
+    return Lives(attempt.job.name, frozenset([*runs, *attempts]), attempt.engine_job_id, old)

@@ -11,7 +11,7 @@ from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, 
 from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import entry_class
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, paused, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, launch_of, write
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.checking import record_finding
 from monitoring.savepoints.stored import validate
@@ -21,7 +21,7 @@ class CheckState:
     step = "Check the state"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if stopped := paused(attempt, now):
+        if stopped := given_up(attempt, now):
             return stopped
         if attempt.from_stop and not attempt.restore_path:
             return Next(

@@ -10,7 +10,7 @@ from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady,
 from monitoring.models import AttemptState, RestartAttempt, StepState
 from monitoring.programs import Damaged, content_of, copy_of, placed
 from monitoring.recovery.launching import BadLaunch, check_launch, uploaded_program
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, launch_of, paused, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, write
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CheckProgram:
     step = "Check the program"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if stopped := paused(attempt, now):
+        if stopped := given_up(attempt, now):
             return stopped
         launch = launch_of(attempt)
         try:
@@ -75,7 +75,7 @@ class UploadProgram:
     step = "Upload the program"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if stopped := paused(attempt, now):
+        if stopped := given_up(attempt, now):
             return stopped
         program = copy_of(attempt.job.cluster, uploaded_program(launch_of(attempt)))
         if program is None:

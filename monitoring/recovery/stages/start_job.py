@@ -18,7 +18,19 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, paused, write
+from monitoring.recovery.stages.base import (
+    DIED_ANEW,
+    Act,
+    End,
+    Next,
+    Outcome,
+    Wait,
+    automatic,
+    given_up,
+    launch_of,
+    lives_of,
+    write,
+)
 from monitoring.recovery.stages.check_state import reject
 from monitoring.recovery.stages.prepare_program import lost
 
@@ -41,6 +53,11 @@ class LivesAlready:
 
 
 @dataclass(frozen=True)
+class DiedAnew:
+    """The life that the attempt was decided on came back, and ended again."""
+
+
+@dataclass(frozen=True)
 class Launched:
     job_id: str
 
@@ -56,7 +73,7 @@ class StartJob:
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if not attempt.restore_path and not attempt.start_empty:
             return End(AttemptState.FAILED, "There is no state to restore, and a job is never started empty.")
-        if attempt.launch_sent_at is None and (stopped := paused(attempt, now)):
+        if attempt.launch_sent_at is None and (stopped := given_up(attempt, now)):
             return stopped
         try:
             check_launch(launch_of(attempt))
@@ -78,6 +95,8 @@ class StartJob:
             case LivesAlready(job):
                 why = f"A life of this job, {job.id}, is {job.state} already. Nothing was started."
                 return End(AttemptState.CANCELED, why)
+            case DiedAnew():
+                return End(AttemptState.CANCELED, DIED_ANEW)
             case NotSeen():
                 return _not_seen(attempt, now)
             case NotFound():
@@ -120,7 +139,7 @@ def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
 
 
 def _act(attempt: RestartAttempt, send: bool) -> Act:
-    lives = lives_of(attempt)
+    lives, decided_by_itself = lives_of(attempt), automatic(attempt)
     launch = launch_of(attempt) or {}
     order = LaunchOrder(launch, attempt.engine_job_id, attempt.job.name, attempt.restore_path)
 
@@ -130,6 +149,8 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
             return Known(own)
         if living := lives.live(jobs):
             return LivesAlready(living)
+        if decided_by_itself and lives.died_anew(jobs):
+            return DiedAnew()
         return Launched(await kind_of(launch).launch(client, order)) if send else NotSeen()
 
     return act

@@ -10,7 +10,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.models import AttemptState, RestartAttempt, Savepoint, SavepointOrigin, SavepointState, StepState
 from monitoring.recovery.attempt import TIME_LIMIT
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, lives_of, paused, write
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, lives_of, write
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 
@@ -25,7 +25,7 @@ class StopJob:
     step = "Stop the job"
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
-        if stopped := paused(attempt, now):
+        if stopped := given_up(attempt, now):
             return stopped
         lives = lives_of(attempt)
         to_cancel = None if automatic(attempt) or attempt.stop_first else _known_life(attempt)

@@ -451,3 +451,16 @@ def test_a_run_is_read_before_its_history_can_roll_over(engine, cluster, poll):
     engine.asked.clear()
     poll(2.5)
     assert f"/jobs/{job.id}/checkpoints" in engine.asked
+
+
+def test_a_run_that_came_back_and_ended_again_between_two_looks_died_later_than_it_was_thought(engine, cluster, poll):
+    job = engine.job()
+    poll()
+    job.state, job.ended = "FAILED", job.started + 9_000
+    poll()
+    job.ended = job.moved = job.started + 30_000
+    poll()
+    run = Run.objects.get()
+    assert moves(run) == [("", "RUNNING"), ("RUNNING", "FAILED"), ("FAILED", "FAILED")]
+    assert run.ended_at == datetime.fromtimestamp(job.ended / 1000, UTC)
+    assert run.end_seen_at == poll.clock

@@ -382,3 +382,32 @@ def test_who_asks_or_how_often_says_nothing_of_the_state(rows, job, job_manager,
     job_manager.answers.clear()
     attempt = go_on(job, now + SEND_AGAIN_AFTER)
     assert (attempt.state, attempt.rejected, attempt.restore_path) == ("succeeded", [], "file:/chk/7")
+
+
+def dies_again(job, job_manager, at):
+    """The old run came back by itself, and ended once more."""
+    job_manager.end_times[job.current_run.engine_job_id] = int(at.timestamp() * 1000)
+
+
+def test_a_job_that_came_back_and_died_again_is_held_down_again(job, job_manager, now):
+    """It may come back once more: nothing that was decided on the death before may start it."""
+    job_manager.loses_request_of = {"validate"}
+    advance(now)
+    dies_again(job, job_manager, now + timedelta(seconds=1))
+    job_manager.loses_request_of = set()
+    advance(now + timedelta(seconds=2))
+    assert RestartAttempt.objects.get().error.startswith("The job came back by itself and died again.")
+    assert job_manager.count("run") == 0
+
+
+def test_a_death_that_was_polled_anew_is_held_down_again(job, job_manager, now):
+    job_manager.loses_request_of = {"validate"}
+    advance(now)
+    again = now + timedelta(seconds=1)
+    Run.objects.filter(pk=job.current_run_id).update(ended_at=again, end_seen_at=again)
+    job_manager.loses_request_of = set()
+    advance(now + timedelta(seconds=2))
+    assert RestartAttempt.objects.get().state == "canceled"
+    assert job_manager.count("run") == 0
+    advance(now + timedelta(seconds=10))
+    assert job_manager.count("run") == 1

@@ -41,6 +41,7 @@ chaos: install-dev ## twenty faults for each sink, also on a Spark cluster, two 
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-20} CHAOS_SINKS=$${CHAOS_SINKS:-postgres,files,postgres@cluster,files@cluster} $(PY) -m pytest -q tests/chaos
 	CHAOS_SNAPSHOTS=$${CHAOS_SNAPSHOTS:-40} $(PY) -m pytest -q tests/checkpointing/spark/test_consistent_cut.py -k under_load
 	CHAOS_ROUNDS=1 $(PY) -m pytest -q tests/checkpointing/spark/test_misbehaving_programs.py -k reached
+	EXAMPLES_APART=1 $(PY) -m pytest -q tests/checkpointing/spark/test_example_programs.py
 	KILL_STRIDE=1 $(PY) -m pytest -q tests/checkpointing/coordinator/test_killed_at_every_step.py
 
 clean: ## remove the virtual environment, the caches and ALL data under ./var

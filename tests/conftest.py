@@ -6,6 +6,7 @@ used as it is, and not started.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests import class_archive
 
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
@@ -22,6 +25,9 @@ os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 # The tests' JVMs live for seconds: without the second compiler a small Spark session takes 13 seconds of processor
 # time instead of 24.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# One for all of xdist's workers, which inherit the name; made by the first that needs Java.
+_ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
 # The settings want an address before a server runs. xdist's workers inherit it: it is nobody's choice there either.
 _NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
 os.environ.setdefault("DATABASE_URL", _NOT_STARTED)
@@ -58,13 +64,15 @@ def httpserver_listen_address() -> tuple[str, int]:
 
 
 @pytest.fixture(scope="session")
-def java_home(session_directory: Path) -> Path:
-    """A Java that PySpark starts with; also put into JAVA_HOME."""
+def java_home(session_directory: Path) -> Iterator[Path]:
+    """A Java that PySpark starts with; also put into JAVA_HOME. A long run makes its sessions start faster."""
     from checkpointing.java import find_java
 
     home = find_java(os.environ, session_directory / "java").home
     os.environ["JAVA_HOME"] = str(home)
-    return home
+    is_long = "PYTEST_XDIST_WORKER" in os.environ
+    with class_archive.made(_ARCHIVE) if is_long else contextlib.nullcontext():
+        yield home
 
 
 @pytest.fixture(scope="session")

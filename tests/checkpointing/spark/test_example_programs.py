@@ -1,18 +1,21 @@
-"""Programs that Spark's users know, run as jobs of a real job manager: only the wrapper `def program` is ours.
+"""Programs that Spark's users know, run by a real job manager: only the wrapper `def program` is ours.
 
 Each gets its input in three parts: before a checkpoint, after it, and after its driver was killed. In the end its
-result is what a plain computation over the whole input gives.
+result is what a plain computation over the whole input gives. Four of them are one job here, sent as a zip, since each
+job costs two starts of Spark; with EXAMPLES_APART each is a job of its own, as in `make chaos`.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import os
 import random
 import signal
 import urllib.parse
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,30 +109,74 @@ def etl() -> Example:
     return Example("etl", parts, lambda out: sorted((row["id"], row["country"]) for row in rows(out)), expected)
 
 
-@pytest.mark.parametrize("example", [word_count, sessionization, stream_join, deduplication, etl])
-def test_it_runs_as_a_job_and_its_drivers_death_changes_nothing(
-    example: Callable[[], Example], job_managers: JobManagers, tmp_path: Path
+TOGETHER = [word_count, stream_join, deduplication, etl]
+JOBS = [[sessionization], *([[each] for each in TOGETHER] if os.environ.get("EXAMPLES_APART") else [TOGETHER])]
+
+
+@pytest.mark.parametrize("examples", JOBS)
+def test_they_run_as_jobs_and_their_drivers_death_changes_nothing(
+    examples: Sequence[Callable[[], Example]], job_managers: JobManagers, tmp_path: Path
 ) -> None:
-    it = example()
-    source, output = tmp_path / "in", tmp_path / "out"
-    for name in {Path(name).parent for part in it.parts for name in part}:
-        (source / name).mkdir(parents=True, exist_ok=True)
-    deliver(source, it.parts[0])
-    arguments = {"input": str(source), "output": str(output)}
-    job = Job(job_managers, PROGRAMS / f"{it.name}.py", "program", arguments, **LIGHT)
+    running = [Running(make(), tmp_path) for make in examples]
+    for each in running:
+        each.deliver(0)
+    job = submitted(running, job_managers, tmp_path)
     eventually("the job runs", job.is_running)
-    eventually("a batch and a checkpoint after it", lambda: output.exists() and job.completed_id() > 0)
-    deliver(source, it.parts[1])
+    eventually("batches of all", lambda: all(each.output.exists() for each in running))
+    before = job.completed_id()
+    eventually("a checkpoint after them", lambda: job.completed_id() > before)
+    for each in running:
+        each.deliver(1)
     job.signal_driver(signal.SIGKILL)
-    deliver(source, it.parts[2])
-    eventually(f"the right result instead of {it.read(output)}", lambda: it.read(output) == it.expected)
-    if (output / "_spark_metadata").exists():
-        eventually("a listing shows no more than the log", lambda: listed(output) == logged(output))
+    for each in running:
+        each.deliver(2)
+    for each in running:
+        each.await_result()
     record = job.record()
     assert record["attempt"] == 2
     assert record.get("local_directory") or record["restored_checkpoint_id"]
     job.cancel()
-    assert it.read(output) == it.expected
+    for each in running:
+        assert each.result == each.example.expected
+
+
+class Running:
+    """An example with its directories."""
+
+    def __init__(self, example: Example, root: Path) -> None:
+        self.example = example
+        self.source, self.output = root / "in" / example.name, root / "out" / example.name
+        for name in {Path(name).parent for part in example.parts for name in part}:
+            (self.source / name).mkdir(parents=True, exist_ok=True)
+
+    def deliver(self, part: int) -> None:
+        for name, text in self.example.parts[part].items():
+            unfinished = self.source / f".{name.replace('/', '-')}"
+            unfinished.write_text(text)
+            unfinished.rename(self.source / name)
+
+    @property
+    def result(self) -> Any:
+        return self.example.read(self.output)
+
+    def await_result(self) -> None:
+        eventually(f"the result of {self.example.name}", lambda: self.result == self.example.expected)
+        if (self.output / "_spark_metadata").exists():
+            eventually("a listing shows no more than the log", lambda: listed(self.output) == logged(self.output))
+
+
+def submitted(running: Sequence[Running], job_managers: JobManagers, root: Path) -> Job:
+    """One as the file that it is; several as a zip of theirs."""
+    if len(running) == 1:
+        [only] = running
+        arguments = {"input": str(only.source), "output": str(only.output)}
+        return Job(job_managers, PROGRAMS / f"{only.example.name}.py", "program", arguments, **LIGHT)
+    names = [each.example.name for each in running]
+    with zipfile.ZipFile(root / "together.zip", "w") as archive:
+        for name in ("together", *names):
+            archive.write(PROGRAMS / f"{name}.py", f"{name}.py")
+    arguments = {"names": ",".join(names), "input": str(root / "in"), "output": str(root / "out")}
+    return Job(job_managers, root / "together.zip", "program", arguments, **LIGHT)
 
 
 # --- input and output ------------------------------------------------------------------------------------------------
@@ -141,13 +188,6 @@ def moment(minute: int) -> str:
 
 def lines(records: Any) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
-
-
-def deliver(source: Path, part: dict[str, str]) -> None:
-    for name, text in part.items():
-        unfinished = source / f".{name.replace('/', '-')}"
-        unfinished.write_text(text)
-        unfinished.rename(source / name)
 
 
 def rows(output: Path) -> list[dict[str, Any]]:

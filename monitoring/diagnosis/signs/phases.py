@@ -23,6 +23,7 @@ from monitoring.diagnosis.signs.base import (
 
 SHARE = 0.4  # of the whole that a phase must have to be its cause
 FULL = 0.8  # of its state that a checkpoint writes which is not incremental
+_NO_BOUNDARY = "has not come to the end of"  # checkpointing.spark.agent
 UNDER_PRESSURE = f"{FLINK}ops/state/checkpointing_under_backpressure/"
 LARGE_STATE = f"{FLINK}ops/state/large_state_tuning/"
 
@@ -96,7 +97,7 @@ class BackPressure(Phase):
     )
 
     def find(self, scene: Scene) -> Finding | None:
-        return super().find(scene) or _never_arrived(scene)
+        return super().find(scene) or _no_boundary(scene) or _never_arrived(scene)
 
     def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
         return against_pressure(scene)
@@ -201,6 +202,28 @@ def against_pressure(scene: Scene) -> tuple[Advice, ...]:
         return (Advice("execution.checkpointing.unaligned.enabled", "true", why, UNDER_PRESSURE), after)
     less = Words("less data waits in front of the barrier", "减少屏障前排队的数据")
     return (Advice("taskmanager.network.memory.buffer-debloat.enabled", "true", less, UNDER_PRESSURE),)
+
+
+def _no_boundary(scene: Scene) -> Finding | None:
+    """Of one that expired on our own job manager: its tasks said that the batch, whose end is the barrier, went on."""
+    checkpoint = scene.checkpoint
+    if checkpoint is None or not has_expired(checkpoint) or _NO_BOUNDARY not in checkpoint.failure:
+        return None
+    said = checkpoint.failure.partition(". ")[2].strip()[:300].rstrip(".")
+    within = milliseconds(scene.settings.timeout) or milliseconds(checkpoint.lasted)
+    return Finding(
+        BackPressure.name,
+        Words("A batch longer than the time-out", "批次耗时超过超时时间"),
+        Words(
+            f"The batch did not end within {within}, the time-out, so the barrier of checkpoint {checkpoint.number} "
+            f"never came. {said}.",
+            f"批次没有在超时时间 {within} 内结束，检查点 {checkpoint.number} 的屏障始终没有到来。{said}。",
+        ),
+        lasted(scene, checkpoint),
+        against_pressure(scene),
+        Confidence.CERTAIN,
+        1.0,
+    )
 
 
 def _never_arrived(scene: Scene) -> Finding | None:

@@ -15,6 +15,7 @@ from monitoring.diagnosis.judging import causes
 from monitoring.engine.causes import root_cause
 from tests.monitoring.diagnosis.scenes import (
     DECLINED,
+    EXPIRED,
     NOW,
     USUAL,
     checkpoint,
@@ -134,6 +135,17 @@ def test_a_barrier_that_never_arrived() -> None:
     assert "No subtask of “count”" in found.sentence.en
     nobody = tuple(replace(each, acknowledged=0) for each in stuck)
     assert names(scene(expired(operators=nobody))) == []
+
+
+def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
+    stuck = "Query 'words' has not come to the end of batch 7; Spark says: Processing new data."
+    asked = expired(failure=f"{EXPIRED} {stuck}", acknowledged=0, start_delay=None, operators=())
+    (found,) = causes(scene(asked, engine="spark"))
+    assert (found.name, found.confidence) == ("back_pressure", Confidence.CERTAIN)
+    assert found.sentence.en == (
+        f"The batch did not end within 1 min, the time-out, so the barrier of checkpoint 41 never came. {stuck}"
+    )
+    assert "maxOffsetsPerTrigger" in found.advice[0].key
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Every task delivered twice at once, through a real Redis, to a worker with several threads: each acts once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from celery.signals import task_postrun
+from django.conf import settings
+from django.utils import timezone
+
+from monitoring import tasks
+from monitoring.alerts.defaults import DEFAULTS
+from monitoring.history import partitions
+from monitoring.models import (
+    AlertRule,
+    Channel,
+    Checkpoint,
+    Delivery,
+    DeliveryState,
+    Incident,
+    OperatorCheckpoint,
+    RestartAttempt,
+    Run,
+    RunState,
+    RunStateChange,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+)
+from monitoring.polling import service
+from tests.monitoring.conftest import Rows
+from tests.monitoring.fake_job_manager import FakeJobManager
+from tests.monitoring.polling.conftest import FakeEngine, make_engine
+from tests.monitoring.recovery.conftest import LAUNCH
+from tests.waiting import eventually
+
+__all__ = ["make_engine"]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
+TASKS = [str(entry["task"]) for entry in settings.CELERY_BEAT_SCHEDULE.values()]
+assert tasks.__name__ in TASKS[0], "loaded, so that the worker knows them"
+
+
+class Worker:
+    """Delivers each task as often as it is told, all at once, and waits until every one has ended."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._ended: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def note(self, task: Any, **_: object) -> None:
+        with self._lock:
+            self._ended[task.name] += 1
+
+    def deliver(self, *names: str, times: int = 2) -> None:
+        before = Counter(self._ended)
+        for _ in range(times):
+            for name in names:
+                self._app.send_task(name)
+        wanted = Counter({name: before[name] + times for name in names})
+        eventually("all have ended", lambda: all(self._ended[name] >= count for name, count in wanted.items()), 60)
+
+
+@pytest.fixture
+def worker(redis_url: str, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Worker]:
+    settings.CELERY_BROKER_URL = redis_url
+    polling = service.PollingThread()
+    monkeypatch.setattr(service, "POLLING", polling)
+    app = Celery("twice", broker=redis_url, set_as_current=False)
+    app.conf.update(task_ignore_result=True, task_acks_late=True, task_default_queue="twice")
+    worker = Worker(app)
+    task_postrun.connect(worker.note, weak=False)
+    with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, loglevel="error"):
+        yield worker
+        polling.end()
+        polling.join()
+    task_postrun.disconnect(worker.note)
+
+
+def has_work(rows: Rows, engine: FakeEngine, job_manager: FakeJobManager, hook: str) -> None:
+    """Something to do for every task."""
+    Channel.objects.create(name="hook", kind="webhook", settings={"url": hook}, allow_private=True, group_wait_s=0)
+    rows.cluster(name="polled", rest_url=engine.url, poll_interval_s=1)
+    engine.job(name="watched").add(1, 2, 3)
+    steered = rows.cluster(name="steered", rest_url=job_manager.url, enabled=True, next_poll_at=rows.ago(-3600))
+    _dead(rows, steered, job_manager)
+    _failing(rows, steered, job_manager)
+
+
+def _dead(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
+    job = rows.job(cluster, name="dead", launch=LAUNCH, auto_restart=True)
+    run = rows.run(job, RunState.FAILED, final_read_done=True)
+    rows.checkpoint(run, 7, external_path="file:/chk/7")
+    job_manager.add(run.engine_job_id, "dead", "FAILED")
+
+
+def _failing(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
+    """Its checkpoints fail, a savepoint of it is due, and one is over the number that is kept."""
+    job = rows.job(cluster, name="failing", savepoint_interval_s=3600, next_savepoint_at=rows.ago(5), savepoints_kept=1)
+    run = rows.run(job)
+    for number in (1, 2, 3):
+        rows.failed(run, number, rows.ago(60 + number))
+    for hours in (3, 2):
+        path, at = f"file:/sp/{hours}", rows.ago(hours * 3600)
+        times = {"requested_at": at, "completed_at": at, "next_check_at": None}
+        origin, state = SavepointOrigin.SCHEDULED, SavepointState.COMPLETED
+        Savepoint.objects.create(job=job, run=run, origin=origin, state=state, path=path, **times)
+    job_manager.add(run.engine_job_id, "failing")
+
+
+def test_every_task_delivered_twice_at_once_acts_once(
+    worker: Worker, make_engine: Callable[[], FakeEngine], job_manager: FakeJobManager, httpserver: Any
+) -> None:
+    partitions.cover(timezone.now() - timedelta(days=1))
+    httpserver.expect_request("/hook").respond_with_data("thanks")
+    has_work(Rows(now=timezone.now()), make_engine(), job_manager, httpserver.url_for("/hook"))
+
+    def done() -> bool:
+        worker.deliver(*TASKS)
+        sent = Delivery.objects.filter(state=DeliveryState.SENT).exists()
+        read = Checkpoint.objects.filter(run__job__name="watched", final=True).count() == 3
+        return bool(job_manager.ran) and job_manager.count("trigger") > 0 and sent and read
+
+    eventually("there was something to do for every task, and it was done", done, 90)
+    worker.deliver(*TASKS, times=4)
+
+    assert len(job_manager.ran) == 1, "one launch"
+    assert [attempt.epoch for attempt in RestartAttempt.objects.all()] == [1]
+    assert job_manager.count("trigger") == 1
+    assert Savepoint.objects.filter(job__name="failing", requested_at__gte=_minute_ago()).count() == 1
+    assert sorted(job_manager.disposed) == sorted(set(job_manager.disposed))
+    assert Incident.objects.filter(job__name="failing", kind="failed_in_window").count() == 1
+    kinds = list(AlertRule.objects.values_list("kind", flat=True))
+    assert sorted(kinds) == sorted(DEFAULTS), "the default rules, each once"
+    sent = list(Delivery.objects.prefetch_related("tries"))
+    assert sent
+    assert [(each.state, each.tries.count()) for each in sent] == [(DeliveryState.SENT, 1)] * len(sent)
+    assert len(httpserver.log) == len(sent)
+    assert Run.objects.filter(job__name="watched").count() == 1
+    assert RunStateChange.objects.filter(run__job__name="watched").count() == 1
+    assert OperatorCheckpoint.objects.filter(checkpoint__run__job__name="watched").count() == 6
+
+
+def _minute_ago() -> datetime:
+    return timezone.now() - timedelta(minutes=2)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
 
 Answer = Callable[[HttpRequest], HttpResponse]
 
@@ -21,6 +23,21 @@ def content_security_policy(get_response: Answer) -> Answer:
     def answer(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        return response
+
+    return answer
+
+
+def chosen_language(get_response: Answer) -> Answer:
+    """The language that was chosen in the page's head, by its cookie; English until somebody chooses. What a browser
+    says that it prefers is not asked: not all pages are translated."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        chosen = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
+        known = chosen in dict(settings.LANGUAGES)
+        with translation.override(chosen if known else settings.LANGUAGE_CODE):
+            response = get_response(request)
+        patch_vary_headers(response, ("Cookie",))
         return response
 
     return answer

@@ -114,6 +114,7 @@ MIDDLEWARE = [
     "dashboard.middleware.content_security_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.middleware.whole_page_for_login",
+    "dashboard.middleware.chosen_language",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -176,6 +177,10 @@ PASSWORD_HASHERS = [
 ]
 
 LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LANGUAGE_COOKIE_AGE = 365 * 86_400
+LANGUAGE_COOKIE_SAMESITE = "Lax"
+LOCALE_PATHS = [BASE_DIR / "dashboard" / "locale"]
 TIME_ZONE = env.str("WAYMARK_TIME_ZONE", "UTC")
 USE_I18N = True
 USE_TZ = True

@@ -1,5 +1,6 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import URLPattern, URLResolver, path
+from django.views.i18n import set_language
 
 from dashboard.api.document import api
 from dashboard.views import (
@@ -37,6 +38,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz, name="healthz"),
     path("health", health.health, name="health"),
     path("metrics", health.metrics, name="metrics"),
+    path("language/", set_language, name="set_language"),
     path("login/", session.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("", fleet.fleet, name="fleet"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import Checkpoint, Job, Run
 
@@ -20,7 +21,7 @@ Side = Checkpoint | Run
 class SideField(forms.CharField):
     """`285` (the newest run's that has it), `2/285`, `run 2` → a Checkpoint or a Run of the job."""
 
-    def __init__(self, *, label: str) -> None:
+    def __init__(self, *, label: Any) -> None:
         super().__init__(label=label, max_length=40, error_messages={"required": _ALLOWED})
         self.widget.attrs |= {"autocomplete": "off", "spellcheck": "false", "placeholder": "285, 2/285 or run 2"}
         self.job: Job | None = None
@@ -49,8 +50,8 @@ class SideField(forms.CharField):
 
 
 class CompareForm(forms.Form):
-    a = SideField(label="From")
-    b = SideField(label="To")
+    a = SideField(label=_("From"))
+    b = SideField(label=_("To"))
 
     def __init__(self, job: Job, *args: Any, **options: Any) -> None:
         super().__init__(*args, **({"label_suffix": ""} | options))

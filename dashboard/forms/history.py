@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.measures import MeasureField
 from dashboard.forms.window import WindowForm
@@ -12,15 +13,20 @@ from monitoring.models import CheckpointStatus
 
 _DURATION = Number("Takes at least", Unit.MILLISECONDS, default=None, least=0, most=30 * 86_400_000)
 _SIZE = Number("Full size at least", Unit.BYTES, default=None, least=0, most=2**60)
+TYPES = [("", _("any type")), *((kind, _(label)) for kind, label in KINDS.items())]
 
 
 class HistoryForm(WindowForm):
     """A wrong field filters nothing and says so; an unknown status or kind counts as none."""
 
     status = forms.CharField(required=False, widget=forms.HiddenInput)
-    kind = forms.ChoiceField(required=False, label="Type", choices=[("", "any type"), *KINDS.items()])
-    took = MeasureField(_DURATION, required=False, label="Takes at least")
-    size = MeasureField(_SIZE, required=False, label="Full size at least")
+    kind = forms.ChoiceField(
+        required=False,
+        label=_("Type"),
+        choices=TYPES,
+    )
+    took = MeasureField(_DURATION, required=False, label=_("Takes at least"))
+    size = MeasureField(_SIZE, required=False, label=_("Full size at least"))
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)

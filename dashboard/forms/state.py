@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.queries.state import Place, places_of
 from monitoring.models import Checkpoint, StateReadKind
@@ -19,26 +20,26 @@ class StateForm(forms.Form):
     """`contents`: what the snapshot holds, as the reader told; `others`: snapshots that it may be compared with."""
 
     kind = forms.ChoiceField(choices=StateReadKind.choices)
-    place = forms.ChoiceField(label="State", error_messages={"invalid_choice": "This snapshot has no such state."})
-    key_field = forms.CharField(required=False, max_length=_LONG, label="Key field")
-    key_text = forms.CharField(required=False, max_length=_LONG, label="is", strip=False)
-    contains = forms.CharField(required=False, max_length=_LONG, label="Key contains", strip=False)
+    place = forms.ChoiceField(label=_("State"), error_messages={"invalid_choice": "This snapshot has no such state."})
+    key_field = forms.CharField(required=False, max_length=_LONG, label=_("Key field"))
+    key_text = forms.CharField(required=False, max_length=_LONG, label=_("is"), strip=False)
+    contains = forms.CharField(required=False, max_length=_LONG, label=_("Key contains"), strip=False)
     partition = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=2**31 - 1,
-        label="Partition",
+        label=_("Partition"),
         error_messages={"invalid": "Write a partition's number, such as 0.", "min_value": "Partitions begin with 0."},
     )
     most = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=MOST_ROWS,
-        label="Rows at most",
+        label=_("Rows at most"),
         initial=100,
         error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), f"From 1 to {MOST_ROWS}."),
     )
-    other = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, label="Compare with")
+    other = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, label=_("Compare with"))
 
     def __init__(self, contents: Mapping[str, Any], others: Sequence[Checkpoint], *args: Any, **options: Any) -> None:
         super().__init__(*args, **({"label_suffix": ""} | options))
@@ -46,7 +47,7 @@ class StateForm(forms.Form):
         places, other = self.fields["place"], self.fields["other"]
         if isinstance(places, forms.ChoiceField) and isinstance(other, forms.ChoiceField):
             places.choices = [(value, place.label) for value, place in self._places.items()]
-            other.choices = [("", "choose a snapshot"), *((each.pk, label_of(each)) for each in others)]
+            other.choices = [("", _("choose a snapshot")), *((each.pk, label_of(each)) for each in others)]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from dashboard.percentiles import FRACTIONS, percentile
 from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint, RunException
 
@@ -23,15 +25,15 @@ class Column:
 
 
 COLUMNS = (
-    Column("subtask_end_to_end", "End to end", "ms"),
-    Column("subtask_checkpointed_size", "Checkpointed", "bytes"),
-    Column("subtask_state_size", "Full size", "bytes"),
-    Column("subtask_sync", "Sync", "ms"),
-    Column("subtask_async", "Async", "ms"),
-    Column("subtask_alignment", "Alignment", "ms"),
-    Column("subtask_start_delay", "Start delay", "ms"),
-    Column("subtask_processed", "In-flight processed", "bytes"),
-    Column("subtask_persisted", "In-flight persisted", "bytes"),
+    Column("subtask_end_to_end", _("End to end"), "ms"),
+    Column("subtask_checkpointed_size", _("Checkpointed"), "bytes"),
+    Column("subtask_state_size", _("Full size"), "bytes"),
+    Column("subtask_sync", _("Sync"), "ms"),
+    Column("subtask_async", _("Async"), "ms"),
+    Column("subtask_alignment", _("Alignment"), "ms"),
+    Column("subtask_start_delay", _("Start delay"), "ms"),
+    Column("subtask_processed", _("In-flight processed"), "bytes"),
+    Column("subtask_persisted", _("In-flight persisted"), "bytes"),
 )
 
 

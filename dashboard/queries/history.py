@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from dashboard.queries.facts import select
 from dashboard.queries.history_marks import Mark, Marks, marks_of
 from monitoring.models import Checkpoint, CheckpointGap, CheckpointType, Job
@@ -36,10 +38,10 @@ SELECT count(*) AS n FROM (
 
 # What `HistoryFilter.kind` may be, as people read it: Flink's types, and the two families of them.
 KINDS = {
-    "checkpoint": "checkpoints",
-    CheckpointType.UNALIGNED_CHECKPOINT.value: "unaligned checkpoints",
-    "savepoint": "savepoints",
-    CheckpointType.SYNC_SAVEPOINT.value: "savepoints on stop",
+    "checkpoint": _("checkpoints"),
+    CheckpointType.UNALIGNED_CHECKPOINT.value: _("unaligned checkpoints"),
+    "savepoint": _("savepoints"),
+    CheckpointType.SYNC_SAVEPOINT.value: _("savepoints on stop"),
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from dashboard.queries.facts import select
 from dashboard.queries.history import HistoryFilter, latest_checkpoints
 from dashboard.queries.series import IN_SPAN, Span, in_span
@@ -56,7 +58,7 @@ class Latest:
 
     @property
     def rows(self) -> list[tuple[str, Checkpoint | None]]:
-        return [("Completed", self.completed), ("Failed", self.failed), ("Savepoint", self.savepoint)]
+        return [(_("Completed"), self.completed), (_("Failed"), self.failed), (_("Savepoint"), self.savepoint)]
 
     @property
     def any(self) -> bool:

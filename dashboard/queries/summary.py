@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from dashboard.percentiles import FRACTIONS, fraction_for
 from dashboard.queries.facts import select
 from dashboard.queries.series import IN_SPAN, Span, in_span
@@ -30,15 +32,15 @@ class Measure:
 
 
 MEASURES = (
-    Measure("end_to_end_duration", "End to end duration", "ms"),
-    Measure("checkpointed_size", "Checkpointed size", "bytes"),
-    Measure("state_size", "Full size", "bytes"),
-    Measure("processed_data", "Processed in flight", "bytes"),
-    Measure("persisted_data", "Persisted in flight", "bytes"),
-    Measure("start_delay_max", "Start delay", "ms"),
-    Measure("alignment_max", "Alignment", "ms"),
-    Measure("sync_max", "Sync", "ms"),
-    Measure("async_max", "Async", "ms"),
+    Measure("end_to_end_duration", _("End to end duration"), "ms"),
+    Measure("checkpointed_size", _("Checkpointed size"), "bytes"),
+    Measure("state_size", _("Full size"), "bytes"),
+    Measure("processed_data", _("Processed in flight"), "bytes"),
+    Measure("persisted_data", _("Persisted in flight"), "bytes"),
+    Measure("start_delay_max", _("Start delay"), "ms"),
+    Measure("alignment_max", _("Alignment"), "ms"),
+    Measure("sync_max", _("Sync"), "ms"),
+    Measure("async_max", _("Async"), "ms"),
 )
 KINDS = {"": "", "checkpoint": " AND NOT c.is_savepoint", "savepoint": " AND c.is_savepoint"}
 
@@ -83,7 +85,7 @@ def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
     one_in = counted["completed"] // SORTED + 1
     rows: dict[str, Sequence[float | None]] = {
         label: [counted[f"{name}_{measure.name}"] for measure in MEASURES]
-        for name, label in (("least", "Minimum"), ("mean", "Average"), ("most", "Maximum"))
+        for name, label in (("least", _("Minimum")), ("mean", _("Average")), ("most", _("Maximum")))
     }
     ordered = _percentiles(parameters | {"one_in": one_in}, only) if counted["completed"] else {}
     for place, name in enumerate(FRACTIONS):

@@ -13,6 +13,7 @@ from django.template.context import RequestContext
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 
 from dashboard import units
 from dashboard.deeds import deed_of, reason_of, subject_of
@@ -128,7 +129,9 @@ def _time(at: datetime | None, kind: str, text: str) -> SafeString:
 @register.filter
 def ago(at: datetime | None) -> SafeString:
     """`6 s ago`, kept true in the browser, the exact time on hover."""
-    return _time(at, "ago", f"{units.age_text(timezone.now() - at)} ago") if at else _NOTHING
+    if at is None:
+        return _NOTHING
+    return _time(at, "ago", _("%(age)s ago") % {"age": units.age_text(timezone.now() - at)})
 
 
 @register.filter
@@ -143,7 +146,7 @@ def until(at: datetime | None) -> SafeString:
     if at is None:
         return _NOTHING
     left = at - timezone.now()
-    return _time(at, "until", f"in {units.age_text(left)}" if left > timedelta(0) else "now")
+    return _time(at, "until", _("in %(age)s") % {"age": units.age_text(left)} if left > timedelta(0) else _("now"))
 
 
 @register.filter
@@ -153,7 +156,7 @@ def clock(at: datetime | None) -> SafeString:
         return _NOTHING
     local = timezone.localtime(at)
     same_day = local.date() == timezone.localtime().date()
-    return _time(at, "clock", local.strftime("%H:%M:%S" if same_day else "%b %-d, %H:%M:%S"))
+    return _time(at, "clock", local.strftime("%H:%M:%S" if same_day else _("%b %-d, %H:%M:%S")))
 
 
 @register.filter

@@ -8,6 +8,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
@@ -21,14 +22,14 @@ from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint
 
 SUBTASKS_A_PAGE = 100
 OPERATOR_COLUMNS = (
-    ("position", "Order"),
-    ("name", "Operator"),
-    ("num_acknowledged_subtasks", "Acknowledged"),
-    ("latest_ack_at", "Latest acknowledgement"),
-    ("end_to_end_duration", "End to end duration"),
-    ("checkpointed_size", "Checkpointed size"),
-    ("state_size", "Full size"),
-    ("processed_data", "In-flight data"),
+    ("position", _("Order")),
+    ("name", _("Operator")),
+    ("num_acknowledged_subtasks", _("Acknowledged")),
+    ("latest_ack_at", _("Latest acknowledgement")),
+    ("end_to_end_duration", _("End to end duration")),
+    ("checkpointed_size", _("Checkpointed size")),
+    ("state_size", _("Full size")),
+    ("processed_data", _("In-flight data")),
 )
 
 
@@ -96,7 +97,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
 def operator(request: HttpRequest, pk: int) -> HttpResponse:
     """One operator's subtasks, as a fragment: sorted by any column, a page of them at a time."""
     found = get_object_or_404(OperatorCheckpoint.objects.select_related("checkpoint__run"), pk=pk)
-    columns = [("index", "Subtask"), ("acknowledged_at", "Acknowledged"), *((c.field, c.label) for c in COLUMNS)]
+    columns = [("index", _("Subtask")), ("acknowledged_at", _("Acknowledged")), *((c.field, c.label) for c in COLUMNS)]
     sort = Sort.parse(request.GET, dict(columns), "index")
     subtasks = read_subtasks(found)
     rows = sort.apply(subtasks.rows, lambda row: row.value(sort.field))

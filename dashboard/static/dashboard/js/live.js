@@ -2,6 +2,8 @@
 // pauses it. A failed answer is said, never hidden: the page then shows what was known before.
 const SLOW_MS = 4000;
 const FAST_MS = 1000;
+const CHINESE = document.documentElement.lang === "zh-hans";
+const SAYS = CHINESE ? { on: "实时", paused: "已暂停", lost: (at) => `自 ${at} 起无响应` } : { on: "Live", paused: "Paused", lost: (at) => `No answer since ${at}` };
 
 export function beat(light) {
   let lost = null;
@@ -14,10 +16,10 @@ export function beat(light) {
   const paused = () => document.hidden || readerMarksText();
   const send = (name) => {
     if (paused()) {
-      if (!lost) show("paused", "Paused");
+      if (!lost) show("paused", SAYS.paused);
       return;
     }
-    if (!lost) show("on", "Live");
+    if (!lost) show("on", SAYS.on);
     document.body.dispatchEvent(new CustomEvent(name));
   };
   setInterval(() => send("tick"), SLOW_MS);
@@ -26,14 +28,14 @@ export function beat(light) {
 
   const fail = () => {
     lost ??= new Date().toLocaleTimeString();
-    show("lost", `No answer since ${lost}`);
+    show("lost", SAYS.lost(lost));
   };
   document.body.addEventListener("htmx:sendError", fail);
   document.body.addEventListener("htmx:timeout", fail);
   document.body.addEventListener("htmx:responseError", fail);
   document.body.addEventListener("htmx:afterOnLoad", () => {
     lost = null;
-    show("on", "Live");
+    show("on", SAYS.on);
   });
 }
 

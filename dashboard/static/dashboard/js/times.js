@@ -13,9 +13,15 @@ function renew(now) {
   }
 }
 
+const WORDS = {
+  en: { now: "now", ago: (text) => `${text} ago`, until: (text) => `in ${text}` },
+  "zh-hans": { now: "现在", ago: (text) => `${text}前`, until: (text) => `${text}后` },
+};
+
 function words(element, seconds) {
-  if ("until" in element.dataset) return seconds >= 0 ? "now" : `in ${age(-seconds)}`;
-  return "ago" in element.dataset ? `${age(seconds)} ago` : age(seconds);
+  const says = WORDS[document.documentElement.lang] ?? WORDS.en;
+  if ("until" in element.dataset) return seconds >= 0 ? says.now : says.until(age(-seconds));
+  return "ago" in element.dataset ? says.ago(age(seconds)) : age(seconds);
 }
 
 export function age(exact) {

@@ -1,0 +1,107 @@
+"""Chinese pages of a job: chosen in the head, kept in a cookie, whole."""
+
+from __future__ import annotations
+
+import gettext
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+from django.utils import translation
+
+from dashboard.templatetags import figures
+from monitoring.models import Checkpoint, Job
+from tests.dashboard import builders as make
+
+CATALOG = Path(settings.BASE_DIR) / "dashboard" / "locale" / "zh_Hans" / "LC_MESSAGES"
+_QUOTED = r'(?:"(?:[^"\\]|\\.)*"\s*)+'
+_ENTRY = re.compile(rf"^msgid ({_QUOTED})(?:msgid_plural {_QUOTED})?msgstr(?:\[0\])? ({_QUOTED})", re.MULTILINE)
+
+
+def _text(quoted: str) -> str:
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', quoted)).replace('\\"', '"').replace("\\n", "\n")
+
+
+def test_every_text_has_its_chinese_and_the_compiled_catalog_is_that_of_the_source() -> None:
+    entries = {_text(key): _text(value) for key, value in _ENTRY.findall((CATALOG / "django.po").read_text())}
+    del entries[""]
+    assert len(entries) > 250
+    assert [key for key, value in entries.items() if not value] == []
+    with (CATALOG / "django.mo").open("rb") as compiled:
+        catalog = gettext.GNUTranslations(compiled)
+    told = {key: (catalog.gettext(key), catalog.ngettext(key, key, 2)) for key in entries}
+    assert [key for key, value in entries.items() if value not in told[key]] == []
+
+
+def test_every_placeholder_survives_the_translation() -> None:
+    for key, value in _ENTRY.findall((CATALOG / "django.po").read_text()):
+        names = re.compile(r"%\(\w+\)s")
+        if _text(key):
+            assert sorted(names.findall(_text(key))) == sorted(names.findall(_text(value))), _text(key)
+
+
+@pytest.fixture
+def job(db: None, now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    first = make.make_run(job, now, age=timedelta(hours=2), state="FAILED", ended_at=now - timedelta(hours=1))
+    make.make_checkpoints(first, now - timedelta(hours=1), make.Shape(count=3))
+    make.make_operators(make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=5, first_id=4)))
+    return job
+
+
+def test_the_language_is_chosen_in_the_head_and_stays(viewer: Client, job: Job) -> None:
+    address = reverse("job-history", args=[job.pk])
+    assert '<html lang="en"' in viewer.get(address).content.decode()
+    chosen = viewer.post(reverse("set_language"), {"language": "zh-hans", "next": address})
+    assert chosen.headers["Location"] == address
+    page = viewer.get(address).content.decode()
+    assert '<html lang="zh-hans"' in page
+    assert ">历史</a>" in page
+    viewer.post(reverse("set_language"), {"language": "en", "next": address})
+    assert '<html lang="en"' in viewer.get(address).content.decode()
+
+
+@pytest.mark.parametrize("nonsense", ["tlh", "../..", ""])
+def test_an_unknown_language_is_english(viewer: Client, job: Job, nonsense: str) -> None:
+    viewer.cookies[settings.LANGUAGE_COOKIE_NAME] = nonsense
+    assert '<html lang="en"' in viewer.get(reverse("job", args=[job.pk])).content.decode()
+
+
+# By page: some of what it must say, and what must be left of no heading.
+PAGES = {
+    "job": ["最近的检查点", "各类最新", "每个检查点耗时多久", "距上次完成"],
+    "job-history": ["8 个检查点", "端到端耗时", "已完成", "开始于"],
+    "job-summary": ["此作业的检查点通常情况如何", "最大", "平均", "逐次运行"],
+    "job-configuration": ["检查点模式", "精确一次", "状态后端"],
+    "job-state": ["状态中有什么"],
+    "job-exceptions": ["没有异常"],
+    "job-compare": ["两者之间有何变化"],
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_pages_of_a_job_are_chinese(viewer: Client, job: Job, name: str) -> None:
+    viewer.cookies[settings.LANGUAGE_COOKIE_NAME] = "zh-hans"
+    page = viewer.get(reverse(name, args=[job.pk])).content.decode()
+    for text in PAGES[name]:
+        assert text in page, text
+    headings = re.findall(r"<th scope=\"col\"[^>]*>(?:<span[^>]*>)?([^<]+)", page)
+    assert [each for each in headings if re.fullmatch(r"[A-Za-z ,]{4,}", each)] == []
+
+
+def test_a_checkpoints_page_is_chinese(viewer: Client, job: Job) -> None:
+    viewer.cookies[settings.LANGUAGE_COOKIE_NAME] = "zh-hans"
+    checkpoint = Checkpoint.objects.filter(run__number=2).latest("checkpoint_id")
+    page = viewer.get(reverse("checkpoint", args=[checkpoint.pk])).content.decode()
+    for text in ("检查点 8", "时间花在哪里", "启动延迟", "算子与子任务", "写入大小"):
+        assert text in page, text
+
+
+def test_times_are_told_in_the_language(now: datetime) -> None:
+    with translation.override("zh-hans"):
+        assert "5 min 前" in str(figures.ago(now - timedelta(minutes=5, milliseconds=1))).replace("min前", "min 前")
+        assert "月" in str(figures.clock(now - timedelta(days=3)))

@@ -6,9 +6,11 @@ purpose) hides what earlier runs took after that state: going on from there woul
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from monitoring.models import RestoreFrom
 from monitoring.savepoints.history import plain_path
@@ -37,6 +39,28 @@ class Life:
 
     number: int
     restored_path: str
+
+
+# More than so many are not looked for: each is a start that the engine refuses.
+MOST_UNSEEN = 10
+_NUMBERED = re.compile(r"(.*/chk-)(\d+)/?")
+
+
+def unseen(newest: State, lost_at: datetime, interval: timedelta) -> list[State]:
+    """The checkpoints that a lost run may have completed after `newest`, the last one that was seen of it.
+
+    Flink keeps only the newest by default, so `newest` itself may be gone for the sake of one that nobody saw, at the
+    place whose number follows. The engine refuses those that are not there.
+    """
+    place = _NUMBERED.fullmatch(newest.path)
+    if newest.is_savepoint or place is None:
+        return []
+    count = min(MOST_UNSEEN, math.ceil((lost_at - newest.taken_at) / interval))
+    following = ((number, newest.taken_at + interval * number) for number in range(1, count + 1))
+    return [
+        State(f"{place[1]}{int(place[2]) + number}", at, False, newest.run_number, int(place[2]) + number)
+        for number, at in following
+    ]
 
 
 def candidates(states: Collection[State], lives: Collection[Life], restore_from: RestoreFrom) -> list[State]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db.models import QuerySet
 
 from monitoring.models import (
@@ -14,7 +16,7 @@ from monitoring.models import (
     Savepoint,
     SavepointState,
 )
-from monitoring.recovery.candidates import Life, State, candidates
+from monitoring.recovery.candidates import Life, State, candidates, unseen
 
 # An engine keeps a handful of checkpoints; looking at more of the stored ones only finds those that are gone.
 CHECKPOINTS = 20
@@ -24,7 +26,17 @@ SAVEPOINTS = 50
 def restore_candidates(job: Job) -> list[State]:
     """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
-    return candidates(known_states(job), lives, RestoreFrom(job.restore_from))
+    found = candidates(known_states(job), lives, RestoreFrom(job.restore_from))
+    return [*found[:1], *_unseen(job, found[0]), *found[1:]] if found else []
+
+
+def _unseen(job: Job, newest: State) -> list[State]:
+    """Only of a run that ended unseen: any other is read to its end."""
+    run = Run.objects.filter(job=job, number=newest.run_number, state=RunState.LOST, ended_at__isnull=False).first()
+    interval = run.checkpoint_config.get("interval") if run else None
+    if run is None or run.ended_at is None or not isinstance(interval, int) or interval <= 0:
+        return []
+    return unseen(newest, run.ended_at, timedelta(milliseconds=interval))
 
 
 def known_states(job: Job) -> list[State]:

@@ -68,6 +68,7 @@ class FakeJobManager:
     hangs_at: set[str] = field(default_factory=set)
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message instead of acting
     invalid_paths: dict[str, str] = field(default_factory=dict)
+    refused_paths: dict[str, str] = field(default_factory=dict)  # found out only when a job is started from them
     can_validate: bool = True
     answers_once: dict[str, tuple[int, str]] = field(default_factory=dict)
     starts_as: str | list[str] = "RUNNING"  # or the first, the second launch …
@@ -165,6 +166,8 @@ class FakeJobManager:
             return 409, {"errors": [f"Job {job_id} has already been submitted."]}
         if parts[1] not in self.jars:
             return 400, {"errors": [f"Jar file /up/{parts[1]} does not exist"]}
+        if body.get("savepointPath") in self.refused_paths:
+            return 400, {"errors": [self.refused_paths[body["savepointPath"]]]}
         self.ran.append(body)
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
         self.jobs[job_id] = FakeJob(job_id, name, self._first_state(), body.get("savepointPath"))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from checkpointing.ids import new_id
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
@@ -90,9 +89,7 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
     its own, since this one's life is over."""
     if automatic(attempt) and _STATE_GONE.search(failure):
         remember_finding(attempt, failure, now)
-        outcome = reject(attempt, failure)
-        write(attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None)
-        return outcome
+        return reject(attempt, failure)
     why = f"The new run is {state}: {failure or 'the engine gives no reason.'}"
     return End(AttemptState.FAILED, why, nothing_runs=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from checkpointing.ids import new_id
 from monitoring.durations import in_words
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
@@ -70,6 +71,9 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
         restore_state_at=None,
         savepoint_id=None,
     )
+    if attempt.launches:
+        # What was sent under that id is over, and an engine starts no id again whose job has ended.
+        write(attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None)
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
 
 

@@ -152,12 +152,13 @@ def test_every_kind_of_keyed_state_with_its_time_to_live_and_timers_moves_exactl
     on(3)
     assert all(states[:-1] == expected([1]) for states in run_on("first", 1).values())
     checkpoint = queries.snapshot(writer(), "first")
+    before = {name: stored("first", name) for name in (*PLAIN, *EXPIRING, "timers")}
+    assert all(before.values())
     for partitions in (2, 5):
         on(partitions)
         moved(queries, checkpoint, writer(), f"on@{partitions}", partitions)
-        for name in (*PLAIN, *EXPIRING, "timers"):
-            assert stored("first", name), name
-            assert stored(f"on@{partitions}", name) == stored("first", name), name
+        for name, rows in before.items():
+            assert stored(f"on@{partitions}", name) == rows, name
     for key, states in run_on("on@5", 20).items():
         assert states[:-1] == expected([1, 20]), key
 

@@ -6,6 +6,7 @@ from dashboard.api.document import api
 from dashboard.views import (
     automation,
     backtests,
+    bulk,
     channels,
     charts,
     checkpoints,
@@ -47,6 +48,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/header/", job.header, name="job-header"),
     path("jobs/<int:pk>/summary/", job.summary, name="job-summary"),
     path("find/", fleet.palette, name="find"),
+    path("jobs/act/", bulk.act, name="fleet-act"),
     path("views/save/", saved_views.save_view, name="view-save"),
     path("views/<int:pk>/forget/", saved_views.forget_view, name="view-forget"),
     path("jobs/<int:pk>/history/", checkpoints.history, name="job-history"),

@@ -1,4 +1,5 @@
 // What every page needs: the beat of its live parts, times that stay true, the theme, expandable tables.
+import { chooseAll } from "./choosing.js";
 import { keepTimesTrue } from "./times.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
@@ -12,6 +13,7 @@ themeSwitch(document.getElementById("theme"));
 expandable(document);
 startCopying();
 closeMenus();
+chooseAll(document);
 keepOpen();
 keepInput();
 beat(document.getElementById("live"));

@@ -1,0 +1,49 @@
+"""One deed for several jobs that somebody chose on the fleet page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.db.models import QuerySet
+
+from dashboard.forms.cluster import LabelsField
+from monitoring.models import Job
+
+MOST = 500
+SAVEPOINT, STOP, LABEL, UNLABEL = "savepoint", "stop", "label", "unlabel"
+DEEDS = (
+    (SAVEPOINT, "Savepoint now"),
+    (STOP, "Stop with a savepoint"),
+    (LABEL, "Add labels"),
+    (UNLABEL, "Take labels off"),
+)
+_NO_JOB = {
+    "required": "Choose at least one job.",
+    "invalid_choice": "Job %(value)s is not there (any more).",
+    "invalid_pk_value": "“%(pk)s” is no job.",
+}
+
+
+class BulkForm(forms.Form):
+    """`labels`: for LABEL those to add, for UNLABEL those to take off, where a job has them with that value."""
+
+    deed = forms.ChoiceField(choices=DEEDS, label="What to do")
+    labels = LabelsField(required=False, max_length=1000, label="Labels")
+    confirmed = forms.BooleanField(required=False)
+
+    def __init__(self, *args: Any, offered: QuerySet[Job], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["jobs"] = forms.ModelMultipleChoiceField(offered, label="Jobs", error_messages=_NO_JOB)
+
+    def clean_jobs(self) -> list[Job]:
+        found = list(self.cleaned_data["jobs"])
+        if len(found) > MOST:
+            raise forms.ValidationError(f"At most {MOST} at a time; these are {len(found)}.")
+        return sorted(found, key=lambda job: job.name)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if cleaned.get("deed") in (LABEL, UNLABEL) and "labels" in cleaned and not cleaned["labels"]:
+            self.add_error("labels", "Name at least one, such as team=payments.")
+        return cleaned

@@ -1,0 +1,45 @@
+"""Working with many jobs: choosing several, and finding one by typing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from monitoring.models import Savepoint
+from tests.dashboard import scenes
+from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import poller_looked
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
+    jobs = scenes.troubled_fleet(now)
+    poller_looked()
+    reader = read_as()
+    page = reader.open(reverse("fleet"))
+    bulk = page.get_by_role("form", name="For the chosen jobs")
+    expect(bulk).to_be_hidden()
+
+    page.get_by_label(f"Choose {jobs[0].name}").check()
+    expect(bulk).to_be_visible()
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+    page.wait_for_load_state("networkidle")
+    expect(page.get_by_label(f"Choose {jobs[0].name}")).to_be_checked()  # also when the table was renewed
+    page.get_by_role("button", name="Savepoint now").click()
+    expect(page.get_by_role("heading", name="Savepoint now: 1 of 1")).to_be_visible()
+    assert Savepoint.objects.filter(job=jobs[0], requested_by="olga", state="requested").exists()
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("cha")
+    expect(page.get_by_role("option", name="Channels page")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(reader.address + reverse("channels"))
+    page.keyboard.press("Control+k")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("combobox")).to_be_hidden()
+    assert reader.complaints == []

@@ -1,0 +1,85 @@
+"""One deed for several jobs: each is done or refused by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import AuditEntry, Job, RunState, Savepoint
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+URL = "/jobs/act/"
+
+
+@pytest.fixture
+def jobs(now: datetime) -> list[Job]:
+    cluster = make.make_cluster(now)
+    made = [make.make_job(cluster, name, labels={"team": "mail"}) for name in ("orders", "mails", "ended")]
+    for job in made:
+        make.make_run(job, now, state=RunState.FINISHED if job.name == "ended" else RunState.RUNNING)
+    return made
+
+
+def act(client: Client, jobs: list[Job], deed: str, **typed: str) -> str:
+    sent = {"jobs": [job.pk for job in jobs], "deed": deed, **typed}
+    return " ".join(client.post(URL, sent, follow=True).content.decode().split())
+
+
+def test_savepoints_of_those_that_run_and_why_not_of_the_others(operator: Client, jobs: list[Job]) -> None:
+    page = act(operator, jobs, "savepoint")
+    assert "<h1>Savepoint now: 2 of 3</h1>" in page
+    assert "No savepoint now: the job is FINISHED" in page
+    assert sorted(Savepoint.objects.values_list("job__name", flat=True)) == ["mails", "orders"]
+    assert AuditEntry.objects.filter(action="savepoint.request", actor="olga").count() == 2
+
+
+def test_stopping_is_asked_again_with_the_names(operator: Client, jobs: list[Job]) -> None:
+    page = act(operator, jobs[:2], "stop")
+    assert "Stop 2 jobs, each with a savepoint?" in page
+    assert not Savepoint.objects.exists()
+    assert "2 of 2" in act(operator, jobs[:2], "stop", confirmed="on")
+    assert Savepoint.objects.filter(stops_job=True).count() == 2
+
+
+def test_labels_are_added_and_taken_off(operator: Client, jobs: list[Job]) -> None:
+    act(operator, jobs[:2], "label", labels="env=prod, team=payments")
+    assert [job.labels for job in Job.objects.order_by("name")] == [
+        {"team": "mail"},
+        {"team": "payments", "env": "prod"},
+        {"team": "payments", "env": "prod"},
+    ]
+    assert "2 of 2" in act(operator, jobs[1:], "unlabel", labels="env=prod, team=mail")
+    assert Job.objects.get(name="mails").labels == {"team": "payments"}
+    assert Job.objects.get(name="ended").labels == {}
+    assert "0 of 1" in act(operator, jobs[2:], "unlabel", labels="team=mail")
+    entry = AuditEntry.objects.filter(target="job orders").latest("pk")
+    assert entry.details["was"] == {"labels": {"team": "mail"}}
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"deed": "savepoint"}, "Jobs: Choose at least one job. Nothing was done."),
+        ({"deed": "savepoint", "jobs": ["999999"]}, "Jobs: Job 999999 is not there (any more)."),
+        ({"deed": "savepoint", "jobs": ["<b>"]}, "Jobs: “&lt;b&gt;” is no job."),
+        ({"deed": "explode"}, "What to do: Select a valid choice."),
+        ({"deed": "label", "labels": ""}, "Labels: Name at least one"),
+        ({"deed": "label", "labels": "=x"}, "Labels: "),
+    ],
+)
+def test_what_makes_no_sense_is_named_and_nothing_is_done(
+    operator: Client, jobs: list[Job], sent: dict[str, object], said: str
+) -> None:
+    chosen = {"jobs": [job.pk for job in jobs]} if sent["deed"] != "savepoint" else {}
+    assert said in operator.post(URL, chosen | sent, follow=True).content.decode()
+    assert not Savepoint.objects.exists()
+    assert not AuditEntry.objects.filter(actor="olga").exists()
+
+
+def test_viewers_only_look(viewer: Client, jobs: list[Job]) -> None:
+    assert viewer.post(URL, {"jobs": [jobs[0].pk], "deed": "savepoint"}).status_code == 403
+    assert 'id="bulk"' not in viewer.get(reverse("fleet")).content.decode()

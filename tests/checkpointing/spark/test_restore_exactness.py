@@ -24,6 +24,7 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
 from checkpointing.spark import failure
 from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.layout import source_positions
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import (
     RestoreRefused,
@@ -37,6 +38,7 @@ from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import stage
 from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, state_file_path, verify
+from tests.checkpointing.spark.topic_log import Topic, TopicLog
 from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -446,65 +448,46 @@ def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path
     assert counts == {"a": (7, 4), "b": (2, 2), "c": (2, 2)}
 
 
-def test_a_source_written_in_python_goes_on_from_its_offset(format_2: Bench) -> None:
-    """It gives the numbers up to the one that stands in a file."""
-    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-    bench = format_2
-
-    class Reader(DataSourceStreamReader):
-        def __init__(self, path: str) -> None:
-            self.path = path
-
-        def initialOffset(self) -> dict[str, int]:
-            return {"next": 0}
-
-        def latestOffset(self) -> dict[str, int]:
-            with open(self.path) as file:  # noqa: PTH123 - it runs in Spark's own process, without our imports
-                return {"next": int(file.read())}
-
-        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
-            return [InputPartition((start["next"], end["next"]))]
-
-        def read(self, partition: Any) -> Any:
-            return ((number,) for number in range(*partition.value))
-
-    class Numbers(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "numbers"
-
-        def schema(self) -> str:
-            return "n int"
-
-        def streamReader(self, schema: Any) -> Any:
-            return Reader(self.options["path"])
-
-    bench.spark.dataSource.register(Numbers)
-    limit = bench.root / "limit"
-    sums: list[int] = []
+def test_a_source_with_offsets_as_kafkas_goes_on_from_each_partitions_own(format_2: Bench) -> None:
+    """Written in Python. After the checkpoint one partition has grown, one has not, and one is new."""
+    bench, topic = format_2, Topic(format_2.root / "words")
+    bench.spark.dataSource.register(TopicLog)
+    topic.add_partitions(2)
+    counts: dict[tuple[int, str], int] = {}
 
     def writer() -> Any:
-        numbers = bench.spark.readStream.format("numbers").option("path", str(limit)).load()
-        frame = numbers.groupBy().sum("n")
-        return frame.writeStream.outputMode("complete").foreachBatch(lambda f, _: sums.append(f.collect()[0][0]))
+        values = bench.spark.readStream.format("topiclog").option("topic", str(topic.directory)).load()
+
+        def collect(frame: Any, batch: int) -> None:
+            counts.update({(row["partition"], row["value"]): row["count"] for row in frame.collect()})
+
+        return values.groupBy("partition", "value").count().writeStream.outputMode("update").foreachBatch(collect)
 
     first = RunningQuery(bench.planned(writer(), bench.root / "first"))
-    limit.write_text("10")
+    topic.append(0, "a", "b", "a")
+    topic.append(1, "c")
     first.start()
     bench.run_all(first)
     checkpoint = bench.snapshot(first)
-    limit.write_text("20")
+    topic.append(0, "a", "abandoned, and read again")
+    topic.add_partitions(3)
+    topic.append(2, "new")
     bench.run_all(first)
     first.stop()
-    assert sums[-1] == sum(range(20))
+    batch = checkpoint.batches["words"]
+    assert source_positions((first.planned.location / "offsets" / str(batch)).read_bytes()) == {
+        0: '{"words": {"0": 3, "1": 1}}'
+    }
+
+    counts.clear()
     again = RunningQuery(bench.planned(writer(), bench.root / "again"))
-    bench.restore(checkpoint, again.planned)
-    limit.write_text("15")
+    assert bench.restore(checkpoint, again.planned) == batch
+    topic.append(2, "new", "newer")
     again.start()
     bench.run_all(again)
     again.stop()
-    assert sums[-1] == sum(range(15))
+
+    assert counts == {(0, "a"): 3, (0, "abandoned, and read again"): 1, (2, "new"): 2, (2, "newer"): 1}
 
 
 def test_a_path_that_cannot_be_read_is_named(spark: Any) -> None:

@@ -14,6 +14,7 @@ from dashboard.api import (
     channels,
     checkpoints,
     clusters,
+    diagnosis,
     fleet,
     incidents,
     jobs,
@@ -48,7 +49,7 @@ api = NinjaAPI(
 )
 for each in (
     *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),
-    *(clusters, system),
+    *(clusters, diagnosis, system),
 ):
     api.add_router("", each.routes)
 

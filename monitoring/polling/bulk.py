@@ -73,7 +73,8 @@ def _upsert(
 
 
 def insert(instances: Sequence[Model]) -> None:
-    """As bulk_create: all fields of every instance, which has its primary key afterwards. All are of one model."""
+    """All fields of every instance, as they are (none is filled in by itself), which has its primary key afterwards.
+    All are of one model."""
     if not instances:
         return
     model = type(instances[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +23,7 @@ from monitoring.models import (
     NotificationReason,
 )
 
+_log = logging.getLogger(__name__)
 EXPLAINED = 5  # of more incidents in one message only the gravest is: each takes a look into the history
 
 
@@ -189,7 +191,14 @@ def _gravest_first(delivery: Delivery) -> Sequence[Notification]:
 
 
 def _cause(each: Notification, now: datetime) -> Words | None:
-    found = [] if _is_over(each) else of_incident(each.event.incident, now)
+    """No message stays behind because what explains it met a shape that it does not know."""
+    if _is_over(each):
+        return None
+    try:
+        found = of_incident(each.event.incident, now)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        _log.exception("incident %s cannot be explained", each.event.incident_id)
+        return None
     return found[0].sentence if found else None
 
 

@@ -83,3 +83,16 @@ def test_the_incident_says_its_likely_cause(operator: Client, job: Job, failed: 
     assert SAYS in said
     Incident.objects.update(kind="cluster_unreachable")
     assert SAYS not in operator.get(reverse("incident", args=[incident.pk])).content.decode()
+
+
+def test_the_api_says_the_same(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
+    incident = make.make_incident(make.make_rule(job), now)
+    incident.events.update(evidence={"last_row": failed.pk})
+    told = operator.get(f"/api/v1/jobs/{job.pk}/diagnosis").json()
+    assert told["checkpoint_id"] == failed.pk
+    assert [each["name"] for each in told["advices"]] == ["one_retained"]
+    (cause,) = told["causes"]
+    assert (cause["name"], cause["confidence"]) == ("external_timeout", "certain")
+    assert cause["sentence"].startswith(SAYS)
+    for path in (f"checkpoints/{failed.pk}", f"incidents/{incident.pk}"):
+        assert operator.get(f"/api/v1/{path}/diagnosis").json() == [cause]

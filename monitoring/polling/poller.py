@@ -180,7 +180,7 @@ class Poller:
                 log.error("%s: its answer cannot be stored, and is read again: %s", claim.cluster, why, exc_info=trace)
 
     def _postpone(self, claim: Claim, error: BaseException) -> None:
-        with suppress(ClaimLost):
+        with suppress(ClaimLost, OperationalError):  # then the claim runs out
             postpone(claim, f"{type(error).__name__}: {error}"[:1000], self._now())
 
     def _say(self, sentence: str) -> None:

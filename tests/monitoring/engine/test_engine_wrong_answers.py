@@ -1,6 +1,6 @@
 """One wrong answer among a cluster's answers: what it says of other jobs is stored, and of itself once it is right.
 
-WRONG_ANSWERS: how many are tried (25, always the same; `make test-flink`: 500).
+WRONG_ANSWERS: how many are tried (12, always the same; `make test-flink`: 500).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from monitoring.models import Checkpoint, Cluster, OperatorCheckpoint, Run
 from monitoring.polling.poller import Poller
 from tests.monitoring.engine.answering import AnsweringEngine, Transfer, answering_engine, answers_of
 
-EXAMPLES = int(os.environ.get("WRONG_ANSWERS", "25"))
+EXAMPLES = int(os.environ.get("WRONG_ANSWERS", "12"))
 BODY_LIMIT = 200_000
 READ_LIMIT_S = 0.5
 

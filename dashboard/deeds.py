@@ -13,6 +13,7 @@ _FIELDS = {
     "allow_empty_start": "empty start",
     "automation_note": "note",
     "automation_paused": "automation paused",
+    "pause_lasts": "paused for",
     "check_every_s": "checked every",
     "poll_interval_s": "asked every",
     "request_limit_s": "waits at most",

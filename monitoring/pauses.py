@@ -32,15 +32,37 @@ def why_paused(job: Job, now: datetime, pauses: Collection[AutomationPause] | No
     """As it goes on after "because"; "" when it is not. `pauses`: the active ones, where the caller has them."""
     if job.managed_elsewhere:
         return f"the job is managed elsewhere ({job.managed_elsewhere})"
-    if job.automation_paused:
-        return "its automation is paused"
+    if job.automation_paused and _lasts(job, now):
+        return f"its automation is paused{_until(job.automation_paused_until)}"
     found = active(now) if pauses is None else pauses
     pause = next((each for each in found if each.cluster_id in (None, job.cluster_id)), None)
     if pause is None:
         return ""
     what = f"of {pause.cluster}" if pause.cluster else "of everything"
-    end = f" until {pause.until:%Y-%m-%d %H:%M %Z}" if pause.until else ""
-    return f"the automation {what} is paused{end} by {pause.author}: {pause.reason.rstrip('.')}"
+    return f"the automation {what} is paused{_until(pause.until)} by {pause.author}: {pause.reason.rstrip('.')}"
+
+
+def _until(end: datetime | None) -> str:
+    return f" until {end:%Y-%m-%d %H:%M %Z}" if end else ""
+
+
+def _lasts(job: Job, now: datetime) -> bool:
+    return job.automation_paused_until is None or job.automation_paused_until > now
+
+
+def end_of_jobs(now: datetime) -> list[str]:
+    """End the pauses of single jobs whose time is over, once each; returns the jobs' names."""
+    over = Job.objects.filter(automation_paused=True, automation_paused_until__lte=now)
+    return [job.name for job in over if _end_of(job)]
+
+
+@transaction.atomic
+def _end_of(job: Job) -> bool:
+    same = Job.objects.filter(pk=job.pk, automation_paused=True, automation_paused_until=job.automation_paused_until)
+    ended = same.update(automation_paused=False, automation_paused_until=None, automation_note="")
+    if ended:
+        audit.record(audit.AUTOMATION, "automation.resume", f"job {job.name}", job.automation_note)
+    return bool(ended)
 
 
 @transaction.atomic

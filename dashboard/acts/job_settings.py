@@ -17,7 +17,7 @@ from monitoring.savepoints.schedule import set_schedule
 def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
     """Of a valid form."""
     changed = form.save(commit=False)
-    changed.save(update_fields=form.Meta.fields)
+    changed.save(update_fields=[*form.Meta.fields, "automation_paused_until"])
     if form.schedule_changed:
         set_schedule(changed, form.timetable, by, now)
     was, is_now = _difference(form)

@@ -40,6 +40,7 @@ class AutomationIn(Body):
     managed_elsewhere: str = ""
     automation_paused: bool = False
     automation_note: str = ""
+    pause_lasts: Span = None
     labels: dict[str, str] = {}
     savepoint_schedule: str = Field("", description="Such as 1 h, or 0 3 * * *; empty: none.")
     savepoint_time_zone: str = "UTC"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.utils import timezone
 
 from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
@@ -73,6 +75,14 @@ class AutomationForm(JobModelForm):
         help_text="Such as 6 h before the death. Empty: however old; more is replayed then.",
     )
 
+    pause_lasts = SpanField(
+        least=60,
+        most=90 * 86_400,
+        required=False,
+        label="Paused for",
+        help_text="Such as 2 h, from now. Empty: until somebody ends it.",
+    )
+
     class Meta:
         model = Job
         fields = (
@@ -107,6 +117,7 @@ class AutomationForm(JobModelForm):
         written = {
             "savepoint_schedule": instance.savepoint_cron if every is None else span_text(every),
             "savepoint_time_zone": instance.savepoint_time_zone,
+            "pause_lasts": _minutes_left(instance),
         }
         super().__init__(*args, **options | {"instance": instance, "initial": written})
 
@@ -133,7 +144,24 @@ class AutomationForm(JobModelForm):
             self.add_error("savepoint_schedule", problem)
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", "Say why, for whoever finds the job paused.")
+        self.instance.automation_paused_until = self._pause_end(cleaned)
         return cleaned
+
+    def _pause_end(self, cleaned: dict[str, Any]) -> datetime | None:
+        if not cleaned.get("automation_paused"):
+            return None
+        if not {"automation_paused", "pause_lasts"} & set(self.changed_data):
+            return self.instance.automation_paused_until
+        lasts = cleaned.get("pause_lasts")
+        return None if lasts is None else timezone.now() + timedelta(seconds=lasts)
+
+
+def _minutes_left(job: Job) -> int | None:
+    """Of its pause, in whole minutes, in seconds."""
+    if job.automation_paused_until is None:
+        return None
+    left = job.automation_paused_until - timezone.now()
+    return max(1, round(left / timedelta(minutes=1))) * 60
 
 
 def _timetable(text: str, zone: str) -> Timetable | None:

@@ -57,6 +57,7 @@ class Job(models.Model):
     savepoints_kept = models.PositiveIntegerField(null=True, blank=True)
     savepoints_kept_s = models.PositiveIntegerField(null=True, blank=True)
     automation_paused = models.BooleanField(default=False)
+    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until somebody ends it
     automation_note = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
 

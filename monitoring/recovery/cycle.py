@@ -11,6 +11,7 @@ from django.db import transaction
 from monitoring import audit
 from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import active as pauses_now
+from monitoring.pauses import end_of_jobs
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.breaker import open_breaker
 from monitoring.recovery.decisions import record
@@ -25,8 +26,9 @@ def advance(now: datetime) -> str:
 
     A cycle that changed nothing says so first: "No ...".
     """
+    resumed = [f"The pause of {name} is over." for name in end_of_jobs(now)]
     done, left = _decide_all(now)
-    done += _moved(move_attempts(now))
+    done = resumed + done + _moved(move_attempts(now))
     if back := all_clear(now):
         done.append(f"{back} back again.")
     if not done:

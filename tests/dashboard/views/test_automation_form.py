@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from django.test import Client
@@ -73,6 +73,8 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
         ("max_restarts_per_day", "0", "At least 1"),
         ("oldest_state_s", "1 s", "is not allowed"),
         ("automation_paused", "on", "Say why"),
+        ("pause_lasts", "5 s", "is not allowed"),
+        ("savepoint_schedule", "0 0 31 2 *", "ay-of-month"),
     ],
 )
 def test_bad_automation_is_named_and_changes_nothing(
@@ -89,3 +91,30 @@ def test_bad_automation_is_named_and_changes_nothing(
     assert told in str(response.context["form"].errors)
     job.refresh_from_db()
     assert job.savepoint_interval_s == 3600
+
+
+def test_a_job_is_paused_for_a_time_and_saving_again_does_not_prolong_it(
+    operator: Client, job: Job, now: datetime
+) -> None:
+    typed = {"restore_from": "newest", **BUDGET, "automation_paused": "on", "automation_note": "Disks"}
+    url = reverse("job-automation", args=[job.pk])
+    assert operator.post(url, typed | {"pause_lasts": "2 h"}).status_code == 302
+    job.refresh_from_db()
+    assert job.automation_paused_until is not None
+    until = job.automation_paused_until
+    assert timedelta(hours=1, minutes=59) < until - now < timedelta(hours=2, minutes=1)
+    page = operator.get(reverse("automation")).content.decode()
+    assert "Disks" in page
+    assert 'data-name="Until">somebody ends it' not in page
+
+    operator.post(url, typed | {"pause_lasts": "2 h", "max_restarts_per_hour": "5"})
+    job.refresh_from_db()
+    assert (job.automation_paused_until, job.max_restarts_per_hour) == (until, 5)
+
+    operator.post(url, typed | {"pause_lasts": ""})
+    job.refresh_from_db()
+    assert (job.automation_paused, job.automation_paused_until) == (True, None)
+
+    operator.post(url, {key: value for key, value in typed.items() if key != "automation_paused"})
+    job.refresh_from_db()
+    assert (job.automation_paused, job.automation_paused_until) == (False, None)

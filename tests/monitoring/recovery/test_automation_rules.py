@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from monitoring import pauses
-from monitoring.models import Job, RestartAttempt, RestartDecision, RestartTrigger, RunState, Savepoint
+from monitoring.models import AuditEntry, Job, RestartAttempt, RestartDecision, RestartTrigger, RunState, Savepoint
 from monitoring.pauses import BadPause
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.cycle import advance
@@ -64,6 +64,18 @@ class TestPauses:
         pauses.pause(cluster, "upgrade", None, "ada", now)
         assert request_due(now)["deferred"] == 1
         assert "is paused by ada: upgrade" in Savepoint.objects.get().failure
+
+    def test_that_of_a_single_job_ends_by_itself_too(self, job, job_manager, now):
+        until = now + timedelta(hours=1)
+        Job.objects.filter(pk=job.pk).update(
+            automation_paused=True, automation_paused_until=until, automation_note="disks"
+        )
+        assert f"its automation is paused until {until:%Y-%m-%d %H:%M} UTC" in advance(until - timedelta(seconds=1))
+        assert job_manager.count("run") == 0
+        assert advance(until).startswith("The pause of flights is over. Restart 1 of flights decided")
+        job.refresh_from_db()
+        assert (job.automation_paused, job.automation_paused_until, job.automation_note) == (False, None, "")
+        assert AuditEntry.objects.filter(action="automation.resume", target="job flights").count() == 1
 
     def test_another_cluster_is_not_held(self, rows, job, job_manager, now):
         pauses.pause(rows.cluster(), "upgrade", None, "ada", now)

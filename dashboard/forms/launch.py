@@ -67,7 +67,13 @@ class LaunchForm(forms.Form):
         initial=True,
         label="If it does not start, start the job as it was, from the same state",
     )
-    name = forms.CharField(required=False, max_length=500, label="Name of the second job")
+    name = forms.CharField(
+        required=False,
+        max_length=500,
+        label="Name of the second job",
+        help_text="Give it outputs of its own. What a sink keeps in its state goes with the savepoint: "
+        "Flink's file sink writes on in the first job's directory.",
+    )
     note = forms.CharField(
         required=False, max_length=500, label="What changes", help_text="For whoever reads the history."
     )

@@ -1,3 +1,5 @@
+import java.util.Properties;
+
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.SimpleStringEncoder;
 import org.apache.flink.api.common.state.ValueState;
@@ -20,14 +22,14 @@ import org.apache.flink.util.Collector;
  * Numbers, counted by key in keyed state, written down exactly once: a line "number key count version" each, in files
  * below the second argument. The first one is the directory of switches, see CountJob.java.
  *
- * The tests compile it several times, with other values of the two constants.
+ * The jar's resource "ledger.properties" says which version it is, and the uid of the operator with the state: one class,
+ * several versions of the program.
  */
 public class LedgerJob {
-    static final String VERSION = "1";
-    static final String STATE_UID = "ledger";
-
     public static void main(String[] arguments) throws Exception {
         String switches = arguments[0];
+        Properties program = new Properties();
+        program.load(LedgerJob.class.getResourceAsStream("/ledger.properties"));
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment();
         environment
                 .fromSource(
@@ -40,10 +42,10 @@ public class LedgerJob {
                 .returns((TypeInformation) Types.LONG)
                 .uid("throttle")
                 .keyBy(new CountJob.ByRemainder(), (TypeInformation) Types.LONG)
-                .process(new Ledger(switches))
+                .process(new Ledger(switches, program.getProperty("version")))
                 .returns((TypeInformation) Types.STRING)
                 .name("ledger")
-                .uid(STATE_UID)
+                .uid(program.getProperty("uid"))
                 .sinkTo(files(arguments[1]))
                 .uid("files")
                 .name("files");
@@ -59,10 +61,12 @@ public class LedgerJob {
 
     public static class Ledger extends KeyedProcessFunction implements CheckpointedFunction {
         private final String switches;
+        private final String version;
         private transient ValueState counts;
 
-        public Ledger(String switches) {
+        public Ledger(String switches, String version) {
             this.switches = switches;
+            this.version = version;
         }
 
         public void initializeState(FunctionInitializationContext context) throws Exception {
@@ -80,7 +84,7 @@ public class LedgerJob {
             Object before = this.counts.value();
             Long count = Long.valueOf(before == null ? 1L : ((Long) before).longValue() + 1L);
             this.counts.update(count);
-            out.collect(row + " " + context.getCurrentKey() + " " + count + " " + LedgerJob.VERSION);
+            out.collect(row + " " + context.getCurrentKey() + " " + count + " " + this.version);
         }
     }
 }

@@ -128,6 +128,9 @@ class FlinkCluster:
     def start(self) -> None:
         for process in (*self.job_managers, self.task_manager):
             process.start()
+        self.wait_for_slots()
+
+    def wait_for_slots(self) -> None:
         for url in self.urls:
             eventually(f"{url} has {SLOTS} slots", lambda url=url: self._has_slots(url))
 

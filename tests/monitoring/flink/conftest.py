@@ -13,7 +13,7 @@ from monitoring.engine.connection import Connection
 from tests.flink_distribution import VERSION, FlinkNotFetched, flink_home
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.jobs import CountJobs
-from tests.monitoring.flink.program import compile_job
+from tests.monitoring.flink.program import compile_jobs, packed
 
 VERSIONS = os.environ.get("FLINK_VERSIONS", VERSION).split(",")
 # Flink keeps what became of an operation so long (default: five minutes); here a test can see it forget.
@@ -43,8 +43,21 @@ def libraries(version: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def jar(libraries: Path, java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return compile_job(libraries, java_home, tmp_path_factory.mktemp("jar")).read_bytes()
+def jars(libraries: Path, java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """By name: CountJob, two versions of LedgerJob, and one that the state of the others does not fit."""
+    classes = compile_jobs(libraries, java_home, tmp_path_factory.mktemp("jars"))
+    ledgers = {
+        "ledger-1": "version=1\nuid=ledger",
+        "ledger-2": "version=2\nuid=ledger",
+        "misfit": "version=3\nuid=other",
+    }
+    made = {name: packed(classes, "LedgerJob", {"ledger.properties": text}) for name, text in ledgers.items()}
+    return {"count": packed(classes, "CountJob"), **made}
+
+
+@pytest.fixture(scope="session")
+def jar(jars: dict[str, bytes]) -> bytes:
+    return jars["count"]
 
 
 @pytest.fixture(scope="session")

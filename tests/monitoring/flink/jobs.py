@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -12,6 +13,7 @@ from typing import Self, TypeVar
 from monitoring.engine.answers import TERMINAL_STATES
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
+from monitoring.engine.errors import NotFound, Refused
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.waiting import eventually
 
@@ -28,11 +30,11 @@ class CountJobs:
         self.switches = directory / "switches"
         self.switches.mkdir()
         self._jar = jar
-        self._jar_id = ""
+        self.jar_id = ""
         self._started: list[str] = []
 
     def __enter__(self) -> Self:
-        self._jar_id = self.ask(lambda client: client.upload_jar("count.jar", self._jar))
+        self.jar_id = self.ask(lambda client: client.upload_jar("count.jar", self._jar))
         return self
 
     def __exit__(
@@ -54,14 +56,19 @@ class CountJobs:
         savepoint: str | None = None,
         configuration: Mapping[str, str] | None = None,
         checkpoints: int = 1,
+        program_args: Sequence[str] = (),
     ) -> str:
-        """The id of a job that runs and has completed so many checkpoints."""
+        """The id of a job that runs and has completed so many checkpoints. `program_args` follow the switches."""
         settings = CONFIGURATION | dict(configuration or {})
-        job_id = self.ask(lambda client: self.run(client, name, savepoint=savepoint, configuration=settings))
+        job_id = self.ask(lambda client: self._launch(client, name, savepoint, settings, program_args))
         self._started.append(job_id)
         eventually(f"{name} runs", lambda: self.flink.state(job_id) == "RUNNING")
         eventually(f"{name} has {checkpoints} checkpoints", lambda: self.flink.completed(job_id) >= checkpoints)
         return job_id
+
+    def adopt(self, job_id: str) -> None:
+        """To be canceled at the end, too."""
+        self._started.append(job_id)
 
     def wait(self, job_id: str, state: str) -> None:
         eventually(f"{job_id} is {state}", lambda: self.flink.state(job_id) == state)
@@ -75,6 +82,13 @@ class CountJobs:
 
         return asyncio.run(asked())
 
+    async def _launch(
+        self, client: FlinkClient, name: str, savepoint: str | None, settings: Mapping[str, str], rest: Sequence[str]
+    ) -> str:
+        return await self.run(
+            client, name, savepoint=savepoint, configuration=settings, entry_class=None, program_args=rest
+        )
+
     async def run(
         self,
         client: FlinkClient,
@@ -83,13 +97,14 @@ class CountJobs:
         job_id: str = "",
         savepoint: str | None = None,
         configuration: Mapping[str, str] = CONFIGURATION,
-        entry_class: str = "CountJob",
+        entry_class: str | None = "CountJob",
+        program_args: Sequence[str] = (),
     ) -> str:
         return await client.run_jar(
-            self._jar_id,
+            self.jar_id,
             job_id=job_id or uuid.uuid4().hex,
             entry_class=entry_class,
-            program_args=[str(self.switches)],
+            program_args=[str(self.switches), *program_args],
             parallelism=2,
             savepoint_path=savepoint,
             configuration=configuration,
@@ -100,4 +115,5 @@ class CountJobs:
         for job in await client.jobs_overview():
             if job.id in self._started and job.state not in TERMINAL_STATES:
                 await client.cancel(job.id)
-        await client.delete_jar(self._jar_id)
+        with suppress(NotFound, Refused):  # a test may have taken it away
+            await client.delete_jar(self.jar_id)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,49 +13,25 @@ from typing import Any
 HERE = Path(__file__).parent
 
 
-def compile_job(flink_home: Path, java_home: Path, directory: Path) -> Path:
-    """A jar of CountJob for that Flink, whose main class it names."""
-    (jar,) = compile_jars(flink_home, java_home, directory, {"count": ("CountJob",)}).values()
-    return jar
-
-
-def compile_jars(
-    flink_home: Path,
-    java_home: Path,
-    directory: Path,
-    jars: Mapping[str, Iterable[str]],
-    edits: Mapping[str, Mapping[str, str]] | None = None,
-) -> dict[str, Path]:
-    """By name: a jar of those classes, the last of them its main class. `edits`, by the jar's name: what is replaced
-    in its sources, so that one job has several versions."""
-    libraries = sorted((flink_home / "lib").glob("*.jar"))
-    made = {}
+def compile_jobs(flink_home: Path, java_home: Path, directory: Path) -> Path:
+    """A directory with the classes of every job beside this file, for that Flink."""
+    classes = directory / "classes"
+    classes.mkdir(parents=True)
     with _compiler(java_home) as gateway:
-        for name, classes in jars.items():
-            sources = [_source(directory / name, each, (edits or {}).get(name, {})) for each in classes]
-            compiled = directory / name / "classes"
-            compiled.mkdir()
-            _compile(gateway, sources, libraries, compiled)
-            made[name] = _packed(directory / f"{name}.jar", compiled, sources[-1].stem)
-    return made
+        _compile(gateway, sorted(HERE.glob("*.java")), sorted((flink_home / "lib").glob("*.jar")), classes)
+    return classes
 
 
-def _source(directory: Path, name: str, edits: Mapping[str, str]) -> Path:
-    text = (HERE / f"{name}.java").read_text()
-    for old, new in edits.items():
-        text = text.replace(old, new)
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{name}.java"
-    path.write_text(text)
-    return path
-
-
-def _packed(jar: Path, classes: Path, main: str) -> Path:
+def packed(classes: Path, main: str, resources: Mapping[str, str] | None = None) -> bytes:
+    """A jar of the classes, with `main` as its main class and those files."""
+    jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMain-Class: {main}\n")
+        for name, text in (resources or {}).items():
+            archive.writestr(name, text)
         for compiled in sorted(classes.iterdir()):
             archive.write(compiled, compiled.name)
-    return jar
+    return jar.getvalue()
 
 
 @contextmanager

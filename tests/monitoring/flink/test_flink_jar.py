@@ -1,0 +1,120 @@
+"""A job from a jar, on real Flink: found, rescaled, upgraded, undone, brought back to a version, cloned."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import Cluster, Job, RestartAttempt
+from tests.monitoring.flink.cluster import FlinkCluster
+from tests.monitoring.flink.jobs import CONFIGURATION, CountJobs
+from tests.monitoring.flink.ledger import Ledger
+from tests.monitoring.flink.waymark import Waymark
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(280)]
+
+
+@pytest.fixture
+def waymark(flink: FlinkCluster) -> Iterator[Waymark]:
+    Cluster.objects.create(name=f"real {uuid.uuid4().hex}", rest_url=flink.url, poll_interval_s=1)
+    with Waymark() as worker:
+        yield worker
+
+
+@pytest.fixture
+def ledger_jobs(flink: FlinkCluster, jars: dict[str, bytes], tmp_path: Path) -> Iterator[CountJobs]:
+    with CountJobs(flink, jars["ledger-1"], tmp_path) as started:
+        yield started
+
+
+class Person:
+    """An administrator at the job's page."""
+
+    def __init__(self, switches: Path) -> None:
+        self._client = Client()
+        self._client.force_login(User.objects.create_superuser(f"ada-{uuid.uuid4().hex[:6]}", password="pw"))
+        self._switches = switches
+
+    def launches(self, job: Job, output: Path, **typed: Any) -> RestartAttempt | None:
+        """Fills the form in and sends it; what came of it, when that is a restart."""
+        configuration = "\n".join(f"{key}: {value}" for key, value in CONFIGURATION.items())
+        filled = {
+            "kind": "flink-jar",
+            "jar_id": (job.launch or {}).get("jar_id", ""),
+            "entry_class": "LedgerJob",
+            "program_args": f"{self._switches}\n{output}",
+            "configuration": f"{configuration}\nrestart-strategy.type: none",
+            "parallelism": "2",
+            "now": "replace",
+            "state": "stop",
+            "goes_back": "on",
+        }
+        before = RestartAttempt.objects.count()
+        answer = self._client.post(reverse("job-launch", args=[job.pk]), filled | typed)
+        assert answer.status_code == 302, answer.context["form"].errors
+        return RestartAttempt.objects.order_by("-pk").first() if RestartAttempt.objects.count() > before else None
+
+
+def forget_jars(jobs: CountJobs) -> None:
+    """What a new job manager does."""
+    for jar in jobs.ask(lambda client: client.jars()):
+        jobs.ask(lambda client, jar_id=jar.id: client.delete_jar(jar_id))
+
+
+def upload(name: str, content: bytes) -> SimpleUploadedFile:
+    return SimpleUploadedFile(f"{name}.jar", content)
+
+
+def test_a_job_from_a_jar_is_changed_in_every_way(
+    ledger_jobs: CountJobs, jars: dict[str, bytes], waymark: Waymark, tmp_path: Path
+) -> None:
+    name, ledger = f"ledger {uuid.uuid4().hex[:6]}", Ledger(tmp_path / "out")
+    ada = Person(ledger_jobs.switches)
+    ledger_jobs.start(name, program_args=[str(ledger.directory)])
+    job = waymark.job(name)
+    assert job.launch is None  # found on the cluster: nobody knows how it was started
+
+    ada.launches(job, ledger.directory, now="save", upload=upload("ledger", jars["ledger-1"]))
+    job.refresh_from_db()
+    rescaled = ended(waymark, ada.launches(job, ledger.directory, parallelism="3"))
+    assert rescaled.state == "succeeded", rescaled.error
+    assert {each["parallelism"] for each in rescaled.new_run.vertices} == {3}
+
+    upgraded = ended(waymark, ada.launches(job, ledger.directory, upload=upload("ledger", jars["ledger-2"])))
+    assert upgraded.state == "succeeded", upgraded.error
+    waymark.until("the new version counts", lambda: "2" in ledger.versions())
+
+    misfit = ended(waymark, ada.launches(job, ledger.directory, upload=upload("ledger", jars["misfit"])))
+    assert "the operator is not available in the new program" in misfit.error
+    back = ended(waymark, misfit.way_back)
+    assert (back.state, back.restore_path) == ("succeeded", misfit.stop_savepoint.path)
+
+    forget_jars(ledger_jobs)
+    job = waymark.job(name)
+    older = ended(waymark, ada.launches(job, ledger.directory, version="1", **first_version(job)))
+    assert older.state == "succeeded", older.error
+    assert "Upload the program" in [step.name for step in older.steps.all()]
+
+    savepoint = older.stop_savepoint
+    cloned = ada.launches(job, tmp_path / "copy", now="clone", name=f"{name} copy", state=f"savepoint-{savepoint.pk}")
+    assert ended(waymark, cloned).state == "succeeded"
+    for attempt in (older, cloned):
+        ledger_jobs.adopt(attempt.engine_job_id)
+
+
+def first_version(job: Job) -> dict[str, str]:
+    spec = job.launch_versions.get(number=1).spec
+    return {"jar_id": spec["jar_id"], "parallelism": str(spec["parallelism"])}
+
+
+def ended(waymark: Waymark, attempt: RestartAttempt | None) -> RestartAttempt:
+    assert attempt is not None
+    return waymark.ended(attempt)

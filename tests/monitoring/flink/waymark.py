@@ -1,0 +1,80 @@
+"""Waymark's worker for these tests: polls, savepoints and recovery in turns, against real clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self, TypeVar
+
+from django.utils import timezone
+
+from monitoring.models import AttemptState, Job, RestartAttempt, Run, Savepoint, SavepointOrigin, SavepointState
+from monitoring.polling.poller import Poller
+from monitoring.polling.service import LOOK_EVERY_S
+from monitoring.recovery import cycle as recovery
+from monitoring.savepoints import cycle as savepoints
+from monitoring.savepoints.request import request_savepoint
+from tests.waiting import eventually
+
+T = TypeVar("T")
+
+
+class Waymark:
+    """`ahead`: what its clock shows more than others do, so that a hold-down need not be waited for."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+        self._poller = Poller(self.now)
+
+    def now(self) -> datetime:
+        return timezone.now() + self.ahead
+
+    def __enter__(self) -> Self:
+        self._poller.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._poller.__exit__(kind, error, trace)
+
+    def until(self, what: str, condition: Callable[[], T], limit_s: float = 90) -> T:
+        def turned() -> T:
+            self._poller.start_due()
+            self._poller.serve(LOOK_EVERY_S)
+            savepoints.advance(self.now())
+            recovery.advance(self.now())
+            return condition()
+
+        return eventually(what, turned, limit_s)
+
+    def job(self, name: str) -> Job:
+        """Once it was polled and runs."""
+
+        def running() -> Job | None:
+            return Job.objects.filter(name=name, current_run__state="RUNNING").first()
+
+        found = self.until(f"{name} is seen", running)
+        assert found is not None
+        return found
+
+    def stopped_with_savepoint(self, name: str) -> Savepoint:
+        savepoint = request_savepoint(self.job(name), SavepointOrigin.MANUAL, "ada", self.now(), stops_job=True)
+
+        def over() -> bool:
+            savepoint.refresh_from_db()
+            return not SavepointState(savepoint.state).open
+
+        self.until("its savepoint has ended", over)
+        assert savepoint.state == SavepointState.COMPLETED, savepoint.failure
+        self.until("it has stopped", lambda: Run.objects.filter(pk=savepoint.run_id, state="FINISHED").exists())
+        return savepoint
+
+    def ended(self, attempt: RestartAttempt) -> RestartAttempt:
+        def over() -> bool:
+            attempt.refresh_from_db()
+            return not AttemptState(attempt.state).open
+
+        self.until(f"restart {attempt.epoch} has ended", over)
+        return attempt

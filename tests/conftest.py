@@ -27,7 +27,9 @@ os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
-os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
+_IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
+if _IS_LONG_RUN:
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
 # The settings want an address before a server runs. xdist's workers inherit it: it is nobody's choice there either.
 _NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
 os.environ.setdefault("DATABASE_URL", _NOT_STARTED)
@@ -70,8 +72,7 @@ def java_home(session_directory: Path) -> Iterator[Path]:
 
     home = find_java(os.environ, session_directory / "java").home
     os.environ["JAVA_HOME"] = str(home)
-    is_long = "PYTEST_XDIST_WORKER" in os.environ
-    with class_archive.made(_ARCHIVE) if is_long else contextlib.nullcontext():
+    with class_archive.made(_ARCHIVE) if _IS_LONG_RUN else contextlib.nullcontext():
         yield home
 
 

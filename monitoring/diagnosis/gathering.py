@@ -10,10 +10,21 @@ from django.db import connection
 
 from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 from monitoring.diagnosis.signs.exceptions import AFTER, BEFORE
-from monitoring.models import Checkpoint, Cluster, ConfigurationPart, Job, OperatorCheckpoint, Run, RunException
+from monitoring.models import (
+    Checkpoint,
+    Cluster,
+    ConfigurationPart,
+    Job,
+    OperatorCheckpoint,
+    Run,
+    RunException,
+    RunState,
+)
+from monitoring.polling.outages import is_late
 
 LATELY = timedelta(days=7)
 EXCEPTIONS = 10
+TROUBLED = frozenset({RunState.FAILED, RunState.FAILING, RunState.RESTARTING})
 TRACE = 20_000  # characters of a stack trace that are looked at
 
 # The newest hundred over the newest runs: one look in an index for each.
@@ -70,24 +81,31 @@ def scene_of_job(job: Job, now: datetime) -> Scene:
     """The job as it is now; reads its current run and its cluster."""
     run, cluster = job.current_run, job.cluster
     failed, restarted, last_triggered_at = _lately(job, now)
-    lives = run is not None and run.live
+    troubled = run is not None and run.state in TROUBLED
     return Scene(
         now=now,
         normal=normal_before(job.pk, now),
-        raised=() if lives or run is None else _raised(RunException.objects.filter(run=run)),
+        raised=_raised(RunException.objects.filter(run=run)) if troubled else (),
         settings=settings_of(job, run),
         engine=cluster.engine,
         version=version_of(cluster),
         runs=run is not None and run.state == "RUNNING",
         run_started_at=run.started_at if run else None,
         last_triggered_at=last_triggered_at,
-        silent_since=cluster.unreachable_since,
+        silent_since=silent_since(cluster, now),
         failed_lately=failed,
         restarted_lately=restarted,
         savepoints_are_scheduled=job.scheduled,
         savepoints_are_ours=not job.managed_elsewhere,
         restarts_are_ours=job.auto_restart,
     )
+
+
+def silent_since(cluster: Cluster, now: datetime) -> datetime | None:
+    """Since when nothing is learned of it: it does not answer, or nobody asks."""
+    if cluster.unreachable_since is None and (not cluster.enabled or is_late(cluster, now)):
+        return cluster.last_answer_at
+    return cluster.unreachable_since
 
 
 def scene_of_death(job: Job, now: datetime) -> Scene:

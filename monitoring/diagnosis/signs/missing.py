@@ -42,6 +42,8 @@ class HeldUp(Sign):
         checkpoint, interval = scene.checkpoint, scene.settings.interval
         if checkpoint is None or not checkpoint.is_pending or not interval or checkpoint.lasted is None:
             return None
+        if checkpoint.is_savepoint or (scene.settings.max_concurrent or 1) > 1:
+            return None
         if checkpoint.lasted < max(INTERVALS * interval, LEAST / timedelta(milliseconds=1)):
             return None
         return Finding(

@@ -123,6 +123,23 @@ def test_a_job_whose_cluster_is_silent_says_only_that(rows, run) -> None:
     assert names(of_job(fresh(run.job), rows.now).causes) == ["not_seen"]
 
 
+def test_a_cluster_that_nobody_asks_is_not_said_to_trigger_nothing(rows, run) -> None:
+    run.job.cluster.enabled = False
+    run.job.cluster.last_answer_at = rows.ago(3000)
+    run.job.cluster.save()
+    assert names(of_job(fresh(run.job), rows.now + timedelta(hours=1)).causes) == ["not_seen"]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("FAILED", ["external_timeout"]), ("RESTARTING", ["external_timeout"]), ("CANCELED", [])]
+)
+def test_what_was_thrown_is_told_while_the_job_is_in_trouble(rows, run, state, expected) -> None:
+    declined(rows, run)
+    run.state = state
+    run.save()
+    assert names(of_job(fresh(run.job), rows.now).causes) == expected
+
+
 def test_settings_come_from_the_engine_and_from_what_is_stored_of_the_job(rows, run) -> None:
     run.job.savepoint_interval_s = None
     run.job.save()

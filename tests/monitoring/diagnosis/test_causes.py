@@ -57,6 +57,12 @@ def test_phases(asked, expected) -> None:
     assert names(scene(asked)) == expected
 
 
+def test_only_a_checkpoint_that_may_run_alone_holds_up_the_next() -> None:
+    pending = checkpoint(status="IN_PROGRESS", lasted=60_000, acknowledged=3, ended_at=None)
+    assert names(scene(pending, config={"timeout": 600_000, "max_concurrent": 2})) == []
+    assert names(scene(replace(pending, is_savepoint=True), config={"timeout": 600_000})) == []
+
+
 def test_what_is_slow_is_measured_by_the_job_itself() -> None:
     slow = checkpoint(lasted=5000, async_=4500)
     calm = replace(USUAL, duration=4800, async_=4300)

@@ -73,6 +73,16 @@ _DEEDS: dict[str, str | Callable[[Details], str]] = {
     "savepoint.stop": "asked to stop it with a savepoint",
     "state.read": lambda details: f"looked into the state of {details.get('snapshot', 'a snapshot')}",
     "secrets.rekey": "sealed the stored secrets anew",
+    "user.activate": "let the account log in again",
+    "user.change": lambda details: f"changed the account: {_changes(details.get('now'))}",
+    "user.create": lambda details: f"made the account: {_changes(details.get('now'))}",
+    "user.deactivate": "deactivated the account",
+    "user.grant": lambda details: f"granted {_grant(details.get('now'))}",
+    "user.log-in": "logged in",
+    "user.log-in-limited": "stopped further log-ins for a while",
+    "user.log-out": "ended all sessions",
+    "user.password": "set a new password",
+    "user.ungrant": lambda details: f"took away {_grant(details.get('was'))}",
     "token.make": lambda details: f"made a token that may {'write' if details.get('may_write') else 'read'}",
     "token.revoke": "revoked the token",
 }
@@ -104,6 +114,10 @@ def _schedule(details: Details) -> str:
 
 def _without(details: Details, name: str) -> Details:
     return {key: value for key, value in details.items() if key != name}
+
+
+def _grant(granted: object) -> str:
+    return f"{granted.get('role')} on {granted.get('on')}" if isinstance(granted, dict) else ""
 
 
 def _names(changed: object) -> list[str]:

@@ -19,10 +19,19 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
+# What Django does not send by itself.
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()",
+}
+
+
 def content_security_policy(get_response: Answer) -> Answer:
     def answer(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
         return response
 
     return answer

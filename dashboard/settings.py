@@ -119,6 +119,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "dashboard.access.sessions.session_rules",
     "dashboard.api.door.door",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.access.guard.guard",
@@ -144,6 +145,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "dashboard.access.guard.what_the_reader_may",
             ],
         },
     },
@@ -208,10 +210,34 @@ ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")
 MESSAGES_KEPT = timedelta(days=env.int("WAYMARK_MESSAGES_KEPT", 90, validate=validate.Range(min=1, max=3650)) or 90)
 
 SESSION_COOKIE_HTTPONLY = True
+# A session ends after so long without use, and after so long at the latest: dashboard/access/sessions.py.
+SESSION_COOKIE_AGE = 86_400 * (env.int("WAYMARK_SESSION_IDLE_DAYS", 14, validate=validate.Range(min=1, max=365)) or 14)
+SESSION_LONGEST_S = 86_400 * (env.int("WAYMARK_SESSION_DAYS", 30, validate=validate.Range(min=1, max=365)) or 30)
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+# Only ever sent on a secure connection.
+SECURE_HSTS_SECONDS = 365 * 86_400 if PUBLIC_URL.startswith("https://") else 0
+if env.bool("WAYMARK_BEHIND_TLS_PROXY", False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# How many proxies stand before us: so many entries of X-Forwarded-For, from its end, are theirs to be believed.
+TRUSTED_PROXIES = env.int("WAYMARK_TRUSTED_PROXIES", 0, validate=validate.Range(min=0, max=10))
+
+# Log-in at a provider of OpenID Connect: docs/access.md.
+OIDC_ISSUER = env.str("WAYMARK_OIDC_ISSUER", "")
+OIDC_CLIENT_ID = env.str("WAYMARK_OIDC_CLIENT_ID", "")
+OIDC_CLIENT_SECRET = _text("WAYMARK_OIDC_CLIENT_SECRET", "")
+OIDC_NAME = env.str("WAYMARK_OIDC_NAME", "Single sign-on")
+OIDC_SCOPES: list[str] = env.list("WAYMARK_OIDC_SCOPES", ["openid", "profile", "email"])
+OIDC_GROUPS_CLAIM = env.str("WAYMARK_OIDC_GROUPS_CLAIM", "groups")
+OIDC_ADMIN_GROUPS: list[str] = env.list("WAYMARK_OIDC_ADMIN_GROUPS", [])
+OIDC_OPERATOR_GROUPS: list[str] = env.list("WAYMARK_OIDC_OPERATOR_GROUPS", [])
+OIDC_VIEWER_GROUPS: list[str] = env.list("WAYMARK_OIDC_VIEWER_GROUPS", [])
+OIDC_FIRST_ROLE = env.str(
+    "WAYMARK_OIDC_FIRST_ROLE", "viewer", validate=validate.OneOf(["viewer", "operator", "nothing"])
+)
 X_FRAME_OPTIONS = "DENY"
 
 CELERY_BROKER_URL = _text("REDIS_URL", "redis://127.0.0.1:6379/0")

@@ -113,6 +113,12 @@ def _require_to_change(request: HttpRequest, route: str) -> None:
         require(request, Role.ADMIN if route.removeprefix(API).startswith(ADMINISTERED) else Role.OPERATOR)
 
 
+def what_the_reader_may(request: HttpRequest) -> dict[str, bool]:
+    """For templates, of what the page is about: `may_act` and `may_administer`."""
+    access = access_of(request) if hasattr(request, "user") else Access()
+    return {"may_act": access.may(Role.OPERATOR), "may_administer": access.may(Role.ADMIN)}
+
+
 Answer = Callable[[HttpRequest], HttpResponse]
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 
+from dashboard.access import log_in
 from dashboard.api.door import PREFIX
 from dashboard.api.errors import answer_of
 
@@ -14,6 +20,32 @@ from dashboard.api.errors import answer_of
 class Login(LoginView):
     template_name = "session/login.html"
     redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Beyond the limits nothing is looked at: the right password would be told from a wrong one."""
+        attempt = log_in.attempt_of(request, request.POST.get("username", ""))
+        if minutes := log_in.minutes_to_wait(attempt, timezone.now()):
+            context = self.get_context_data(form=self.form_class(request), wait=minutes)
+            refused = render(request, self.template_name, context, status=429)
+            refused.headers["Retry-After"] = str(minutes * 60)
+            return refused
+        return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        response: HttpResponse = super().form_valid(form)
+        log_in.succeeded(self._attempt(), response, secure=settings.SESSION_COOKIE_SECURE)
+        return response
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        if form.non_field_errors():
+            log_in.failed(self._attempt(), timezone.now())
+        return super().form_invalid(form)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs) | {"oidc": settings.OIDC_NAME if settings.OIDC_ISSUER else ""}
+
+    def _attempt(self) -> log_in.Attempt:
+        return log_in.attempt_of(self.request, self.request.POST.get("username", ""))
 
 
 @login_not_required

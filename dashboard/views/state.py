@@ -10,6 +10,8 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
+from dashboard.access.guard import access_of, actor_of
+from dashboard.access.roles import Role
 from dashboard.forms.state import StateForm
 from dashboard.queries.state import Spread, ahead_of, answers, contents_read
 from dashboard.views.access import action
@@ -50,7 +52,7 @@ def _asked(
     request: HttpRequest, job: Job, snapshot: Checkpoint, question: Question, other: Checkpoint | None = None
 ) -> HttpResponse:
     try:
-        ask(job, snapshot, question, request.user.get_username(), timezone.now(), other)
+        ask(job, snapshot, question, actor_of(request), timezone.now(), other)
     except CannotAsk as error:
         messages.error(request, str(error))
     return redirect(f"{reverse('job-state', args=[job.pk])}?snapshot={snapshot.pk}")
@@ -75,7 +77,7 @@ def _context(
 ) -> dict[str, Any]:
     """Values are for those who may act: they are the job's data."""
     listed = contents_read(job, snapshot.pk) if snapshot else None
-    found = answers(job, snapshot.pk) if snapshot and request.user.is_staff else []
+    found = answers(job, snapshot.pk) if snapshot and access_of(request).may(Role.OPERATOR) else []
     reads: list[StateRead] = [*([listed] if listed else []), *(each.read for each in found)]
     contents = listed.answer if listed and listed.state == StateReadState.DONE else None
     return {

@@ -1,0 +1,129 @@
+"""What administrators do with accounts, each act audited with before and after; and whom it may not be done to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from dashboard.access.roles import Role, role_of
+from monitoring import audit
+from monitoring.models import Account, ApiToken, Cluster, Grant
+
+
+class NotAllowed(Exception):
+    """Nothing was changed; the message says why."""
+
+
+def account_of(user: User) -> Account:
+    return Account.objects.get_or_create(user=user)[0]
+
+
+def role_word(user: User) -> str:
+    """As the form's choices: nothing, viewer, operator or admin."""
+    if Account.objects.filter(user=user, granted_only=True).exists() and not user.is_superuser:
+        return "nothing"
+    if user.is_superuser:
+        return "admin"
+    return "operator" if user.is_staff else "viewer"
+
+
+@transaction.atomic
+def create(username: str, email: str, password: str | None, role: str, by: str) -> User:
+    """Without a password nobody can log in with one: the account is a provider's."""
+    user = User.objects.create_user(username, email, password)
+    _set_role(user, role)
+    audit.record(by, "user.create", _target(user), now={"role": role, "email": email})
+    return user
+
+
+@transaction.atomic
+def change(user: User, role: str, email: str, by: str) -> bool:
+    """False: nothing differed. Raises NotAllowed for the last administrator."""
+    was = {"role": role_word(user), "email": user.email}
+    now = {"role": role, "email": email}
+    if was == now:
+        return False
+    if was["role"] == "admin" and role != "admin":
+        _require_another_administrator(user)
+    user.email = email
+    user.save(update_fields=["email"])
+    _set_role(user, role)
+    audit.record(by, "user.change", _target(user), was=was, now=now)
+    return True
+
+
+@transaction.atomic
+def set_active(user: User, active: bool, by: str, now: datetime) -> None:
+    """An account that is not active cannot log in, and its sessions and tokens stop at once. Raises NotAllowed."""
+    if not active and user.is_superuser:
+        _require_another_administrator(user)
+    User.objects.filter(pk=user.pk).update(is_active=active)
+    if not active:
+        end_sessions(user, now)
+    audit.record(by, "user.activate" if active else "user.deactivate", _target(user))
+
+
+@transaction.atomic
+def set_password(user: User, password: str, by: str, now: datetime) -> None:
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    end_sessions(user, now)
+    audit.record(by, "user.password", _target(user))
+
+
+@transaction.atomic
+def log_out_everywhere(user: User, by: str, now: datetime) -> None:
+    end_sessions(user, now)
+    audit.record(by, "user.log-out", _target(user))
+
+
+def end_sessions(user: User, now: datetime) -> None:
+    Account.objects.update_or_create(user=user, defaults={"signed_out_at": now})
+
+
+@transaction.atomic
+def grant(user: User, role: str, cluster: Cluster | None, selector: str, by: str, now: datetime) -> Grant:
+    """Raises NotAllowed for a scope that the account has already."""
+    try:
+        with transaction.atomic():
+            made = Grant.objects.create(
+                user=user, role=role, cluster=cluster, selector=selector, created_at=now, created_by=by
+            )
+    except IntegrityError:
+        raise NotAllowed("The account has a grant on exactly that. Take it away first.") from None
+    audit.record(by, "user.grant", _target(user), now={"role": role, "on": made.scope})
+    return made
+
+
+@transaction.atomic
+def take_away(found: Grant, by: str) -> None:
+    audit.record(by, "user.ungrant", _target(found.user), was={"role": found.role, "on": found.scope})
+    found.delete()
+
+
+def valid_tokens(user: User, now: datetime) -> int:
+    return ApiToken.objects.filter(user=user, revoked_at=None).exclude(expires_at__lte=now).count()
+
+
+def _set_role(user: User, role: str) -> None:
+    user.is_staff, user.is_superuser = role in ("operator", "admin"), role == "admin"
+    user.save(update_fields=["is_staff", "is_superuser"])
+    Account.objects.update_or_create(user=user, defaults={"granted_only": role == "nothing"})
+
+
+def _require_another_administrator(user: User) -> None:
+    """The rows are locked: of two administrators who demote each other at once, one stays."""
+    found = User.objects.select_for_update().filter(is_superuser=True, is_active=True).order_by("pk")
+    if not set(found.values_list("pk", flat=True)) - {user.pk}:
+        raise NotAllowed(f"{user} is the only administrator: nobody could manage Waymark any more.")
+
+
+def _target(user: User) -> str:
+    return f"user {user.get_username()}"
+
+
+def is_only_administrator(user: User) -> bool:
+    others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    return role_of(user) is Role.ADMIN and not others.exists()

@@ -1,0 +1,84 @@
+"""Rules of sessions: each ends when nothing was asked for a while, after a longest time, and when its user says so.
+
+Django ends the first kind by itself (SESSION_COOKIE_AGE); what follows needs to know when the session began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.conf import settings
+from django.contrib.auth import logout
+from django.contrib.auth.signals import user_logged_in
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from monitoring.models import Account
+
+_BEGAN, _RENEWED = "began_at", "renewed_at"
+RENEW_EVERY = timedelta(minutes=10)  # not at every request: pages ask every few seconds
+Answer = Callable[[HttpRequest], HttpResponse]
+
+
+def begin(request: HttpRequest, now: datetime) -> None:
+    request.session[_BEGAN] = request.session[_RENEWED] = now.isoformat()
+
+
+def began_at(request: HttpRequest) -> datetime | None:
+    return _moment(request, _BEGAN)
+
+
+def _on_log_in(sender: object, request: HttpRequest | None, **more: object) -> None:
+    if request is not None and hasattr(request, "session"):
+        begin(request, timezone.now())
+
+
+user_logged_in.connect(_on_log_in, dispatch_uid="sessions begin")
+
+
+def session_rules(get_response: Answer) -> Answer:
+    """Middleware: ends what is over, renews what is used, and speaks the user's own time zone."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        account = _account(request)
+        if request.user.is_authenticated and request.session.session_key and _is_over(request, account):
+            logout(request)
+        with timezone.override(_zone(account)):
+            return get_response(request)
+
+    return answer
+
+
+def _account(request: HttpRequest) -> Account | None:
+    return Account.objects.filter(user=request.user.pk).first() if request.user.is_authenticated else None
+
+
+def _is_over(request: HttpRequest, account: Account | None) -> bool:
+    now, began = timezone.now(), began_at(request)
+    if began is None:  # it is older than these rules
+        begin(request, now)
+        return account is not None and account.signed_out_at is not None
+    if now - began > timedelta(seconds=settings.SESSION_LONGEST_S):
+        return True
+    if account is not None and account.signed_out_at is not None and began < account.signed_out_at:
+        return True
+    if now - (_moment(request, _RENEWED) or began) > RENEW_EVERY:
+        request.session[_RENEWED] = now.isoformat()  # which makes Django count the idle time anew
+    return False
+
+
+def _moment(request: HttpRequest, name: str) -> datetime | None:
+    text = request.session.get(name)
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def _zone(account: Account | None) -> ZoneInfo | None:
+    """None: the server's."""
+    if account is None or not account.time_zone:
+        return None
+    try:
+        return ZoneInfo(account.time_zone)
+    except (ZoneInfoNotFoundError, ValueError):  # a zone that this machine does not know any more
+        return None

@@ -1,0 +1,138 @@
+"""Accounts: what an administrator sets, and what each user sets for themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import available_timezones
+
+from django import forms
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+
+from monitoring.alerts import selector
+from monitoring.models import Cluster, GrantedRole
+
+NOTHING, VIEWER, OPERATOR, ADMIN = "nothing", "viewer", "operator", "admin"
+ROLES = (
+    (VIEWER, "viewer: sees everything"),
+    (OPERATOR, "operator: acts on everything"),
+    (ADMIN, "administrator: also clusters, programs and users"),
+    (NOTHING, "only what is granted below"),
+)
+_PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
+
+
+class RoleForm(forms.Form):
+    role = forms.ChoiceField(choices=ROLES, initial=VIEWER, widget=forms.RadioSelect, label="Role")
+    email = forms.EmailField(required=False, label="Mail", widget=forms.EmailInput(attrs=_PLAIN))
+
+
+class UserForm(RoleForm):
+    """A new account. Its first password is for its user to change."""
+
+    username = forms.CharField(
+        max_length=150,
+        label="User name",
+        validators=User._meta.get_field("username").validators,
+        widget=forms.TextInput(attrs=_PLAIN),
+        help_text="Letters, digits and @ . + - _",
+    )
+    password = forms.CharField(
+        max_length=500,
+        strip=False,
+        label="First password",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 8 characters, not a common one.",
+    )
+
+    field_order = ("username", "email", "password", "role")
+
+    def clean_username(self) -> str:
+        name = User.normalize_username(str(self.cleaned_data["username"]).strip())
+        if User.objects.filter(username__iexact=name).exists():
+            raise ValidationError("There is an account of this name already.")
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("password"):
+            _check_password(self, cleaned["password"], User(username=cleaned.get("username", "")))
+        return cleaned
+
+
+class PasswordForm(forms.Form):
+    """A password that an administrator sets for somebody."""
+
+    password = forms.CharField(
+        max_length=500,
+        strip=False,
+        label="New password",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 8 characters, not a common one. All sessions of the account end.",
+    )
+
+    def __init__(self, *args: Any, user: User, **options: Any) -> None:
+        self.user = user
+        super().__init__(*args, **options)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("password"):
+            _check_password(self, cleaned["password"], self.user)
+        return cleaned
+
+
+class GrantForm(forms.Form):
+    role = forms.ChoiceField(choices=GrantedRole.choices, initial=GrantedRole.VIEWER, label="As")
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.filter(archived_at=None), required=False, label="Of cluster", empty_label="– jobs by label –"
+    )
+    selector = forms.CharField(
+        max_length=500,
+        required=False,
+        label="Or of jobs with",
+        widget=forms.TextInput(attrs=_PLAIN),
+        help_text="Such as team=payments,env!=dev or job=orders-*",
+    )
+
+    def clean_selector(self) -> str:
+        text = " ".join(str(self.cleaned_data["selector"]).split())
+        try:
+            selector.parse(text)
+        except selector.BadSelector as bad:
+            raise ValidationError(str(bad)) from None
+        return text
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if bool(cleaned.get("cluster")) == bool(cleaned.get("selector")) and "selector" not in self.errors:
+            both = bool(cleaned.get("cluster"))
+            said = "Either a cluster or labels, not both." if both else "Choose a cluster, or write which jobs."
+            self.add_error("selector", said)
+        return cleaned
+
+
+class PreferencesForm(forms.Form):
+    time_zone = forms.ChoiceField(
+        required=False,
+        label="Time zone",
+        help_text="Of all times that are written out. “6 s ago” is the same everywhere.",
+    )
+
+    def __init__(self, *args: Any, server: str, **options: Any) -> None:
+        super().__init__(*args, **options)
+        choices = [("", f"the server's ({server})"), *((name, name.replace("_", " ")) for name in zones())]
+        self.fields["time_zone"].choices = choices  # type: ignore[attr-defined]
+
+
+def zones() -> list[str]:
+    """Those that people name: by continent and city, and UTC."""
+    return ["UTC", *sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))]
+
+
+def _check_password(form: forms.Form, password: str, user: User) -> None:
+    try:
+        validate_password(password, user)
+    except ValidationError as weak:
+        form.add_error("password", weak)

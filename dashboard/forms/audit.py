@@ -1,0 +1,54 @@
+"""What of the audit log is looked at."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+
+from django import forms
+from django.utils import timezone
+
+from dashboard.queries.audit import AuditFilter
+
+_KINDS = (
+    ("", "everything"),
+    ("automation.", "pauses"),
+    ("channel.", "channels"),
+    ("cluster.", "clusters"),
+    ("incident.", "incidents"),
+    ("job.", "jobs"),
+    ("maintenance.", "maintenance"),
+    ("restart.", "restarts"),
+    ("rule.", "rules"),
+    ("savepoint.", "savepoints"),
+    ("token.", "tokens"),
+    ("user.", "users"),
+)
+_DAY = {"type": "date"}
+
+
+class AuditForm(forms.Form):
+    q = forms.CharField(
+        required=False,
+        max_length=200,
+        label="Who or what",
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": "Who or what", "autocomplete": "off"}),
+    )
+    action = forms.ChoiceField(choices=_KINDS, required=False, label="About")
+    since = forms.DateField(required=False, label="From", widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
+    until = forms.DateField(required=False, label="To", widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
+
+    def chosen(self) -> AuditFilter:
+        """Of what is valid; days are the reader's own, and the last one is included."""
+        self.is_valid()
+        typed = self.cleaned_data
+        until = typed.get("until")
+        return AuditFilter(
+            text=typed.get("q", ""),
+            action=typed.get("action", ""),
+            since=_midnight(typed["since"]) if typed.get("since") else None,
+            until=_midnight(until + timedelta(days=1)) if until and until < date.max else None,
+        )
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time.min))

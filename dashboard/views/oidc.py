@@ -1,0 +1,60 @@
+"""To the provider and back."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET
+
+from dashboard.access import oidc
+from monitoring import audit
+
+_NEXT = "after_log_in"
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@require_GET
+@login_not_required
+def begin(request: HttpRequest) -> HttpResponse:
+    _require_configured()
+    request.session[_NEXT] = _own(request, request.GET.get("next", ""))
+    try:
+        return oidc.to_provider(request, settings.PUBLIC_URL.rstrip("/") + reverse("oidc-back"))
+    except oidc.NotLoggedIn as problem:
+        return _refused(request, problem)
+
+
+@require_GET
+@login_not_required
+def back(request: HttpRequest) -> HttpResponse:
+    _require_configured()
+    try:
+        user = oidc.user_of(oidc.from_provider(request))
+    except oidc.NotLoggedIn as problem:
+        return _refused(request, problem)
+    to = str(request.session.get(_NEXT) or reverse(settings.LOGIN_REDIRECT_URL))
+    login(request, user, backend=BACKEND)
+    audit.record(user.get_username(), "user.log-in", f"user {user.get_username()}", settings.OIDC_NAME)
+    return redirect(to)
+
+
+def _refused(request: HttpRequest, problem: oidc.NotLoggedIn) -> HttpResponse:
+    messages.error(request, str(problem))
+    return redirect(settings.LOGIN_URL)
+
+
+def _require_configured() -> None:
+    if not settings.OIDC_ISSUER:
+        raise Http404
+
+
+def _own(request: HttpRequest, to: str) -> str:
+    """Only an address of ours: a link must not lead from the log-in to elsewhere."""
+    hosts = {request.get_host()}
+    return to if url_has_allowed_host_and_scheme(to, allowed_hosts=hosts, require_https=request.is_secure()) else ""

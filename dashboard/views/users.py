@@ -1,0 +1,166 @@
+"""Accounts and what each may: for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.paginator import Paginator
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters
+
+from dashboard.access import accounts, tokens
+from dashboard.access.guard import actor_of
+from dashboard.forms.account import GrantForm, PasswordForm, RoleForm, UserForm
+from dashboard.views.access import admin_action, admin_required
+from monitoring.models import ApiToken, AuditEntry, Grant
+
+PAGE_SIZE = 50
+RECENT = 12
+
+
+@sensitive_post_parameters("password")
+@admin_required
+def users(request: HttpRequest) -> HttpResponse:
+    """GET lists them, POST makes one."""
+    if request.method != "POST":
+        return _list(request, UserForm(label_suffix=""))
+    form = UserForm(request.POST, label_suffix="")
+    if not form.is_valid():
+        return _list(request, form, 422)
+    typed = form.cleaned_data
+    made = accounts.create(typed["username"], typed["email"], typed["password"], typed["role"], actor_of(request))
+    messages.success(request, f"{made} may log in.")
+    return redirect("user", made.pk)
+
+
+@admin_required
+def user(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET shows one, POST changes its role and address."""
+    found = _find(pk)
+    if request.method != "POST":
+        return _one(request, found)
+    form = RoleForm(request.POST, label_suffix="")
+    if not form.is_valid():
+        return _one(request, found, 422, form=form)
+    try:
+        changed = accounts.change(found, form.cleaned_data["role"], form.cleaned_data["email"], actor_of(request))
+    except accounts.NotAllowed as refused:
+        form.add_error("role", str(refused))
+        return _one(request, _find(pk), 422, form=form)
+    messages.success(request, "Saved." if changed else "No change.")
+    return redirect("user", pk)
+
+
+@admin_action
+def activate(request: HttpRequest, pk: int) -> HttpResponse:
+    """By the value of `active`: "yes" or "no"."""
+    found, active = _find(pk), request.POST.get("active") == "yes"
+    try:
+        accounts.set_active(found, active, actor_of(request), timezone.now())
+    except accounts.NotAllowed as refused:
+        messages.error(request, str(refused))
+    else:
+        does = "may log in again" if active else "cannot log in any more; its sessions and tokens are over"
+        messages.success(request, f"{found} {does}.")
+    return redirect("user", pk)
+
+
+@sensitive_post_parameters("password")
+@admin_action
+def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _find(pk)
+    form = PasswordForm(request.POST, user=found, label_suffix="")
+    if not form.is_valid():
+        return _one(request, found, 422, password_form=form)
+    accounts.set_password(found, form.cleaned_data["password"], actor_of(request), timezone.now())
+    messages.success(request, f"{found} logs in with the new password from now on. Tell it on another way.")
+    return redirect("user", pk)
+
+
+@admin_action
+def log_out(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _find(pk)
+    accounts.log_out_everywhere(found, actor_of(request), timezone.now())
+    messages.success(request, f"All sessions of {found} are over.")
+    return redirect("user", pk)
+
+
+@admin_action
+def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
+    found, form = _find(pk), GrantForm(request.POST, label_suffix="")
+    if form.is_valid():
+        typed = form.cleaned_data
+        try:
+            accounts.grant(found, typed["role"], typed["cluster"], typed["selector"], actor_of(request), timezone.now())
+        except accounts.NotAllowed as refused:
+            form.add_error("selector", str(refused))
+    if not form.is_valid():
+        return _one(request, found, 422, grant_form=form)
+    messages.success(request, "Granted.")
+    return redirect("user", pk)
+
+
+@admin_action
+def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Grant.objects.select_related("user", "cluster"), pk=pk)
+    accounts.take_away(found, actor_of(request))
+    messages.success(request, f"{found.user} has it no more: {found}.")
+    return redirect("user", found.user_id)
+
+
+@admin_action
+def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(ApiToken.objects.select_related("user"), pk=pk)
+    tokens.revoke(found, actor_of(request), timezone.now())
+    messages.success(request, f"{found.name} is revoked.")
+    return redirect("user", found.user_id)
+
+
+def _find(pk: int) -> User:
+    return get_object_or_404(User.objects.select_related("account"), pk=pk)
+
+
+def _list(request: HttpRequest, form: UserForm, status: int = 200) -> HttpResponse:
+    text = request.GET.get("q", "").replace("\0", "").strip()[:200]
+    found = (
+        User.objects.select_related("account").prefetch_related("grants__cluster").order_by("-is_active", "username")
+    )
+    if text:
+        found = found.filter(Q(username__icontains=text) | Q(email__icontains=text))
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    rows = [(each, _word(each)) for each in page]
+    context = {"page": page, "rows": rows, "form": form, "text": text, "section": "users"}
+    return render(request, "users/list.html", context, status=status)
+
+
+def _word(user: User) -> str:
+    """Of a row with its account."""
+    if user.is_superuser:
+        return "administrator"
+    account = getattr(user, "account", None)
+    if account is not None and account.granted_only:
+        return "only what is granted"
+    return "operator" if user.is_staff else "viewer"
+
+
+def _one(request: HttpRequest, found: User, status: int = 200, **forms: Any) -> HttpResponse:
+    now = timezone.now()
+    initial = {"role": accounts.role_word(found), "email": found.email}
+    context = {
+        "person": found,
+        "word": _word(found),
+        "form": RoleForm(initial=initial, label_suffix=""),
+        "grant_form": GrantForm(label_suffix=""),
+        "password_form": PasswordForm(user=found, label_suffix=""),
+        "grants": found.grants.select_related("cluster"),
+        "tokens": [each for each in found.api_tokens.filter(revoked_at=None) if each.is_valid(now)],
+        "only_administrator": accounts.is_only_administrator(found),
+        "entries": AuditEntry.objects.filter(target=f"user {found.get_username()}")[:RECENT],
+        "section": "users",
+    }
+    return render(request, "users/user.html", context | forms, status=status)

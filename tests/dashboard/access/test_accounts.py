@@ -1,0 +1,261 @@
+"""Accounts: made, changed, stopped; sessions that end; log-ins that are limited; grants that reach so far."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.access import accounts, log_in, sessions, tokens
+from monitoring.models import Account, AuditEntry, Grant, LogInFailure
+from tests.dashboard import builders as make
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def admin_user(db: None) -> User:
+    return User.objects.create_superuser("anna", password=PASSWORD)
+
+
+@pytest.fixture
+def admin(admin_user: User) -> Client:
+    client = Client()
+    client.force_login(admin_user)
+    return client
+
+
+def entry(action: str) -> AuditEntry:
+    return AuditEntry.objects.get(action=action)
+
+
+def try_to_log_in(client: Client, name: str, password: str, address: str = "192.0.2.1") -> Any:
+    return client.post(reverse("login"), {"username": name, "password": password}, REMOTE_ADDR=address)
+
+
+def test_an_account_is_made_with_its_role_and_may_log_in(admin: Client) -> None:
+    typed = {"username": "otto", "password": "a long enough one", "role": "operator", "email": "otto@example.org"}
+    assert admin.post(reverse("users"), typed).status_code == 302
+    assert User.objects.get(username="otto").is_staff
+    assert try_to_log_in(Client(), "otto", "a long enough one").status_code == 302
+    assert entry("user.create").details == {"now": {"role": "operator", "email": "otto@example.org"}}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"username": "anna"}, "account of this name already"),
+        ({"username": "ANNA"}, "account of this name already"),
+        ({"password": "12345678"}, "too common"),
+        ({"password": "short"}, "too short"),
+        ({"role": "king"}, "Select a valid choice"),
+        ({"username": "a b"}, "Enter a valid username"),
+    ],
+)
+def test_what_is_wrong_is_said_at_the_field_and_the_rest_stays(admin: Client, typed: dict[str, str], said: str) -> None:
+    whole = {"username": "otto", "password": "a long enough one", "role": "viewer", "email": "o@example.org"} | typed
+    answer = admin.post(reverse("users"), whole)
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+    assert 'value="o@example.org"' in answer.content.decode()
+    assert "a long enough one" not in answer.content.decode()  # a password is not sent back
+    assert User.objects.count() == 1
+
+
+def test_a_change_is_audited_with_before_and_after(admin: Client, viewer_user: User) -> None:
+    admin.post(reverse("user", args=[viewer_user.pk]), {"role": "operator", "email": ""})
+    assert entry("user.change").details["was"]["role"] == "viewer"
+    assert entry("user.change").details["now"]["role"] == "operator"
+
+
+def test_the_only_administrator_stays_one(admin: Client, admin_user: User) -> None:
+    demoted = admin.post(reverse("user", args=[admin_user.pk]), {"role": "viewer", "email": ""})
+    assert "only administrator" in demoted.content.decode()
+    admin.post(reverse("user-activate", args=[admin_user.pk]), {"active": "no"})
+    admin_user.refresh_from_db()
+    assert (admin_user.is_superuser, admin_user.is_active) == (True, True)
+
+
+def test_who_is_deactivated_is_out_at_once(admin: Client, viewer: Client, viewer_user: User, now: datetime) -> None:
+    secret = tokens.make(viewer_user, "t", True, None, "victor", now).secret
+    admin.post(reverse("user-activate", args=[viewer_user.pk]), {"active": "no"})
+    assert viewer.get(reverse("fleet")).status_code == 302
+    assert Client().get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
+    assert try_to_log_in(Client(), "victor", "pw-victor-1").status_code == 200
+
+
+def test_logging_out_everywhere_ends_every_session(viewer_user: User) -> None:
+    here, there = Client(), Client()
+    for client in (here, there):
+        assert try_to_log_in(client, "victor", "pw-victor-1").status_code == 302
+    here.post(reverse("me-log-out"))
+    assert [client.get(reverse("fleet")).status_code for client in (here, there)] == [302, 302]
+    assert try_to_log_in(here, "victor", "pw-victor-1").status_code == 302
+    assert here.get(reverse("fleet")).status_code == 200
+
+
+def test_a_new_password_ends_the_other_sessions_and_not_this_one(viewer_user: User) -> None:
+    here, there = Client(), Client()
+    for client in (here, there):
+        try_to_log_in(client, "victor", "pw-victor-1")
+    typed = {"old_password": "pw-victor-1", "new_password1": PASSWORD, "new_password2": PASSWORD}
+    assert here.post(reverse("me-password"), typed).status_code == 302
+    assert [client.get(reverse("fleet")).status_code for client in (here, there)] == [200, 302]
+
+
+def test_a_session_ends_after_its_longest_time(viewer: Client, settings: Any, now: datetime) -> None:
+    assert viewer.get(reverse("fleet")).status_code == 200
+    session = viewer.session
+    session[sessions._BEGAN] = (now - timedelta(seconds=settings.SESSION_LONGEST_S + 1)).isoformat()
+    session.save()
+    assert viewer.get(reverse("fleet")).status_code == 302
+
+
+def test_a_session_that_is_used_is_renewed_now_and_then(viewer: Client, now: datetime) -> None:
+    assert settings_cookie(viewer.get(reverse("fleet"))) is None
+    session = viewer.session
+    session[sessions._RENEWED] = (now - timedelta(minutes=11)).isoformat()
+    session.save()
+    assert settings_cookie(viewer.get(reverse("fleet"))) is not None
+    assert settings_cookie(viewer.get(reverse("fleet"))) is None
+
+
+def settings_cookie(response: Any) -> Any:
+    return response.cookies.get("sessionid")
+
+
+def test_times_are_in_the_users_own_zone(viewer: Client, viewer_user: User) -> None:
+    assert viewer.post(reverse("me"), {"time_zone": "Asia/Tokyo"}).status_code == 302
+    assert Account.objects.get(user=viewer_user).time_zone == "Asia/Tokyo"
+    assert "JST" in viewer.get(reverse("me")).content.decode()
+    assert viewer.post(reverse("me"), {"time_zone": "Mars/Olympus"}).status_code == 422
+    assert timezone.get_current_timezone_name() == "UTC"
+
+
+def test_too_many_wrong_passwords_are_stopped_and_the_right_one_with_them(admin_user: User) -> None:
+    for _ in range(log_in.MOST_PER_USER):
+        assert try_to_log_in(Client(), "anna", "wrong").status_code == 200
+    stopped = try_to_log_in(Client(), "anna", PASSWORD)
+    assert stopped.status_code == 429
+    assert 0 < int(stopped.headers["Retry-After"]) <= 15 * 60
+    assert "15 min" in stopped.content.decode()
+    assert "from 192.0.2.1" in entry("user.log-in-limited").reason
+
+
+def test_strangers_cannot_lock_out_who_has_logged_in_here_before(admin_user: User) -> None:
+    own = Client()
+    assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
+    own.post(reverse("logout"))
+    for number in range(log_in.MOST_PER_USER + 5):
+        try_to_log_in(Client(), "ANNA", "wrong", f"203.0.113.{number}")
+    assert try_to_log_in(Client(), "anna", PASSWORD, "203.0.113.99").status_code == 429
+    assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
+
+
+def test_a_known_browser_is_limited_by_itself(admin_user: User) -> None:
+    own = Client()
+    try_to_log_in(own, "anna", PASSWORD)
+    own.post(reverse("logout"))
+    codes = [try_to_log_in(own, "anna", "wrong").status_code for _ in range(log_in.MOST_PER_USER + 1)]
+    assert codes == [200] * log_in.MOST_PER_USER + [429]
+
+
+def test_one_address_cannot_try_many_users(db: None, now: datetime) -> None:
+    rows = [LogInFailure(username=f"u{n}", address="192.0.2.1", at=now) for n in range(log_in.MOST_PER_ADDRESS)]
+    LogInFailure.objects.bulk_create(rows)
+    assert try_to_log_in(Client(), "new", "x").status_code == 429
+    assert try_to_log_in(Client(), "new", "x", "192.0.2.2").status_code == 200
+
+
+def test_what_is_older_than_the_window_counts_no_more(admin_user: User, now: datetime) -> None:
+    old = now - log_in.WINDOW - timedelta(seconds=1)
+    LogInFailure.objects.bulk_create([LogInFailure(username="anna", address="a", at=old) for _ in range(20)])
+    assert try_to_log_in(Client(), "anna", PASSWORD).status_code == 302
+
+
+def test_a_forged_sign_of_a_known_browser_is_none(admin_user: User) -> None:
+    client = Client()
+    client.cookies[log_in.COOKIE] = "ImFubmEi:1abcde:forged"
+    for _ in range(log_in.MOST_PER_USER):
+        try_to_log_in(client, "anna", "wrong")
+    assert not LogInFailure.objects.filter(known_device=True).exists()
+    assert try_to_log_in(client, "anna", PASSWORD).status_code == 429
+
+
+def test_a_grant_by_label_reaches_the_jobs_that_have_it_and_no_others(
+    admin: Client, viewer_user: User, now: datetime
+) -> None:
+    cluster = make.make_cluster(now)
+    ours = make.make_job(cluster, "ours", labels={"team": "payments"})
+    theirs = make.make_job(cluster, "theirs", labels={"team": "search"})
+    for job in (ours, theirs):
+        make.make_run(job, now)
+    accounts.change(viewer_user, "nothing", "", "anna")
+    granted = admin.post(
+        reverse("user-grant", args=[viewer_user.pk]), {"role": "operator", "selector": "team=payments"}
+    )
+    assert granted.status_code == 302
+    client = Client()
+    client.force_login(viewer_user)
+    assert client.get(reverse("job", args=[ours.pk])).status_code == 200
+    assert client.get(reverse("job", args=[theirs.pk])).status_code == 404
+    assert client.post(reverse("job-savepoint", args=[ours.pk])).status_code == 302
+    assert ours.savepoints.count() == 1
+    page = client.get(reverse("fleet")).content.decode()
+    assert ("ours" in page, "theirs" in page) == (True, False)
+    admin.post(reverse("grant-take", args=[Grant.objects.get().pk]))
+    assert client.get(reverse("job", args=[ours.pk])).status_code == 404
+    assert entry("user.ungrant").details["was"]["on"] == "jobs with team=payments"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [({}, "Choose a cluster"), ({"selector": "team=,x"}, "is not a term"), ({"role": "admin"}, "valid choice")],
+)
+def test_a_grant_that_makes_no_sense_is_refused(
+    admin: Client, viewer_user: User, typed: dict[str, str], said: str
+) -> None:
+    answer = admin.post(reverse("user-grant", args=[viewer_user.pk]), {"role": "viewer"} | typed)
+    assert (answer.status_code, said in answer.content.decode()) == (422, True)
+    assert not Grant.objects.exists()
+
+
+def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
+    made = viewer.post(reverse("tokens"), {"name": "report", "may": "read", "lasts": "30"})
+    assert made.status_code == 200
+    assert "wmk_" in made.content.decode()
+    token = viewer_user.api_tokens.get()
+    again = viewer.get(reverse("tokens")).content.decode()
+    assert f"{token.start}…" in again
+    assert again.count("wmk_") == 1
+    twice = viewer.post(reverse("tokens"), {"name": "report", "may": "read", "lasts": "30"})
+    assert "of this name" in twice.content.decode()
+    assert viewer.post(reverse("token-revoke", args=[token.pk])).status_code == 302
+    assert viewer.post(reverse("tokens"), {"name": "report", "may": "read", "lasts": "30"}).status_code == 200
+
+
+def test_a_token_of_somebody_else_is_not_there(viewer: Client, operator_user: User, now: datetime) -> None:
+    other = tokens.make(operator_user, "t", True, None, "olga", now).token
+    assert viewer.post(reverse("token-revoke", args=[other.pk])).status_code == 404
+    other.refresh_from_db()
+    assert other.revoked_at is None
+
+
+def test_security_headers_are_on_every_page(viewer: Client, settings: Any) -> None:
+    headers = viewer.get(reverse("fleet")).headers
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Referrer-Policy"] == "same-origin"
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert "camera=()" in headers["Permissions-Policy"]
+    assert "Strict-Transport-Security" not in headers  # it came in the clear
+    settings.SECURE_HSTS_SECONDS = 3600
+    assert "Strict-Transport-Security" in Client().get(reverse("login"), secure=True).headers

@@ -31,7 +31,7 @@ routes = router("Restarts")
 
 class AskedRestarts(Asked):
     state: Literal[
-        "", "decided", "validating", "stopping", "launching", "waiting", "succeeded", "failed", "canceled"
+        "", "decided", "uploading", "validating", "stopping", "launching", "waiting", "succeeded", "failed", "canceled"
     ] = ""
 
 

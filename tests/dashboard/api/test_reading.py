@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from dashboard.api.restarts import AskedRestarts
 from monitoring import audit
-from monitoring.models import Incident, IncidentState, Job
+from monitoring.models import AttemptState, Incident, IncidentState, Job
 from tests.dashboard import builders as make
 from tests.dashboard.api.conftest import Caller
 
@@ -139,3 +140,7 @@ def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: 
     job.refresh_from_db()
     assert job.launch["configuration"] == {"s3.secret-key": "hunter2"}
     assert (job.launch["program_args"], job.launch["parallelism"]) == (["--db-password", "hunter2"], 8)
+
+
+def test_every_state_of_a_restart_can_be_asked_for() -> None:
+    assert set(get_args(AskedRestarts.model_fields["state"].annotation)) == {"", *AttemptState.values}

@@ -45,7 +45,7 @@ class Round:
         self.taken_back = not self.forgotten and chance.random() < 0.25
         self.silent_s = chance.choice((0, 0, 0, 2, 5))
         self.cuts = {call: chance.randint(0, 2) for call in LOST}
-        self.kill_at = (chance.choice(("overview", "validate", "run", "run", "overview")), chance.randint(1, 2))
+        self.kill_at = chance.choice((("overview", 1), ("overview", 2), ("validate", 1), ("run", 1), ("run", 1)))
         self.kill_acted = chance.random() < 0.5
         self.kill_late_s = chance.choice((0.0, 0.0, chance.random() / 2))
         self.kill_which = chance.choice(((0,), (1,), (0, 1), (0, 1)))

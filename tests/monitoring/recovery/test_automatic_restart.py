@@ -382,6 +382,7 @@ def test_who_asks_or_how_often_says_nothing_of_the_state(rows, job, job_manager,
     job_manager.answers.clear()
     attempt = go_on(job, now + SEND_AGAIN_AFTER)
     assert (attempt.state, attempt.rejected, attempt.restore_path) == ("succeeded", [], "file:/chk/7")
+    assert RestartAttempt.objects.get() == attempt
 
 
 def dies_again(job, job_manager, at):

@@ -14,7 +14,7 @@ from tests.dashboard import builders as make
 
 PAGES = [
     *("job", "job-header", "job-summary", "job-history", "job-configuration", "job-savepoints", "job-alerts"),
-    *("job-restarts", "job-exceptions", "job-restart", "job-stop"),
+    *("job-restarts", "job-exceptions", "job-restart", "job-stop", "job-state", "job-compare"),
 ]
 LISTS = [
     "fleet",
@@ -30,7 +30,7 @@ LISTS = [
     "audit",
     "system-health",
 ]
-ACTIONS = ["job-savepoint", "job-automation"]
+ACTIONS = ["job-savepoint", "job-automation", "job-state-ask"]
 
 
 @pytest.fixture

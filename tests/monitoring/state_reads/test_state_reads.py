@@ -128,6 +128,20 @@ def test_what_people_type_is_never_an_option_of_the_command(job: Job, snapshot: 
     assert told[-2:] == ["--", snapshot.external_path]
 
 
+@pytest.mark.parametrize("kind", list(StateReadKind))
+def test_the_command_takes_every_kind_of_question_and_says_what_is_missing(
+    job: Job, snapshot: Checkpoint, now: datetime, kind: StateReadKind
+) -> None:
+    """The real one; it looks for the snapshot before it starts Spark."""
+    question = Question(
+        kind, query="q", operator=0, view="total", key_field="a", key_text="-1", contains="--", partition=0
+    )
+    read = ask(job, snapshot, question, "olga", now, other=snapshot if kind is StateReadKind.DIFF else None)
+    answer_next(now)
+    read.refresh_from_db()
+    assert read.problem.startswith("/data/checkpoints/chk-5: ")
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [

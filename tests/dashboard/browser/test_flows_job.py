@@ -1,0 +1,62 @@
+"""What people do on a job's pages: zoom, sort by keyboard, read a chart as a table, change the language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from monitoring.models import Checkpoint
+from tests.dashboard import builders as make
+from tests.dashboard import scenes
+from tests.dashboard.browser.conftest import Reader
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
+    read_as: Callable[..., Reader], now: datetime
+) -> None:
+    job = scenes.busy_job(now, make.make_cluster(now))
+    reader = read_as()
+    page = reader.open(reverse("job", args=[job.pk]))
+    page.wait_for_function("document.querySelectorAll('.chart .loading').length === 0")
+    drawing = page.locator(".chart .nsewdrag").first.bounding_box()
+    assert drawing is not None
+    middle = drawing["y"] + drawing["height"] / 2
+    page.mouse.move(drawing["x"] + drawing["width"] * 0.5, middle)
+    page.mouse.down()
+    page.mouse.move(drawing["x"] + drawing["width"] * 0.75, middle, steps=6)
+    with page.expect_navigation():
+        page.mouse.up()
+    asked = {name: datetime.fromisoformat(texts[0]) for name, texts in parse_qs(urlsplit(page.url).query).items()}
+    assert 500 < (asked["until"] - asked["since"]).total_seconds() < 1200
+    page.wait_for_function("document.querySelectorAll('.chart .loading').length === 0")
+    reader.picture("job-zoomed")
+
+    table = page.locator("#table-durations")
+    table.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(table.get_by_role("columnheader", name="Start delay")).to_be_visible()
+
+    done = Checkpoint.objects.filter(run__job=job, status="COMPLETED", operators__isnull=False).first()
+    assert done is not None
+    page = reader.open(reverse("checkpoint", args=[done.pk]))
+    sort = page.get_by_role("button", name="Full size")
+    sort.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Full size")
+    expect(page.get_by_role("button", name="Full size")).to_be_focused()
+
+    page.get_by_role("button", name="中文").click()
+    expect(page.get_by_role("heading", name="时间花在哪里？")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("实时")
+    reader.picture("checkpoint-chinese")
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    reader.picture("history-chinese")
+    assert reader.barriers() == []
+    assert reader.complaints == []

@@ -126,7 +126,6 @@ PERMISSIONS: dict[str, str] = {
     "jobs/<int:pk>/savepoints/take/": "POST operator",
     "jobs/<int:pk>/stop/": "GET viewer, POST operator",
     "jobs/<int:pk>/summary/": "GET viewer",
-    "language/": "GET viewer, POST viewer",
     "login/": "GET open",
     "logout/": "POST viewer",
     "mail/": "GET viewer",

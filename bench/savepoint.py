@@ -18,7 +18,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
@@ -34,6 +35,7 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.ids import new_id
 from checkpointing.java import find_java
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
+from checkpointing.spark import uploads
 from checkpointing.spark.file_store import FileHashes
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
@@ -48,7 +50,9 @@ _PAYLOAD = 1024
 _LOAD_BATCHES = 8
 _SETTLING_BATCHES = 4
 _STEADY_KEYS = 20_000
-_STEADY_BATCHES = 12
+_ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "12"))
+_EVERY_S = 4.0
+_OTHER_NICENESS = 10
 _ROUNDS = 3
 _LIMIT_S = 600.0
 # Transfers step back behind Spark's tasks; so does `cp` here, so that other work on the machine slows both alike.
@@ -63,7 +67,10 @@ def measure() -> list[Figure]:
         _Query(Path(directory)) as query,
     ):
         query.load()
-        return [*_speed(query, Path(directory)), *_delay(query, Path(directory))]
+        root = Path(directory)
+        speed = _speed(query, root)
+        busy = _delay(query, root / "busy", 0.0, _ROUNDS_BESIDE)
+        return [*speed, *busy, *_delay(query, root / "idle", _EVERY_S, _ROUNDS_BESIDE // 2)]
 
 
 class _Query:
@@ -232,45 +239,90 @@ def _no_links() -> Iterator[None]:
         yield
 
 
-def _delay(query: _Query, root: Path) -> list[Figure]:
-    """Batches during which one savepoint is taken, against batches without one, in turns.
+@dataclass(frozen=True)
+class _Arm:
+    """What is done beside batches: a savepoint, or `take` False: nothing, for what such batches differ by anyway."""
 
-    Those without are taken twice a round and compared with each other, too: what differs there is the machine's noise.
+    name: str
+    take: bool = True
+    links: bool = True
+    niceness: int = NICENESS
+
+
+_ARMS = (
+    _Arm("no savepoint", take=False),
+    _Arm("a linked savepoint"),
+    _Arm("a copied savepoint", links=False),
+    _Arm(f"a copied savepoint at niceness {_OTHER_NICENESS}", links=False, niceness=_OTHER_NICENESS),
+)
+
+
+@dataclass
+class _Compared:
+    """Of one arm: each round's batches against those right before and after, and how long its savepoints took."""
+
+    ratios: list[float] = field(default_factory=list)
+    spans_s: list[float] = field(default_factory=list)
+
+    def figures(self, name: str, *, goal: float | None) -> list[Figure]:
+        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
+        return [
+            Figure(f"beside {name} against those around them: median", statistics.median(self.ratios), "×", goal),
+            Figure(f"beside {name}: half of the rounds from", low, "×"),
+            Figure(f"beside {name}: half of the rounds to", high, "×"),
+            Figure(f"{name}: `_metadata` durable after", statistics.median(self.spans_s), "s"),
+        ]
+
+
+def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figure]:
+    """All batches that overlap a savepoint, against the batches right before and after it; arms in random order.
+
+    A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
+    leaves no processor over.
     """
-    batches: dict[str, list[float]] = {"alone": [], "alone again": [], "linked": [], "copied": []}
     savepoints = _Savepoints(query, root / "meanwhile")
     savepoints.take()
-    for _ in range(_STEADY_BATCHES):
-        batches["alone"].append(query.run_batch())
-        with _meanwhile(savepoints.take):
-            batches["linked"].append(query.run_batch())
-        batches["alone again"].append(query.run_batch())
-        with _no_links(), _meanwhile(savepoints.take):
-            batches["copied"].append(query.run_batch())
-    alone = [*batches["alone"], *batches["alone again"]]
-    halves = sorted(statistics.median(batches[name]) for name in ("alone", "alone again"))
-    figures = [
-        Figure("batch, no savepoint: median", statistics.median(alone), "ms"),
-        Figure("batch, no savepoint: 95 of 100 within", _p95(alone), "ms"),
-        Figure("batches without one against each other: median", halves[1] / halves[0], "×"),
-    ]
-    for name in ("linked", "copied"):
-        median = statistics.median(batches[name]) / statistics.median(alone)
-        figures += [
-            Figure(f"batch with a {name} savepoint: median against", median, "×", goal=1.05),
-            Figure(f"batch with a {name} savepoint: 95 of 100 against", _p95(batches[name]) / _p95(alone), "×"),
-        ]
-    return figures
+    compared = {arm.name: _Compared() for arm in _ARMS}
+    alone: list[float] = []
+    for _ in range(rounds):
+        for arm in random.sample(_ARMS, len(_ARMS)):
+            before = _paced(query, every_s)
+            with _meanwhile(lambda arm=arm: _taken(savepoints, arm)) as taking:
+                beside = [_paced(query, every_s)]
+                while not taking.done():
+                    beside.append(_paced(query, every_s))
+            after = _paced(query, every_s)
+            alone += [before, after]
+            compared[arm.name].ratios.append(statistics.mean(beside) / statistics.mean((before, after)))
+            compared[arm.name].spans_s.append(taking.result())
+    figures = [Figure("without a savepoint: median", statistics.median(alone), "ms")]
+    for arm in _ARMS:
+        goal = 1.05 if arm.take and arm.niceness == NICENESS else None
+        figures += compared[arm.name].figures(arm.name, goal=goal)[: None if arm.take else 3]
+    how = f"every {every_s:g} s" if every_s else "at full speed"
+    return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
 
 
-def _p95(values: list[float]) -> float:
-    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+def _paced(query: _Query, every_s: float) -> float:
+    began = time.monotonic()
+    took = query.run_batch()
+    time.sleep(max(0.0, began + every_s - time.monotonic()))
+    return took
+
+
+def _taken(savepoints: _Savepoints, arm: _Arm) -> float:
+    """Seconds."""
+    if not arm.take:
+        return 0.0
+    with (
+        contextlib.nullcontext() if arm.links else _no_links(),
+        mock.patch.object(uploads, "NICENESS", arm.niceness),
+    ):
+        return savepoints.take()[1]
 
 
 @contextlib.contextmanager
-def _meanwhile(work: Callable[[], object]) -> Iterator[None]:
+def _meanwhile(work: Callable[[], float]) -> Iterator[Future[float]]:
     """`work` begins with the block; both have ended when this does."""
     with ThreadPoolExecutor(1) as executor:
-        done = executor.submit(work)
-        yield
-    done.result()
+        yield executor.submit(work)

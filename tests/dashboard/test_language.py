@@ -60,6 +60,7 @@ def test_the_language_is_chosen_in_the_head_and_stays(viewer: Client, job: Job) 
     assert chosen.headers["Location"] == address
     page = viewer.get(address).content.decode()
     assert '<html lang="zh-hans"' in page
+    assert '<button name="language" value="en" lang="en">English</button>' in page
     assert ">历史</a>" in page
     viewer.post(reverse("set_language"), {"language": "en", "next": address})
     assert '<html lang="en"' in viewer.get(address).content.decode()

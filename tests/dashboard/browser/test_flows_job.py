@@ -52,6 +52,7 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Full size")
     expect(page.get_by_role("button", name="Full size")).to_be_focused()
 
+    page.locator(".menu summary").click()
     page.get_by_role("button", name="中文").click()
     expect(page.get_by_role("heading", name="时间花在哪里？")).to_be_visible()
     expect(page.locator("#live")).to_have_text("实时")

@@ -94,9 +94,11 @@ def keep_programs() -> str:
 @shared_task
 @noted
 def keep_partitions() -> str:
+    from monitoring.history.forgetting import forget
     from monitoring.history.partitions import make_ahead
 
-    return make_ahead(clock.now())
+    say(make_ahead(clock.now()))
+    return forget(clock.now())
 
 
 @shared_task

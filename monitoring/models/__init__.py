@@ -44,6 +44,7 @@ from monitoring.models.recorded import (
     RunException,
 )
 from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
+from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
     Outage,
@@ -74,6 +75,7 @@ __all__ = [
     "ChannelKind",
     "CheckedState",
     "Checkpoint",
+    "CheckpointDeletion",
     "CheckpointGap",
     "CheckpointStatus",
     "CheckpointType",
@@ -115,6 +117,8 @@ __all__ = [
     "RestartStep",
     "RestartTrigger",
     "RestoreFrom",
+    "Rollup",
+    "RollupProgress",
     "RulePhase",
     "RuleScope",
     "RuleState",

@@ -1,0 +1,236 @@
+"""A streaming source of checkpoints that changed, for each hour of a job that was touched all of its checkpoints.
+
+The offset is a transaction number below which every transaction is over (pg_snapshot_xmin of the current snapshot):
+what changed before it is all visible, what is still under way has a higher number and comes later. So nothing is
+skipped however long a transaction takes, and however out of order they commit. Within a stretch of numbers work is cut
+by (day, job), so that a first reading of years of history comes in batches, and a job's day never is in two tasks.
+
+An hour is read whole, by one statement: later changes may be in it already, and then are read once more. Rows that
+were deleted leave a row of monitoring_checkpointdeletion behind, and touch their hour as well.
+
+Offsets: {"done": number} or, within a stretch, {"done": …, "until": number, "day": seconds, "job": id}: up to there,
+that day of that job included.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from pyarrow import csv
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from .columns import CHANGES, DAY, FIGURES, HOUR, REASON, spark_schema
+
+log = logging.getLogger(__name__)
+
+ROWS_PER_BATCH = 1_000_000
+ROWS_PER_PARTITION = 100_000
+Offset = Mapping[str, int]
+
+_HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+_PROGRESS = """
+INSERT INTO monitoring_rollupprogress (id, done, at) VALUES (1, %s, now())
+ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at
+"""
+_HOUR = "floor(date_part('epoch', {at}) / 3600)::bigint * 3600"
+_TOUCHED = f"""
+COPY (
+    SELECT hour, job_id, sum(rows)::bigint FROM (
+        SELECT {_HOUR.format(at="c.triggered_at")} AS hour, r.job_id, count(*) AS rows
+        FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+        WHERE {{changed}} GROUP BY 1, 2
+        UNION ALL
+        SELECT {_HOUR.format(at="d.triggered_at")}, d.job_id, count(*) FROM monitoring_checkpointdeletion d
+        JOIN monitoring_job j ON j.id = d.job_id
+        WHERE {{deleted}} GROUP BY 1, 2
+    ) touched GROUP BY 1, 2 ORDER BY hour / {DAY}, job_id, hour
+) TO STDOUT (FORMAT csv)
+"""  # noqa: S608 (constants only)
+_CHECKPOINTS = f"""
+COPY (
+    SELECT b.job_id, b.hour, c.at, c.status, c.is_savepoint, c.reason, {{figures}}
+    FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
+    LEFT JOIN LATERAL (
+        SELECT floor(date_part('epoch', k.triggered_at))::bigint AS at, k.*,
+               CASE WHEN k.status = 'FAILED' THEN {REASON.replace("failure_message", "k.failure_message")} END AS reason
+        FROM monitoring_run r JOIN monitoring_checkpoint k ON k.run_id = r.id
+        WHERE r.job_id = b.job_id
+          AND k.triggered_at >= to_timestamp(b.hour) AND k.triggered_at < to_timestamp(b.hour + {HOUR})
+          AND k.triggered_at >= to_timestamp({{first}}) AND k.triggered_at < to_timestamp({{last}} + {HOUR})
+    ) c ON TRUE
+    UNION ALL
+    SELECT b.job_id, b.hour, floor(date_part('epoch', d.triggered_at))::bigint, NULL, NULL, NULL, {{nothing}}
+    FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
+    JOIN monitoring_checkpointdeletion d ON d.job_id = b.job_id
+     AND d.triggered_at >= to_timestamp(b.hour) AND d.triggered_at < to_timestamp(b.hour + {HOUR})
+) TO STDOUT (FORMAT csv)
+"""  # noqa: S608 (constants only)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Hours of jobs with how many rows changed in them, by day and job."""
+
+    hours: Any
+    jobs: Any
+    rows: Any
+
+    def after(self, offset: Offset) -> Touched:
+        return self._where(~self._up_to(offset)) if "until" in offset else self
+
+    def until(self, offset: Offset) -> Touched:
+        return self._where(self._up_to(offset)) if "until" in offset else self
+
+    @property
+    def days(self) -> Any:
+        return self.hours // DAY * DAY
+
+    def end_of(self, most: int) -> tuple[int, int] | None:
+        """The day and job at which `most` rows are reached; None: all that there are are fewer."""
+        reached = int(np.searchsorted(np.cumsum(self.rows), most))
+        if reached >= len(self.rows) - 1:
+            return None
+        return int(self.days[reached]), int(self.jobs[reached])
+
+    def shares(self, most: int) -> Any:
+        """Numbers that ascend with every `most` rows; a job's day has one of them."""
+        ends = np.cumsum(self.rows)
+        begins = np.concatenate(([True], (self.days[1:] != self.days[:-1]) | (self.jobs[1:] != self.jobs[:-1])))
+        return np.maximum.accumulate(np.where(begins, ends // most, 0))
+
+    def _up_to(self, offset: Offset) -> Any:
+        day, job = offset["day"], offset["job"]
+        return (self.days < day) | ((self.days == day) & (self.jobs <= job))
+
+    def _where(self, which: Any) -> Touched:
+        return Touched(self.hours[which], self.jobs[which], self.rows[which])
+
+
+class CheckpointChanges(DataSource):  # type: ignore[misc]
+    """`readStream.format("waymark-checkpoint-changes")` with the option `dsn-file`: a file on every machine of the job
+    that holds the database's address. `rows-per-batch`: more come in several."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "waymark-checkpoint-changes"
+
+    def schema(self) -> str:
+        return spark_schema(CHANGES)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        if "dsn-file" not in self.options:
+            raise ValueError("option dsn-file: the path of a file that holds the database's address is missing")
+        limit = int(self.options.get("rows-per-batch", ROWS_PER_BATCH))
+        return CheckpointChangesReader(self.options["dsn-file"], limit)
+
+
+class CheckpointChangesReader(DataSourceStreamReader):  # type: ignore[misc]
+    def __init__(self, dsn_file: str, rows_per_batch: int = ROWS_PER_BATCH) -> None:
+        self._dsn_file = dsn_file
+        self._limit = rows_per_batch
+        self._seen: tuple[tuple[int, int], Touched] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        return {"done": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
+        """Where the next batch ends; `start` when nothing changed."""
+        with connected(self._dsn_file) as connection:
+            done, until = start["done"], start.get("until") or _horizon(connection)
+            if until < done:
+                log.warning("the database's transactions are at %d, not at %d: all is read anew", until, done)
+                done, start = 0, {"done": 0}
+            left = self._touched(connection, done, until).after(start)
+        if not len(left.rows):
+            return {"done": until} if "until" in start else start
+        end = left.end_of(self._limit)
+        return {"done": until} if end is None else {"done": done, "until": until, "day": end[0], "job": end[1]}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        begins, until = start["done"], end.get("until", end["done"])
+        if until < begins:  # the database was replaced, see above
+            begins, start = 0, {"done": 0}
+        with connected(self._dsn_file) as connection:
+            touched = self._touched(connection, begins, until).after(start).until(end)
+        return list(_shares(touched))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        jobs, hours = partition.value
+        with connected(self._dsn_file) as connection:
+            statement = sql.SQL(_CHECKPOINTS).format(
+                figures=sql.SQL(", ").join(sql.SQL("c.{}").format(sql.Identifier(name)) for name in FIGURES.values()),
+                nothing=sql.SQL(", ").join([sql.SQL("NULL")] * len(FIGURES)),
+                jobs=sql.Literal(jobs),
+                hours=sql.Literal(hours),
+                first=sql.Literal(min(hours)),
+                last=sql.Literal(max(hours)),
+            )
+            yield from _copied(connection, statement, CHANGES).to_batches()
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The roll-ups of everything before `end` are there: who reads them need look at no older change."""
+        with connected(self._dsn_file) as connection:
+            connection.execute(_PROGRESS, [end["done"]])
+
+    def _touched(self, connection: psycopg.Connection[Any], done: int, until: int) -> Touched:
+        if self._seen is None or self._seen[0] != (done, until):
+            self._seen = (done, until), _touched(connection, done, until)
+        return self._seen[1]
+
+
+def connected(dsn_file: str) -> psycopg.Connection[Any]:
+    dsn = Path(dsn_file).read_text().strip()
+    return psycopg.connect(dsn, autocommit=True, application_name="waymark history")
+
+
+def _horizon(connection: psycopg.Connection[Any]) -> int:
+    return int(connection.execute(_HORIZON).fetchall()[0][0])
+
+
+def _touched(connection: psycopg.Connection[Any], done: int, until: int) -> Touched:
+    """From the beginning: everything that is there, also what another server's transactions numbered."""
+    between = "{column} >= {done} AND {column} < {until}" if done else "TRUE"
+    changed, deleted = (
+        sql.SQL(between).format(column=sql.SQL(column), done=sql.Literal(done), until=sql.Literal(until))
+        for column in ("c.changed_in", "d.deleted_in")
+    )
+    schema = pa.schema([("hour", pa.int64()), ("job", pa.int64()), ("rows", pa.int64())])
+    found = _copied(connection, sql.SQL(_TOUCHED).format(changed=changed, deleted=deleted), schema)
+    return Touched(*(column.to_numpy() for column in found.columns))
+
+
+def _shares(touched: Touched) -> Iterator[InputPartition]:
+    if not len(touched.rows):
+        return
+    places = touched.shares(ROWS_PER_PARTITION)
+    for share in np.unique(places):
+        which = places == share
+        yield InputPartition((touched.jobs[which].tolist(), touched.hours[which].tolist()))
+
+
+def _copied(connection: psycopg.Connection[Any], statement: sql.Composed, schema: pa.Schema) -> pa.Table:
+    body = io.BytesIO()
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for piece in copy:
+            body.write(piece)
+    if not body.tell():
+        return schema.empty_table()
+    body.seek(0)
+    types = {field.name: field.type for field in schema}
+    return csv.read_csv(
+        body,
+        csv.ReadOptions(column_names=schema.names, use_threads=False),
+        convert_options=csv.ConvertOptions(
+            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, true_values=["t"],
+            false_values=["f"], null_values=[""],
+        ),
+    )  # fmt: skip

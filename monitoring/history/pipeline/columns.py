@@ -1,0 +1,59 @@
+"""What the pipeline reads of a checkpoint and writes into a roll-up."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+MINUTES_KEPT_S = 48 * HOUR  # roll-ups of minutes are there for so long
+
+# Name in a roll-up -> column of a checkpoint. Durations in milliseconds, sizes in bytes; of completed ones.
+FIGURES = {
+    "duration": "end_to_end_duration",
+    "alignment": "alignment_max",
+    "start_delay": "start_delay_max",
+    "state_size": "state_size",
+    "checkpointed_size": "checkpointed_size",
+    "processed": "processed_data",
+}
+COUNTS = ("completed", "failed", "pending", "completed_savepoints", "failed_savepoints")
+_NUMBERS = tuple(f"{figure}_{what}" for figure in FIGURES for what in ("sum", "min", "max"))
+SKETCHES = tuple(f"{figure}_sketch" for figure in FIGURES)
+
+# A checkpoint; with status null one that was deleted, and without `at`, too, only an hour that has to be made anew.
+# Times are seconds since 1970.
+CHANGES = pa.schema(
+    [
+        ("job_id", pa.int64()),
+        ("hour", pa.int64()),
+        ("at", pa.int64()),
+        ("status", pa.string()),
+        ("is_savepoint", pa.bool_()),
+        ("reason", pa.string()),
+        *((figure, pa.int64()) for figure in FIGURES),
+    ]
+)
+ROLLUPS = pa.schema(
+    [
+        ("job_id", pa.int64()),
+        ("seconds", pa.int32()),
+        ("start", pa.timestamp("us", "UTC")),
+        ("version", pa.int16()),
+        *((name, pa.int64()) for name in COUNTS),
+        *((name, pa.int64()) for name in _NUMBERS),
+        *((name, pa.binary()) for name in SKETCHES),
+        ("reasons", pa.string()),
+    ]
+)
+_SQL = {
+    pa.int16(): "short", pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.bool_(): "boolean",
+    pa.binary(): "binary", pa.timestamp("us", "UTC"): "timestamp",
+}  # fmt: skip
+
+
+def spark_schema(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {_SQL[field.type]}" for field in schema)
+
+
+# How a failure is counted: its message up to where particulars begin. SQL, over a column failure_message.
+REASON = r"left(substring(failure_message from '^[^.:\n]*'), 120)"

@@ -1,0 +1,140 @@
+"""A pipeline without Spark: the source, the rolling up and an upsert, batch by batch as Spark would drive them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from django.db import connection
+from psycopg import sql
+
+from monitoring.history.pipeline.changes import CheckpointChangesReader
+from monitoring.history.pipeline.columns import CHANGES, COUNTS, FIGURES, REASON, ROLLUPS
+from monitoring.history.pipeline.sketch import BOUNDS, merged
+from monitoring.history.pipeline.task import rolled_up
+
+
+def dsn() -> str:
+    return str(connection.cursor().connection.info.dsn) + f" password={connection.settings_dict['PASSWORD']}"
+
+
+class Pipeline:
+    """`offset` is what Spark would keep: set it back, and an older state was restored."""
+
+    def __init__(self, dsn_file: Path, rows_per_batch: int = 1_000_000) -> None:
+        self.dsn_file = str(dsn_file)
+        self.reader = CheckpointChangesReader(self.dsn_file, rows_per_batch)
+        self.offset: dict[str, int] = self.reader.initialOffset()
+        self.batches = 0
+
+    def run(self) -> list[dict[str, int]]:
+        """Batches until nothing is new; their ends."""
+        ends = []
+        while (end := self.reader.latestOffset(self.offset)) != self.offset:
+            self.batch(self.offset, end)
+            self.reader.commit(end)
+            self.offset = end
+            ends.append(end)
+        return ends
+
+    def batch(self, start: dict[str, int], end: dict[str, int]) -> None:
+        roll = rolled_up(self.dsn_file)
+        made = [
+            batch for part in self.reader.partitions(start, end) for batch in roll(iter(list(self.reader.read(part))))
+        ]
+        write(pa.Table.from_batches(made, ROLLUPS))
+        self.batches += 1
+
+
+def write(rollups: pa.Table) -> None:
+    columns = sql.SQL(", ").join(map(sql.Identifier, ROLLUPS.names))
+    changes = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in ROLLUPS.names)
+    statement = sql.SQL(
+        "INSERT INTO monitoring_rollup ({}) VALUES ({}) ON CONFLICT (job_id, seconds, start) DO UPDATE SET {}"
+    ).format(columns, sql.SQL(", ").join([sql.Placeholder()] * len(ROLLUPS)), changes)
+    with psycopg.connect(dsn()) as own:
+        own.cursor().executemany(statement, [tuple(row.values()) for row in rollups.to_pylist()])
+
+
+@pytest.fixture
+def dsn_file(transactional_db: None, tmp_path: Path) -> Path:
+    path = tmp_path / "dsn"
+    path.write_text(dsn())
+    return path
+
+
+@pytest.fixture
+def pipeline(dsn_file: Path) -> Pipeline:
+    return Pipeline(dsn_file)
+
+
+def differences(seconds: int) -> list[str]:
+    """What roll-ups of a width say that plain SQL over the raw rows does not, every figure and every sketch."""
+    expected, stored = _by_sql(seconds), _stored(seconds)
+    empty = {key for key, row in stored.items() if not any(row[name] for name in COUNTS)}
+    keys = (expected.keys() | stored.keys()) - (empty - expected.keys())
+    return [
+        f"{key} {name}: {stored.get(key, {}).get(name)!r}, and it is {expected.get(key, {}).get(name)!r}"
+        for key in sorted(keys)
+        for name in (expected.get(key) or stored[key])
+        if expected.get(key, {}).get(name) != stored.get(key, {}).get(name)
+    ]
+
+
+def _stored(seconds: int) -> dict[Any, dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(ROLLUPS.names)} FROM monitoring_rollup WHERE seconds = %s", [seconds])
+        rows = [dict(zip(ROLLUPS.names, row, strict=True)) for row in cursor.fetchall()]
+    for row in rows:
+        for figure in FIGURES:
+            counts = merged([row[f"{figure}_sketch"]])
+            row[f"{figure}_sketch"] = {int(n): int(counts[n]) for n in counts.nonzero()[0]}
+        row["reasons"] = {} if not row["reasons"] else dict(eval(row["reasons"]))
+        del row["seconds"], row["version"]
+    return {(row.pop("job_id"), row.pop("start")): row for row in rows}
+
+
+def _by_sql(seconds: int) -> dict[Any, dict[str, Any]]:
+    done = "FILTER (WHERE c.status = 'COMPLETED')"
+    counts = {
+        "completed": "c.status = 'COMPLETED'",
+        "failed": "c.status = 'FAILED'",
+        "pending": "c.status = 'IN_PROGRESS'",
+        "completed_savepoints": "c.status = 'COMPLETED' AND c.is_savepoint",
+        "failed_savepoints": "c.status = 'FAILED' AND c.is_savepoint",
+    }
+    figures = {
+        f"{figure}_{what}": f"{what}(c.{column}) {done}"
+        for figure, column in FIGURES.items()
+        for what in ("sum", "min", "max")
+    }
+    columns = {name: f"count(*) FILTER (WHERE {which})" for name, which in counts.items()} | figures
+    start = f"to_timestamp(floor(date_part('epoch', c.triggered_at) / {seconds}) * {seconds})"
+    rows = "monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id"
+    found: dict[Any, dict[str, Any]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT r.job_id, {start}, {', '.join(columns.values())} FROM {rows} GROUP BY 1, 2")
+        for job, at, *values in cursor.fetchall():
+            whole = [value if value is None else int(value) for value in values]
+            empty: dict[str, Any] = {f"{figure}_sketch": {} for figure in FIGURES} | {"reasons": {}}
+            found[job, at] = dict(zip(columns, whole, strict=True)) | empty
+        for figure, column in FIGURES.items():
+            cursor.execute(
+                f"SELECT r.job_id, {start}, width_bucket(c.{column}::float8, %s::float8[]), count(*) FROM {rows}"
+                f" WHERE c.status = 'COMPLETED' AND c.{column} IS NOT NULL GROUP BY 1, 2, 3",
+                [BOUNDS.tolist()],
+            )
+            for job, at, place, count in cursor.fetchall():
+                found[job, at][f"{figure}_sketch"][place] = count
+        cursor.execute(
+            f"SELECT r.job_id, {start}, {REASON}, count(*) FROM {rows} WHERE c.status = 'FAILED' GROUP BY 1, 2, 3"
+        )
+        for job, at, reason, count in cursor.fetchall():
+            found[job, at]["reasons"][reason] = count
+    return found
+
+
+__all__ = ["CHANGES", "Pipeline", "differences"]

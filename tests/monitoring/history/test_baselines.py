@@ -1,0 +1,80 @@
+"""What is usual at an hour of the week, and what is foretold, with and without a pipeline."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitoring.history.baselines import forecast, usual
+from monitoring.models import Checkpoint
+
+NOW = datetime(2026, 11, 18, 10, 30, tzinfo=UTC)  # a Wednesday
+TOLERANCE = 0.021  # sketches are two per cent off
+
+
+@pytest.fixture
+def job(rows):
+    job = rows.job()
+    rows.run(job, checkpoint_config={"timeout": 60_000, "interval": 600_000})
+    return job
+
+
+def fill(rows, job, days, duration, size=lambda day, hour: 1000, every_min=30):
+    """Every so often for `days` before NOW, each figure a function of (days ago, hour)."""
+    run, made = job.runs.first(), []
+    for number in range(days * 24 * 60 // every_min):
+        at = NOW - timedelta(minutes=number * every_min)
+        ago = (NOW.date() - at.date()).days
+        figures = {"end_to_end_duration": round(duration(ago, at)), "state_size": round(size(ago, at))}
+        made.append(Checkpoint(run=run, checkpoint_id=number, status="COMPLETED", triggered_at=at, **figures))
+    Checkpoint.objects.bulk_create(made)
+
+
+@pytest.mark.parametrize("rolled_up", [True, False])
+def test_an_hour_of_the_week_has_its_own_expectation(rows, job, pipeline, rolled_up):
+    fill(rows, job, 29, lambda ago, at: 9000 if (at.weekday(), at.hour) == (2, 10) else 500 if at.hour == 10 else 100)
+    if rolled_up:
+        pipeline.run()
+    found = usual(job, NOW)
+    assert found["duration"].expected == pytest.approx(9000, rel=TOLERANCE)
+    assert (found["duration"].basis, found["duration"].hours) == ("this hour of the week, the last 4 weeks", 4)
+    assert usual(job, NOW + timedelta(days=1))["duration"].expected == pytest.approx(500, rel=TOLERANCE)
+    assert found["interval"].expected == 1800
+    assert found["duration"].deviations(9000) == pytest.approx(0, abs=0.25)
+    assert found["duration"].deviations(100_000) > 50
+
+
+def test_a_young_job_is_measured_by_what_there_is(rows, job):
+    fill(rows, job, 5, lambda ago, at: 500 if at.hour == 10 else 100, every_min=60)
+    assert usual(job, NOW)["duration"].basis == "this hour of the day, the last 4 weeks"
+    assert usual(job, NOW - timedelta(days=3))["duration"].basis == "all hours, the last 4 weeks"
+    assert usual(job, NOW - timedelta(days=5)) == {}
+
+
+def test_today_is_not_what_it_is_compared_with(rows, job):
+    fill(rows, job, 20, lambda ago, at: 10_000 if ago == 0 else 100, every_min=120)
+    assert usual(job, NOW)["duration"].expected == pytest.approx(100, rel=TOLERANCE)
+
+
+def test_growth_and_the_day_of_the_time_out_are_foretold(rows, job):
+    """A second a day more: at 40 seconds yesterday, the limit of 60 is 21 days away. One wild day changes nothing."""
+    slow = lambda ago, at: 900_000 if ago == 6 else 41_000 - 1000 * ago  # noqa: E731
+    fill(rows, job, 28, slow, lambda ago, at: 10**9 - 10**7 * ago, every_min=240)
+    told = forecast(job, NOW)
+    assert told.state_per_day == pytest.approx(10**7, rel=0.2)
+    assert told.duration_per_day == pytest.approx(1000, rel=0.15)
+    assert told.exceeds_timeout_on is not None
+    assert 14 <= (told.exceeds_timeout_on - NOW).days <= 24
+
+
+def test_what_does_not_grow_never_exceeds(rows, job):
+    fill(rows, job, 28, lambda ago, at: 5000, every_min=240)
+    told = forecast(job, NOW)
+    assert (told.state_per_day, told.exceeds_timeout_on, told.days) == (0, None, 28)
+
+
+def test_too_little_foretells_nothing(rows, job):
+    fill(rows, job, 5, lambda ago, at: 5000 - 900 * ago, every_min=240)
+    told = forecast(job, NOW)
+    assert (told.state_per_day, told.duration_per_day, told.exceeds_timeout_on) == (None, None, None)

@@ -1,0 +1,209 @@
+"""The source skips nothing: not what commits late or out of order, not what was corrected or deleted."""
+
+from __future__ import annotations
+
+import random
+import threading
+from datetime import timedelta
+
+import psycopg
+import pytest
+from django.utils import timezone
+
+from monitoring.models import Checkpoint, CheckpointStatus, Rollup
+from tests.monitoring.history.conftest import Pipeline, differences, dsn
+
+WIDTHS = (60, 3600, 86_400)
+
+
+@pytest.fixture(autouse=True)
+def recent(rows):
+    """Minutes are rolled up only of the last two days."""
+    rows.now = timezone.now().replace(minute=30)
+
+
+def exact() -> bool:
+    found = [line for seconds in WIDTHS for line in differences(seconds)]
+    assert not found, "\n".join(found[:20])
+    return True
+
+
+def figures(dice: random.Random) -> dict[str, int | None]:
+    names = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size", "checkpointed_size")
+    return {name: dice.choice([None, 0, 1, dice.randrange(10**9), dice.randrange(10**16)]) for name in names}
+
+
+def test_a_checkpoint_is_counted_when_it_is_stored_when_it_ends_and_when_it_is_corrected(rows, pipeline):
+    run = rows.run(rows.job())
+    made = rows.checkpoint(run, 1, status=CheckpointStatus.IN_PROGRESS)
+    pipeline.run()
+    assert Rollup.objects.get(seconds=3600).pending == 1
+    made.status, made.end_to_end_duration, made.processed_data = CheckpointStatus.COMPLETED, 700, 12
+    made.save()
+    pipeline.run()
+    assert Rollup.objects.get(seconds=86_400).duration_sum == 700
+    Checkpoint.objects.update(end_to_end_duration=900)
+    pipeline.run()
+    assert exact()
+    assert list(Rollup.objects.values_list("duration_max", flat=True)) == [900] * 3
+
+
+def test_nothing_new_is_no_batch(rows, pipeline):
+    rows.checkpoint(rows.run(rows.job()), 1)
+    assert len(pipeline.run()) == 1
+    Checkpoint.objects.update(discarded=True)  # nothing of which roll-ups tell
+    rows.job()  # transactions of others
+    assert pipeline.run() == []
+
+
+def test_a_transaction_that_takes_long_holds_the_offset_and_nothing_after_it_is_skipped(rows, pipeline):
+    run = rows.run(rows.job())
+    rows.checkpoint(run, 1)
+    with psycopg.connect(dsn()) as slow:
+        slow.execute("UPDATE monitoring_checkpoint SET end_to_end_duration = 5 WHERE checkpoint_id = 1")
+        rows.checkpoint(run, 2)  # begun later, over sooner
+        pipeline.run()
+        before = dict(pipeline.offset)
+        rows.checkpoint(run, 3)
+        assert pipeline.run() == []
+        assert pipeline.offset == before
+        slow.commit()
+    pipeline.run()
+    assert exact()
+    assert Rollup.objects.get(seconds=3600).completed == 3
+
+
+def test_a_transaction_that_writes_after_a_later_one_committed_is_read(rows, pipeline):
+    """Its number is lower than one that was read already would be."""
+    run = rows.run(rows.job())
+    rows.checkpoint(run, 1)
+    with psycopg.connect(dsn()) as old:
+        old.execute("SELECT pg_current_xact_id()")
+        Checkpoint.objects.update(end_to_end_duration=1)
+        pipeline.run()
+        old.execute("UPDATE monitoring_checkpoint SET end_to_end_duration = 2")
+        old.commit()
+    pipeline.run()
+    assert Rollup.objects.get(seconds=86_400).duration_max == 2
+    assert exact()
+
+
+def test_what_was_deleted_is_counted_no_more(rows, pipeline):
+    run = rows.run(rows.job())
+    kept, gone = rows.checkpoint(run, 1), rows.checkpoint(run, 2, triggered_at=rows.ago(5000))
+    pipeline.run()
+    gone.delete()
+    pipeline.run()
+    assert exact()
+    assert {each.start: each.completed for each in Rollup.objects.filter(seconds=60)} == {
+        kept.triggered_at.replace(second=0, microsecond=0): 1,
+        gone.triggered_at.replace(second=0, microsecond=0): 0,
+    }
+
+
+def test_a_job_that_is_removed_takes_its_roll_ups(rows, pipeline):
+    job, other = rows.job(), rows.job()
+    for each in (job, other):
+        rows.checkpoint(rows.run(each), 1)
+    pipeline.run()
+    job.current_run = None
+    job.save()
+    job.delete()
+    pipeline.run()
+    assert exact()
+    assert set(Rollup.objects.values_list("job_id", flat=True)) == {other.pk}
+
+
+def test_a_long_history_comes_in_batches_and_is_the_same_in_the_end(rows, dsn_file):
+    dice = random.Random(3)
+    runs = [rows.run(rows.job()) for _ in range(3)]
+    for number in range(120):
+        rows.checkpoint(dice.choice(runs), number + 1, triggered_at=rows.ago(number * 2500), **figures(dice))
+    pipeline = Pipeline(dsn_file, rows_per_batch=20)
+    ends = pipeline.run()
+    assert len(ends) > 4
+    assert all(end["done"] == 0 and end["until"] == ends[0]["until"] for end in ends[:-1])
+    assert set(ends[-1]) == {"done"}
+    assert not differences(3600) + differences(86_400)
+
+
+def test_a_database_that_was_replaced_is_read_anew(rows, pipeline):
+    rows.checkpoint(rows.run(rows.job()), 1)
+    pipeline.offset = {"done": 10**15}
+    pipeline.run()
+    assert exact()
+    assert pipeline.offset["done"] < 10**15
+
+
+def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn_file):
+    """Concurrent transactions that commit in any order, batches that run twice, offsets of older states."""
+    dice = random.Random(20261121)
+    runs = [rows.run(rows.job()) for _ in range(4)]
+    numbers = iter(range(1, 10_000))
+    pipeline, states = Pipeline(dsn_file, rows_per_batch=15), [{"done": 0}]
+    open_ones = [psycopg.connect(dsn()) for _ in range(3)]
+    try:
+        for _ in range(60):
+            match dice.randrange(8):
+                case 0 | 1:
+                    at = rows.now - timedelta(seconds=dice.choice([10, 600, 4000, 90_000]) * dice.random())
+                    rows.checkpoint(dice.choice(runs), next(numbers), triggered_at=at, **figures(dice))
+                case 2:
+                    rows.failed(dice.choice(runs), next(numbers), rows.ago(dice.random() * 9000), 'Ärger: x, "y".\nz')
+                case 3 | 4:
+                    one = dice.choice(open_ones)
+                    some = "SELECT id FROM monitoring_checkpoint ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED"
+                    duration = dice.randrange(10**6)
+                    one.execute(
+                        f"UPDATE monitoring_checkpoint SET end_to_end_duration = {duration} WHERE id IN ({some})"
+                    )
+                case 5:
+                    dice.choice(open_ones).commit() if dice.random() < 0.8 else dice.choice(open_ones).rollback()
+                case 6:
+                    pipeline.run()
+                    states.append(dict(pipeline.offset))
+                case 7:
+                    start, again = dict(pipeline.offset), Pipeline(dsn_file, rows_per_batch=15)
+                    end = pipeline.reader.latestOffset(start)
+                    if end != start and dice.random() < 0.5:
+                        pipeline.batch(start, end)  # its commit was lost: the next process runs it once more
+                        again.batch(start, end)
+                        again.offset = end
+                    else:
+                        again.offset = dice.choice(states)
+                    pipeline = again
+        for one in open_ones:
+            one.commit()
+        pipeline.run()
+        assert exact()
+        assert Rollup.objects.filter(seconds=60).count() > 20
+    finally:
+        for one in open_ones:
+            one.close()
+
+
+def test_writers_that_go_on_while_it_is_read_lose_nothing(rows, pipeline):
+    runs = [rows.run(rows.job()) for _ in range(3)]
+    address = dsn()
+
+    def write(run) -> None:
+        with psycopg.connect(address) as own:
+            for number in range(60):
+                own.execute(
+                    "INSERT INTO monitoring_checkpoint (run_id, checkpoint_id, status, is_savepoint, checkpoint_type,"
+                    " savepoint_format, triggered_at, failure_message, num_subtasks, num_acknowledged_subtasks,"
+                    " external_path, discarded, final, first_seen_at, end_to_end_duration) VALUES"
+                    " (%s, %s, 'COMPLETED', false, 'CHECKPOINT', '', now(), '', 1, 1, '', false, true, now(), %s)",
+                    [run.pk, number, number],
+                )
+                if number % 7 == 6:
+                    own.commit()
+
+    threads = [threading.Thread(target=write, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        pipeline.run()
+    pipeline.run()
+    assert exact()
+    assert Checkpoint.objects.count() == 180

@@ -1,0 +1,120 @@
+"""Any time of any job: what is told is what the checkpoints say, within the stated error, pipeline or not."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from monitoring.history.pipeline.columns import FIGURES
+from monitoring.history.pipeline.sketch import UnknownSketch
+from monitoring.history.quantiles import RELATIVE_ERROR, quantiles, series
+from monitoring.models import Checkpoint, Rollup, RollupProgress
+
+ASKED = (0.5, 0.9, 0.99)
+
+
+@pytest.fixture
+def job(rows):
+    """Forty days, two runs, some failures."""
+    rows.now = timezone.now().replace(minute=30)
+    made, dice = rows.job(), random.Random(5)
+    runs = [rows.run(made), rows.run(made)]
+    for number in range(400):
+        at = rows.ago(dice.random() * 40 * 86_400)
+        if dice.random() < 0.1:
+            rows.failed(runs[number % 2], number + 1, at)
+        else:
+            values = {column: round(10 ** (dice.random() * 6)) for column in FIGURES.values()}
+            rows.checkpoint(runs[number % 2], number + 1, triggered_at=at, **values)
+    rows.checkpoint(rows.run(rows.job()), 1, end_to_end_duration=10**9)  # somebody else's
+    return made
+
+
+def by_sql(job, start, end, figure):
+    shares = ", ".join(f"percentile_disc({q}) WITHIN GROUP (ORDER BY c.{FIGURES[figure]})" for q in ASKED)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT count(c.{FIGURES[figure]}), sum(c.{FIGURES[figure]}), min(c.{FIGURES[figure]}),"
+            f" max(c.{FIGURES[figure]}), {shares} FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id"
+            " WHERE r.job_id = %s AND c.status = 'COMPLETED' AND c.triggered_at >= %s AND c.triggered_at < %s",
+            [job.pk, start, end],
+        )
+        return cursor.fetchone()
+
+
+def agree(job, start, end, figure):
+    told = quantiles(job, start, end, figure, ASKED)
+    known, total, minimum, maximum, *exact = by_sql(job, start, end, figure)
+    assert (told.known, told.total, told.minimum, told.maximum) == (known, total, minimum, maximum)
+    for value, true in zip(told.quantiles.values(), exact, strict=True):
+        assert value == (true if true is None else pytest.approx(float(true), rel=RELATIVE_ERROR * 1.0001))
+    return told
+
+
+@pytest.mark.parametrize("state", ["no pipeline", "up to date", "behind"])
+def test_any_stretch_is_told_as_sql_tells_it(job, pipeline, rows, state):
+    if state != "no pipeline":
+        pipeline.run()
+    if state == "behind":
+        Checkpoint.objects.filter(run__job=job, checkpoint_id__lt=60).update(end_to_end_duration=77)
+        Checkpoint.objects.filter(run__job=job, checkpoint_id__in=range(60, 90)).delete()
+        rows.checkpoint(job.runs.first(), 900, triggered_at=rows.ago(86_400 * 20), end_to_end_duration=10**8)
+    dice = random.Random(7)
+    for _ in range(25):
+        one, other = sorted(rows.ago(dice.random() * 42 * 86_400) for _ in range(2))
+        agree(job, one, other, dice.choice(list(FIGURES)))
+    whole = agree(job, rows.ago(50 * 86_400), rows.now, "duration")
+    assert whole.counts["failed"] == Checkpoint.objects.filter(run__job=job, status="FAILED").count()
+
+
+def test_a_long_series_is_read_from_days_and_costs_no_look_at_old_checkpoints(job, pipeline, rows):
+    pipeline.run()
+    start = rows.ago(40 * 86_400)
+    with CaptureQueriesContext(connection) as queries:
+        days = series(job, start, rows.now, "duration", ASKED)
+    assert len(queries) <= 5
+    assert [each.start for each in days] == sorted({each.start for each in days})
+    assert sum(each.known for each in days) == by_sql(job, start, rows.now, "duration")[0]
+    for each in days:
+        agree(job, each.start, each.end, "duration")
+
+
+def test_a_short_series_is_of_hours(job, pipeline, rows):
+    pipeline.run()
+    hours = series(job, rows.ago(7 * 86_400), rows.now, "state_size", ASKED)
+    assert all(each.end - each.start <= timedelta(hours=1) for each in hours)
+    for each in hours:
+        agree(job, each.start, each.end, "state_size")
+
+
+def test_a_roll_up_of_another_version_is_named(job, pipeline, rows):
+    pipeline.run()
+    Rollup.objects.update(version=2)
+    with pytest.raises(UnknownSketch, match="version 2"):
+        quantiles(job, rows.ago(50 * 86_400), rows.now)
+
+
+def test_what_is_asked_wrongly_is_named(rows):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match="figure 'speed' is not known; allowed are duration, alignment"):
+        quantiles(rows.job(), at, at, "speed")
+    with pytest.raises(ValueError, match="in this order"):
+        quantiles(rows.job(), at, at - timedelta(days=1))
+
+
+def test_progress_of_another_server_is_none(job, pipeline, rows):
+    pipeline.run()
+    RollupProgress.objects.update(done=10**15)
+    Rollup.objects.all().delete()
+    agree(job, rows.ago(50 * 86_400), rows.now, "duration")
+
+
+def test_nothing_is_told_of_nothing(rows):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    told = quantiles(rows.job(), at, at + timedelta(days=3))
+    assert (told.known, told.mean, told.maximum, set(told.quantiles.values())) == (0, None, None, {None})

@@ -37,12 +37,12 @@ lint: install-dev ## ruff, mypy and the import contracts
 bench: install-dev ## run the benchmarks
 	$(PY) -m bench
 
-chaos: install-dev ## twenty faults for each sink, also on a Spark cluster, two hours (CHAOS_ROUNDS, CHAOS_SINKS, CHAOS_SEED), forty snapshots of a chain (CHAOS_SNAPSHOTS), a kill at every step, restarts under fire (FIRE_EXAMPLES, FIRE_ROUNDS, FIRE_SEED)
+chaos: install-dev ## twenty faults for each sink, also on a Spark cluster, two hours (CHAOS_ROUNDS, CHAOS_SINKS, CHAOS_SEED), forty snapshots of a chain (CHAOS_SNAPSHOTS), a kill at every step, restarts under fire (FIRE_EXAMPLES, FIRE_ROUNDS, FIRE_SEED), FIRE_SAVEPOINTS at one minute
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-20} CHAOS_SINKS=$${CHAOS_SINKS:-postgres,files,postgres@cluster,files@cluster} $(PY) -m pytest -q tests/chaos
 	CHAOS_SNAPSHOTS=$${CHAOS_SNAPSHOTS:-40} $(PY) -m pytest -q tests/checkpointing/spark/test_consistent_cut.py -k under_load
 	CHAOS_ROUNDS=1 $(PY) -m pytest -q tests/checkpointing/spark/test_misbehaving_programs.py -k reached
 	EXAMPLES_APART=1 $(PY) -m pytest -q tests/checkpointing/spark/test_example_programs.py
-	FIRE_EXAMPLES=$${FIRE_EXAMPLES:-200} FIRE_ROUNDS=$${FIRE_ROUNDS:-30} $(PY) -m pytest -q -s tests/monitoring/fire
+	FIRE_EXAMPLES=$${FIRE_EXAMPLES:-200} FIRE_ROUNDS=$${FIRE_ROUNDS:-30} FIRE_SAVEPOINTS=$${FIRE_SAVEPOINTS:-500} $(PY) -m pytest -q -s tests/monitoring/fire
 	KILL_STRIDE=1 $(PY) -m pytest -q tests/checkpointing/coordinator/test_killed_at_every_step.py
 
 clean: ## remove the virtual environment, the caches and ALL data under ./var

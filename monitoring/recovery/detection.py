@@ -99,14 +99,14 @@ def decide(facts: JobFacts, now: datetime) -> Decision:
         return Leave("the cluster does not answer")
     if facts.awaited_run:
         return Leave("it was restarted, and its new run has not been polled yet")
-    if _within(HOLD_DOWN, facts.death_seen_at, now):
+    if within(HOLD_DOWN, facts.death_seen_at, now):
         return Leave("it has been dead for too short a time to be sure")
-    if not facts.final_read_done and _within(FINAL_READ, facts.death_seen_at, now):
+    if not facts.final_read_done and within(FINAL_READ, facts.death_seen_at, now):
         return Leave("its last checkpoints are still being read")
     return _dead(facts, facts.died_at, facts.death_seen_at, now)
 
 
-def _within(limit: timedelta, since: datetime, now: datetime) -> bool:
+def within(limit: timedelta, since: datetime, now: datetime) -> bool:
     """A moment that is still to come was told by a clock that has been set back since: nothing waits for that."""
     return timedelta() <= now - since < limit
 
@@ -120,7 +120,7 @@ def _dead(facts: JobFacts, died_at: datetime, seen_at: datetime, now: datetime) 
         )
     if facts.breaker_opened_at is not None:
         return NeedsPerson(breaker_is_open(facts.breaker_opened_at, facts.breaker_reason))
-    if facts.deaths_nearby > BRAKE_JOBS and _within(BRAKE_HOLD, seen_at, now):
+    if facts.deaths_nearby > BRAKE_JOBS and within(BRAKE_HOLD, seen_at, now):
         return NeedsPerson(
             f"{facts.deaths_nearby} jobs of its cluster died within {in_words(BRAKE_WINDOW)} of each other, which is "
             f"the cluster and not the jobs; it is held until {seen_at + BRAKE_HOLD:%H:%M %Z}"
@@ -133,7 +133,7 @@ def breaker_is_open(since: datetime, reason: str) -> str:
 
 
 def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
-    recent = sorted(at for at in facts.automatic_restarts if _within(BUDGET_WINDOW, at, now))
+    recent = sorted(at for at in facts.automatic_restarts if within(BUDGET_WINDOW, at, now))
     if len(recent) >= facts.max_restarts_per_hour:
         return OpenBreaker(f"its budget of {facts.max_restarts_per_hour} restarts an hour is used up")
     if facts.of_the_day >= facts.max_restarts_per_day:

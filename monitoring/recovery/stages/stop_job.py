@@ -10,15 +10,17 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.models import AttemptState, RestartAttempt, Savepoint, SavepointOrigin, SavepointState, StepState
 from monitoring.recovery.attempt import TIME_LIMIT
+from monitoring.recovery.detection import HOLD_DOWN, within
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, lives_of, write
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 
 @dataclass(frozen=True)
 class Living:
-    """The job's life that has not ended, if any."""
+    """The job's life that has not ended, if any; `failed`: the one that was to be stopped is FAILED."""
 
     job: JobOverview | None
+    failed: bool = False
 
 
 class StopJob:
@@ -27,19 +29,22 @@ class StopJob:
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := given_up(attempt, now):
             return stopped
-        lives = lives_of(attempt)
+        lives, known = lives_of(attempt), _known_life(attempt)
         to_cancel = None if automatic(attempt) or attempt.stop_first else _known_life(attempt)
 
         async def act(client: FlinkClient) -> object:
-            living = lives.live(await client.jobs_overview())
+            jobs = await client.jobs_overview()
+            living = lives.live(jobs)
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 await client.cancel(living.id)  # repeatable
-            return Living(living)
+            return Living(living, any(job.id == known and job.state == "FAILED" for job in jobs))
 
         return act
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
+            case Living(None, failed=True) if _may_be_taken_back(attempt, now):
+                return Wait("The job has just FAILED by itself, which may be taken back: that is waited for.")
             case Living(None):
                 # However long the stop took, the start has its whole time.
                 write(attempt, deadline_at=now + TIME_LIMIT)
@@ -60,6 +65,14 @@ class StopJob:
 def _known_life(attempt: RestartAttempt) -> str | None:
     """The engine id of the run that the person saw when deciding."""
     return attempt.old_run.engine_job_id if attempt.old_run else None
+
+
+def _may_be_taken_back(attempt: RestartAttempt, now: datetime) -> bool:
+    """It died while a person wanted it replaced; the automation has held its death down before it decided."""
+    run = attempt.old_run
+    if run is None or automatic(attempt):
+        return False
+    return run.live or (run.end_seen_at is not None and within(HOLD_DOWN, run.end_seen_at, now))
 
 
 def _ended(attempt: RestartAttempt) -> Outcome:

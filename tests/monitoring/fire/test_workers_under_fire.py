@@ -23,8 +23,12 @@ from tests.waiting import eventually
 ROUNDS = int(os.environ.get("FIRE_ROUNDS", "3"))
 SEED = int(os.environ.get("FIRE_SEED", "0")) or random.randrange(1, 10**6)
 AT_ONCE = 6
+SAVEPOINTS = int(os.environ.get("FIRE_SAVEPOINTS", "60"))
+CLUSTERS = 10
+SAVEPOINTS_AT_ONCE = 4
+JITTER_S = 10
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(200 + 40 * ROUNDS)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300 + 40 * ROUNDS + 2 * SAVEPOINTS)]
 
 
 @pytest.fixture
@@ -79,3 +83,65 @@ SELECT r.engine_job_id, r.state, (SELECT count(*) FROM monitoring_restartattempt
 FROM monitoring_job j JOIN monitoring_cluster c ON c.id = j.cluster_id JOIN monitoring_run r ON r.id = j.current_run_id
 WHERE c.name = %s
 """
+
+
+def test_savepoints_that_are_due_at_one_minute_are_taken_once_each_within_the_limits(
+    machine: HastyMachine, left: ExitStack
+) -> None:
+    engines = {f"due-{n}": left.enter_context(serving(_quick_cluster())) for n in range(CLUSTERS)}
+    for number in range(SAVEPOINTS):
+        engines[f"due-{number % CLUSTERS}"].begin(f"job-{number}")
+    machine.watch(engines, savepoints_at_once=SAVEPOINTS_AT_ONCE, savepoint_jitter_s=JITTER_S)
+    eventually("all are polled", lambda: machine.jobs_are_known("due-") == SAVEPOINTS, 120 + SAVEPOINTS / 2)
+    hour, minute = machine.rows(_IN_TWO_HOURS)[0].values()
+    machine.rows(_SCHEDULE, f"{minute} {hour} * * *")
+    eventually("each has its time", lambda: machine.value(_TIMES) == SAVEPOINTS, 60)
+    spread = [float(row["after"]) for row in machine.rows(_SPREAD)]
+    assert all(0 <= after < JITTER_S for after in spread)
+    assert max(spread) - min(spread) > JITTER_S / 2, "they are spread over it"
+
+    machine.rows(_DUE_NOW)
+    killer = Killer((machine.worker(1), machine.worker(2)))
+    eventually("some are taken", lambda: machine.value(_TAKEN) >= SAVEPOINTS / 5, 120)
+    killer.strike((0,))
+    eventually("half are taken", lambda: machine.value(_TAKEN) >= SAVEPOINTS / 2, 300)
+    killer.strike((0, 1))
+    eventually("all are taken", lambda: machine.value(_TAKEN) >= SAVEPOINTS, 600)
+
+    for engine in engines.values():
+        assert 1 <= engine.most_savepoints <= SAVEPOINTS_AT_ONCE, "at once, by what the engine saw"
+        assert sorted(each.job_id for each in engine.savepoints.values()) == sorted(engine.jobs), (
+            "none lost, none twice"
+        )
+    rows = machine.rows(_SAVEPOINTS)
+    known = {trigger_id for engine in engines.values() for trigger_id in engine.savepoints}
+    assert {row["trigger_id"] for row in rows} == known
+    assert len(rows) == SAVEPOINTS
+    assert {row["state"] for row in rows} == {"completed"}
+    most = max(engine.most_savepoints for engine in engines.values())
+    print(f"{SAVEPOINTS} savepoints over {CLUSTERS} clusters, at most {most} at once on one, {killer.kills} kills")
+
+
+def _quick_cluster() -> PlayedCluster:
+    return PlayedCluster(savepoint_takes_s=0.5, checkpointing=False)
+
+
+_IN_TWO_HOURS = """
+SELECT extract(hour FROM at)::int AS hour, extract(minute FROM at)::int AS minute
+FROM (SELECT now() AT TIME ZONE 'UTC' + interval '2 hours' AS at) AS soon
+"""
+_OURS = "cluster_id IN (SELECT id FROM monitoring_cluster WHERE name LIKE 'due-%%')"
+_SCHEDULE = f"UPDATE monitoring_job SET savepoint_cron = %s, next_savepoint_at = NULL WHERE {_OURS}"
+_PLAIN = _OURS.replace("%%", "%")
+_TIMES = f"SELECT count(*) FROM monitoring_job WHERE next_savepoint_at IS NOT NULL AND {_PLAIN}"
+_SPREAD = f"""
+SELECT extract(epoch FROM next_savepoint_at - date_trunc('minute', next_savepoint_at)) AS after
+FROM monitoring_job WHERE {_PLAIN}
+"""
+# The same times, each at its own place in the jitter, as if the minute were this one.
+_DUE_NOW = f"""
+UPDATE monitoring_job SET next_savepoint_at = now() + (next_savepoint_at - date_trunc('minute', next_savepoint_at))
+WHERE {_PLAIN}
+"""
+_TAKEN = "SELECT count(*) FROM monitoring_savepoint WHERE origin = 'scheduled' AND state = 'completed'"
+_SAVEPOINTS = "SELECT trigger_id, state FROM monitoring_savepoint WHERE origin = 'scheduled'"

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.models import Incident, Job, RestartAttempt, Savepoint
+from monitoring.models import Incident, Job, RestartAttempt, Run, Savepoint
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.launching import BadLaunch
@@ -157,3 +157,15 @@ def test_a_person_may_restart_a_job_whose_automation_is_paused(job, savepoint, s
     Job.objects.update(automation_paused=True)
     job.refresh_from_db()
     assert settle(restart_from(job, savepoint, "ada", now), now).state == "succeeded"
+
+
+def test_a_job_that_fails_by_itself_while_it_is_to_be_replaced_is_held_down(live, savepoint, job_manager, now):
+    """Flink may take it back: then there would be two."""
+    restart_from(live, savepoint, "ada", now, stop_first=False)
+    job_manager.jobs[live.current_run.engine_job_id].state = "FAILED"
+    advance(now)
+    Run.objects.update(state="FAILED", ended_at=now, end_seen_at=now + timedelta(seconds=1))
+    advance(now + timedelta(seconds=2))
+    assert job_manager.count("run") == 0
+    advance(now + timedelta(seconds=4))
+    assert job_manager.count("run") == 1

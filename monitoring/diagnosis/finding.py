@@ -42,11 +42,13 @@ class Confidence(IntEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One number or text, with its unit; `usual`: what it is for this job otherwise, "" where that is not known."""
+    """One number or text, with its unit; `usual`: what it is for this job otherwise, "" where that is not known, or for
+    whom `against` names."""
 
     label: Words
     value: str
     usual: str = ""
+    against: Words = Words("usually", "通常")
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Finding
 from monitoring.diagnosis.signs import signs
+from monitoring.diagnosis.signs.phases import SlowCommit, SlowStorage
+from monitoring.diagnosis.signs.skew import Skew
 
+# What would slow all subtasks down; where one alone is slow, it is not that.
+_OF_ALL_SUBTASKS = frozenset({SlowCommit.name, SlowStorage.name})
 CAUSES = 3  # more than that help nobody
 
 
 def causes(scene: Scene) -> list[Finding]:
     """Why the scene's checkpoint is slow, failed or still pending, or why there is none; the surest first."""
     found = [finding for sign in signs() if sign.of_checkpoint and (finding := sign.find(scene))]
+    if any(each.name == Skew.name for each in found):
+        found = [each for each in found if each.name not in _OF_ALL_SUBTASKS]
     return sorted(found, key=lambda each: (each.confidence, -each.weight))[:CAUSES]
 
 

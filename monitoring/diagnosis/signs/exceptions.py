@@ -180,7 +180,7 @@ def _said_by_the_engine(checkpoint: CheckpointFacts, at: datetime) -> Iterator[R
 
 
 def _finding(family: Family, checkpoint: CheckpointFacts | None, raised: Raised) -> Finding:
-    where = f" in {raised.task}" if raised.task else ""
+    where = f", in {raised.task}" if raised.task else ""
     where_zh = f"（{raised.task}）" if raised.task else ""
     text = " ".join(raised.text.split())[:300].rstrip(".")
     return Finding(

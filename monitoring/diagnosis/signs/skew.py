@@ -24,6 +24,7 @@ TIMES = 3  # as much as its siblings' median
 TIMES_OF_TWO = 5  # of two there is only one to compare with
 LEAST_MS = 1000
 SHARE = 0.4
+_SIBLINGS = Words("its siblings", "其他子任务")
 _MEASURES = {
     "async_": Words("asynchronous part", "异步阶段"),
     "sync": Words("synchronous part", "同步阶段"),
@@ -78,7 +79,7 @@ def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Findi
             f"其{words.zh}为 {took}，其他子任务为 {others}。",
         ),
         (
-            Evidence(Words(f"Its {words.en}", f"其{words.zh}"), took, others),
+            Evidence(Words(f"Its {words.en}", f"其{words.zh}"), took, others, _SIBLINGS),
             *_its_state(found),
             *lasted(scene, checkpoint),
         ),
@@ -93,7 +94,7 @@ def _its_state(found: Outlier) -> tuple[Evidence, ...]:
     own = sizes.pop(found.subtask, None)
     if own is None or not sizes:
         return ()
-    return (Evidence(Words("Its state", "其状态大小"), size(own), size(middle(list(sizes.values())))),)
+    return (Evidence(Words("Its state", "其状态大小"), size(own), size(middle(list(sizes.values()))), _SIBLINGS),)
 
 
 def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:

@@ -21,11 +21,11 @@ from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
+from tests.checkpointing.spark.topic_log import Topic, TopicLog
 from tests.spark_session import spark_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-
 SNAPSHOTS = int(os.environ.get("CHAOS_SNAPSHOTS", "3"))
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900 + 60 * SNAPSHOTS)]
 FILES_BETWEEN = (0, 20)
 WORDS = [f"word-{number}" for number in range(40)]
 
@@ -111,24 +111,54 @@ class Chain:
             query.start()
         return queries
 
-    def _clean(self) -> Any:
+    def _once(self) -> Any:
         from pyspark.sql.functions import split
 
         lines = self.spark.readStream.format("text").option("maxFilesPerTrigger", self.files_per_batch)
         parts = split("value", " ")
         frame = lines.load(str(self.root / "in")).select(parts[0].alias("id"), parts[1].alias("word"))
-        once = frame.dropDuplicates(["id"])
-        return once.writeStream.format("parquet").option("path", str(self.root / "mid")).queryName("clean")
+        return frame.dropDuplicates(["id"])
+
+    def _clean(self) -> Any:
+        return self._once().writeStream.format("parquet").option("path", str(self.root / "mid")).queryName("clean")
+
+    def _words(self) -> Any:
+        (self.root / "mid").mkdir(exist_ok=True)
+        return self.spark.readStream.format("parquet").schema("id string, word string").load(str(self.root / "mid"))
 
     def _count(self) -> Any:
         def keep(frame: Any, batch: int) -> None:
             self.counts.update({row["word"]: row["count"] for row in frame.collect()})
 
-        (self.root / "mid").mkdir(exist_ok=True)
-        words = self.spark.readStream.format("parquet").schema("id string, word string").load(str(self.root / "mid"))
-        counts = words.groupBy("word").count()
+        counts = self._words().groupBy("word").count()
         writer = counts.writeStream.outputMode("update").queryName("count").foreachBatch(keep)
         return writer.trigger(processingTime=self.count_every)
+
+
+@dataclass
+class ChainOverTopic(Chain):
+    """The same through a topic of two partitions, as through Kafka."""
+
+    def __post_init__(self) -> None:
+        self.spark.dataSource.register(TopicLog)
+        self.topic.add_partitions(2)
+
+    @property
+    def topic(self) -> Topic:
+        return Topic(self.root / "mid")
+
+    def _clean(self) -> Any:
+        from pyspark.sql.functions import concat_ws, length
+
+        value = concat_ws(" ", "id", "word").alias("value")
+        rows = self._once().select((length("word") % 2).alias("partition"), value)
+        return rows.writeStream.format("topiclog").option("topic", str(self.topic.directory)).queryName("clean")
+
+    def _words(self) -> Any:
+        from pyspark.sql.functions import split
+
+        values = self.spark.readStream.format("topiclog").option("topic", str(self.topic.directory)).load()
+        return values.select(split("value", " ")[1].alias("word"))
 
 
 def finish(chain: Chain, queries: list[RunningQuery]) -> dict[str, int]:
@@ -184,23 +214,7 @@ def test_a_consumer_that_begins_late_is_not_ahead_of_its_producer(
     assert finish(again, again.start("again", snapshot)) == feeder.expected
 
 
-def test_a_snapshot_names_what_feeds_what(spark: Any, tmp_path: Path, eventually: Callable[..., object]) -> None:
-    chain = Chain(spark, tmp_path)
-    with Feeder(tmp_path / "in", 1):
-        queries = chain.start("first")
-        agent = taking.Taking(queries, tmp_path)
-        agent.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
-        snapshot = agent.complete(1, eventually)
-    [channel] = snapshot.channels
-    assert (channel.producer, channel.consumer) == ("clean", "count")
-    assert (channel.kind, channel.location, channel.source) == (ChannelKind.FILES, str(tmp_path / "mid"), 0)
-    assert channel.position is not None
-    assert channel.position.startswith('{"logOffset":')
-    assert not any(query.is_active for query in queries)
-    agent.agent.close()
-
-
-def test_a_stop_with_savepoint_under_load_restores_exactly(
+def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     chain = Chain(spark, tmp_path)
@@ -211,9 +225,37 @@ def test_a_stop_with_savepoint_under_load_restores_exactly(
         agent.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
         savepoint = agent.complete(1, eventually)
     agent.agent.close()
+    assert not any(query.is_active for query in queries)
+    check_channel(savepoint, ChannelKind.FILES, tmp_path / "mid", '{"logOffset":')
     feeder.write(WORDS)
     again = Chain(spark, tmp_path, files_per_batch=20)
     assert finish(again, again.start("again", savepoint)) == feeder.expected
+
+
+def test_over_a_topic_a_stop_with_savepoint_restores_exactly(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    """What is in a topic stays there. After a stop that is nothing from beyond the producer's cut, so all is exact."""
+    chain = ChainOverTopic(spark, tmp_path)
+    with Feeder(tmp_path / "in", 2) as feeder:
+        queries = chain.start("first")
+        eventually("both have committed", lambda: all(query.files.last_commit() is not None for query in queries))
+        agent = taking.Taking(queries, tmp_path)
+        agent.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+        savepoint = agent.complete(1, eventually)
+    agent.agent.close()
+    check_channel(savepoint, ChannelKind.TOPIC, tmp_path / "mid", '{"mid": {"0": ')
+    feeder.write(WORDS)
+    again = ChainOverTopic(spark, tmp_path, files_per_batch=20)
+    assert finish(again, again.start("again", savepoint)) == feeder.expected
+
+
+def check_channel(snapshot: CompletedCheckpoint, kind: ChannelKind, location: Path, position: str) -> None:
+    """What feeds what is in the manifest, with how far the consumer had read; `position` is how that begins."""
+    [channel] = snapshot.channels
+    assert (channel.producer, channel.consumer, channel.source) == ("clean", "count", 0)
+    assert (channel.kind, channel.location) == (kind, str(location))
+    assert str(channel.position).startswith(position)
 
 
 def test_queries_in_a_circle_are_refused_before_anything_runs(spark: Any, tmp_path: Path) -> None:

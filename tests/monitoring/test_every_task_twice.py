@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from celery import Celery
 from celery.contrib.testing.worker import start_worker
 from celery.signals import task_postrun
 from django.conf import settings
+from django.db import connection, transaction
 from django.utils import timezone
 
 from monitoring import tasks
@@ -47,6 +48,19 @@ TASKS = [str(entry["task"]) for entry in settings.CELERY_BEAT_SCHEDULE.values()]
 assert tasks.__name__ in TASKS[0], "loaded, so that the worker knows them"
 
 
+# Where each task claims what it acts on.
+IN_STEP = (
+    ("advance_savepoints", "job"),
+    ("advance_savepoints", "savepoint"),
+    ("apply_retention", "savepoint"),
+    ("advance_recovery", "job"),
+    ("advance_recovery", "restartattempt"),
+    ("evaluate_rules", "incident"),
+    ("deliver_notifications", "notification"),
+    ("deliver_notifications", "delivery"),
+)
+
+
 class Worker:
     """Delivers each task as often as it is told, all at once, and waits until every one has ended."""
 
@@ -60,12 +74,40 @@ class Worker:
             self._ended[task.name] += 1
 
     def deliver(self, *names: str, times: int = 2) -> None:
-        before = Counter(self._ended)
+        self._wait(self._send(names, times))
+
+    def deliver_in_step(self, name: str, table: str) -> None:
+        """Both have read what is due before either can write to the table: whatever guards the rows, is needed."""
+        with connection.cursor() as cursor, transaction.atomic():
+            cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")  # reading goes on
+            wanted = self._send([name], 2)
+            eventually("both wait, or had nothing to write", lambda: _waiting() + self._done(wanted) >= 2, 60)
+        self._wait(wanted)
+
+    def _send(self, names: Sequence[str], times: int) -> Counter[str]:
+        with self._lock:
+            wanted = Counter({name: self._ended[name] + times for name in names})
         for _ in range(times):
             for name in names:
                 self._app.send_task(name)
-        wanted = Counter({name: before[name] + times for name in names})
+        return wanted
+
+    def _done(self, wanted: Counter[str]) -> int:
+        """Of the two of one task."""
+        [(name, count)] = wanted.items()
+        return 2 - max(0, count - self._ended[name])
+
+    def _wait(self, wanted: Counter[str]) -> None:
         eventually("all have ended", lambda: all(self._ended[name] >= count for name, count in wanted.items()), 60)
+
+
+def _waiting() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees what it saw first
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        return int(cursor.fetchone()[0])
 
 
 @pytest.fixture
@@ -102,8 +144,8 @@ def _dead(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
 
 
 def _failing(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
-    """Its checkpoints fail, a savepoint of it is due, and one is over the number that is kept."""
-    job = rows.job(cluster, name="failing", savepoint_interval_s=3600, next_savepoint_at=rows.ago(5), savepoints_kept=1)
+    """Its checkpoints fail, a savepoint of it was asked for, and one is over the number that is kept."""
+    job = rows.job(cluster, name="failing", savepoints_kept=1)
     run = rows.run(job)
     for number in (1, 2, 3):
         rows.failed(run, number, rows.ago(60 + number))
@@ -112,6 +154,8 @@ def _failing(rows: Rows, cluster: Any, job_manager: FakeJobManager) -> None:
         times = {"requested_at": at, "completed_at": at, "next_check_at": None}
         origin, state = SavepointOrigin.SCHEDULED, SavepointState.COMPLETED
         Savepoint.objects.create(job=job, run=run, origin=origin, state=state, path=path, **times)
+    by_hand = {"origin": SavepointOrigin.MANUAL, "requested_at": rows.now, "next_check_at": rows.ago(1)}
+    Savepoint.objects.create(job=job, run=run, state=SavepointState.REQUESTED, **by_hand)
     job_manager.add(run.engine_job_id, "failing")
 
 
@@ -123,6 +167,8 @@ def test_every_task_delivered_twice_at_once_acts_once(
     has_work(Rows(now=timezone.now()), make_engine(), job_manager, httpserver.url_for("/hook"))
 
     def done() -> bool:
+        for task, table in IN_STEP:
+            worker.deliver_in_step(f"monitoring.tasks.{task}", f"monitoring_{table}")
         worker.deliver(*TASKS)
         sent = Delivery.objects.filter(state=DeliveryState.SENT).exists()
         read = Checkpoint.objects.filter(run__job__name="watched", final=True).count() == 3

@@ -64,4 +64,6 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 @login_not_required
 def broken(request: HttpRequest) -> HttpResponse:
     """Renders without the database: it may be what is broken."""
+    if request.path_info.startswith(PREFIX):
+        return answer_of(500)
     return render(request, "errors/500.html", status=500)

@@ -49,6 +49,7 @@ class ClusterOut(ModelSchema):
 
 class RunOut(ModelSchema):
     job_id: int
+    vertices: list[dict[str, Any]] = Field(description="The operators: id, name and parallelism of each.")
 
     class Meta:
         model = Run
@@ -146,6 +147,7 @@ class StepOut(ModelSchema):
 
 class RestartOut(ModelSchema):
     job_id: int
+    rejected: list[dict[str, Any]] = Field(description="States that could not be restored: path, and why.")
     old_run_id: int | None
     new_run_id: int | None
     savepoint_id: int | None

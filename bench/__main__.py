@@ -17,8 +17,9 @@ BENCHMARKS = (
     "throughput",
     "polling",
     "history",
+    "pages",
 )
-IN_TWO_SIZES = ("polling", "history")
+IN_TWO_SIZES = ("polling", "history", "pages")
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, SavepointState
 
-PAGE_SIZE = 100
+PAGE_SIZE = 50
 SPARK_POINTS = 40
 DAYS = 7
 

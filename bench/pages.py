@@ -1,0 +1,127 @@
+"""Pages over a long history: the server's time for each, and the bytes of the first view.
+
+Asked one after the other through Django's whole stack in this process, logged in, of jobs chosen evenly; PostgreSQL is
+a real server beside it. One job has enough checkpoints for a thousand pages of its history.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from bench.checkpoint_rows import Size, fill
+from bench.figures import Figure
+from bench.history import database
+
+JOBS = 1_000
+SMALL, FULL = 500_000, 10_000_000
+DEEP = 26_000  # of one job
+TRIES = 60
+PAGE, THOUSANDTH = 25, 999
+
+
+def measure(*, full: bool = False) -> list[Figure]:
+    import psycopg
+
+    with database() as dsn:
+        from django.conf import settings
+
+        settings.ALLOWED_HOSTS = ["testserver"]
+        now = datetime.now(UTC)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            rows = fill(connection, Size(JOBS, FULL if full else SMALL, end=now))
+            rows += fill(connection, Size(1, DEEP, end=now), seed=8)
+            connection.execute("VACUUM ANALYZE")
+        _watched(now)
+        client = _client()
+        return [
+            *_times(client, rows),
+            Figure("the first view, without the chart library", _first_view_kb(client), "KB", 300),
+        ]
+
+
+def _watched(now: datetime) -> None:
+    """As if the clusters had just answered, so that every job is judged."""
+    from monitoring.models import Cluster
+
+    Cluster.objects.update(enabled=True, last_answer_at=now)
+
+
+def _client() -> Any:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client(HTTP_ACCEPT_ENCODING="gzip")
+    client.force_login(User.objects.create_superuser("bench"))
+    return client
+
+
+def _times(client: Any, rows: int) -> list[Figure]:
+    from monitoring.models import Job
+
+    jobs = list(Job.objects.order_by("pk").values_list("pk", flat=True))
+    deep, some = jobs[-1], jobs[:: max(1, len(jobs) // TRIES)][:TRIES]
+    cursor = _cursor(deep)
+    asked: dict[str, tuple[Sequence[str], float]] = {
+        f"fleet of {JOBS:,} jobs": (["/"] * (TRIES // 2), 100),
+        "a job's overview": ([f"/jobs/{pk}/" for pk in some], 100),
+        "history, page 1": ([f"/jobs/{pk}/history/" for pk in some], 100),
+        "history, page 1,000": ([f"/jobs/{deep}/history/?before={cursor}"] * TRIES, 100),
+        "a job's summary of 30 days": ([f"/jobs/{pk}/summary/?range=30d" for pk in some], 300),
+        "chart of 30 days": ([f"/jobs/{pk}/charts/durations.json?range=30d" for pk in some], 300),
+        "chart of 30 days of the job with the most": ([f"/jobs/{deep}/charts/durations.json?range=30d"] * TRIES, 300),
+    }
+    return [
+        Figure(
+            f"{name}, 95 % of {len(urls)} ({rows:,} checkpoints)", _p95(lambda url: client.get(url), urls), "ms", goal
+        )
+        for name, (urls, goal) in asked.items()
+    ]
+
+
+def _p95(ask: Callable[[str], Any], urls: Sequence[str]) -> float:
+    ask(urls[0])  # templates and plans are put together once
+    taken = []
+    for url in urls:
+        began = time.perf_counter()
+        response = ask(url)
+        taken.append((time.perf_counter() - began) * 1000)
+        if response.status_code != 200:
+            raise RuntimeError(f"{url} answers {response.status_code}")
+    return quantiles(taken, n=20)[-1]
+
+
+def _cursor(job: int) -> str:
+    """The place after which page 1,000 begins."""
+    from dashboard.queries.history import Cursor
+    from monitoring.models import Checkpoint
+
+    rows = Checkpoint.objects.filter(run__job=job).order_by("-triggered_at", "-pk")
+    at, pk = rows.values_list("triggered_at", "pk")[THOUSANDTH * PAGE - 1]
+    return str(Cursor(at, pk)).replace("+", "%2B")
+
+
+def _first_view_kb(client: Any) -> float:
+    """The fleet's page and what it names, compressed as it is when it is served."""
+    page = client.get("/")
+    html = gzip.decompress(page.content) if page.headers.get("Content-Encoding") == "gzip" else page.content
+    named = set(re.findall(r'(?:src|href)="/static/([^"]+\.(?:js|css|svg|woff2))"', html.decode()))
+    modules = {f"dashboard/js/{path.name}" for path in Path("dashboard/static/dashboard/js").glob("*.js")}
+    files = [name for name in named | modules if "plotly" not in name]
+    return (len(page.content) + sum(len(gzip.compress(_static(name))) for name in files)) / 1000
+
+
+def _static(name: str) -> bytes:
+    from django.contrib.staticfiles import finders
+
+    plain = re.sub(r"\.[0-9a-f]{12}(?=\.\w+$)", "", name)
+    path = finders.find(plain)
+    if path is None:
+        raise RuntimeError(f"{name} is not there")
+    return Path(str(path)).read_bytes()

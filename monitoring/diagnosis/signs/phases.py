@@ -205,9 +205,13 @@ def against_pressure(scene: Scene) -> tuple[Advice, ...]:
 
 
 def _no_boundary(scene: Scene) -> Finding | None:
-    """Of one that expired on our own job manager: its tasks said that the batch, whose end is the barrier, went on."""
+    """Of one that expired on our own job manager: its tasks said that the batch, whose end is the barrier, went on; or
+    no subtask acknowledged, which each does right after that."""
     checkpoint = scene.checkpoint
-    if checkpoint is None or not has_expired(checkpoint) or _NO_BOUNDARY not in checkpoint.failure:
+    if checkpoint is None or not has_expired(checkpoint):
+        return None
+    is_said = _NO_BOUNDARY in checkpoint.failure
+    if not is_said and not (scene.engine == "spark" and checkpoint.acknowledged == 0 < checkpoint.subtasks):
         return None
     said = checkpoint.failure.partition(". ")[2].strip()[:300].rstrip(".")
     within = milliseconds(scene.settings.timeout) or milliseconds(checkpoint.lasted)
@@ -216,12 +220,14 @@ def _no_boundary(scene: Scene) -> Finding | None:
         Words("A batch longer than the time-out", "批次耗时超过超时时间"),
         Words(
             f"The batch did not end within {within}, the time-out, so the barrier of checkpoint {checkpoint.number} "
-            f"never came. {said}.",
-            f"批次没有在超时时间 {within} 内结束，检查点 {checkpoint.number} 的屏障始终没有到来。{said}。",
+            f"never came. {said}".rstrip(". ")
+            + ".",
+            f"批次没有在超时时间 {within} 内结束，检查点 {checkpoint.number} 的屏障始终没有到来。{said}".rstrip("。 ")
+            + "。",
         ),
         lasted(scene, checkpoint),
         against_pressure(scene),
-        Confidence.CERTAIN,
+        Confidence.CERTAIN if is_said else Confidence.LIKELY,
         1.0,
     )
 

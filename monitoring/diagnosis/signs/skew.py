@@ -73,9 +73,9 @@ def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Findi
         Skew.name,
         Skew.title,
         Words(
-            f"Subtask {found.subtask + 1} of “{found.operator.name}” made checkpoint {checkpoint.number} wait: "
+            f"Subtask {found.subtask} of “{found.operator.name}” made checkpoint {checkpoint.number} wait: "
             f"its {words.en} was {took}, its siblings' {others}.",
-            f"“{found.operator.name}”的子任务 {found.subtask + 1} 拖慢了检查点 {checkpoint.number}："
+            f"“{found.operator.name}”的子任务 {found.subtask} 拖慢了检查点 {checkpoint.number}："
             f"其{words.zh}为 {took}，其他子任务为 {others}。",
         ),
         (
@@ -104,7 +104,7 @@ def _one_missing(scene: Scene, checkpoint: CheckpointFacts) -> Finding | None:
     late = next((each for each in checkpoint.operators if 2 <= each.acknowledged == each.subtasks - 1), None)
     if late is None:
         return None
-    missing = [index + 1 for index, value in enumerate(late.end_to_end[: late.subtasks]) if value is None]
+    missing = [index for index, value in enumerate(late.end_to_end[: late.subtasks]) if value is None]
     which = f"Subtask {missing[0]}" if len(missing) == 1 else "One subtask"
     which_zh = f"子任务 {missing[0]}" if len(missing) == 1 else "一个子任务"
     return Finding(

@@ -92,7 +92,7 @@ def test_a_slow_checkpoint_is_compared_with_those_before_it(rows, run) -> None:
     found = skewed(rows, run)
     causes = of_checkpoint(found, found.operators.all(), rows.now)
     assert names(causes) == ["skew"]
-    assert "Subtask 2 of “enrich”" in causes[0].sentence.en
+    assert "Subtask 1 of “enrich”" in causes[0].sentence.en
     assert [(each.value, each.usual) for each in causes[0].evidence] == [("8.5 s", "400 ms"), ("9 s", "600 ms")]
 
 

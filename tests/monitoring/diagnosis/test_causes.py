@@ -122,17 +122,17 @@ def test_skew(asked, expected) -> None:
     assert names(scene(asked)) == expected
 
 
-def test_skew_names_the_subtask_as_flink_counts_them_and_blames_no_storage_that_its_siblings_found_fast() -> None:
+def test_skew_names_the_subtask_as_the_page_counts_them_and_blames_no_storage_that_its_siblings_found_fast() -> None:
     slow = operator("enrich", async_=[400, 400, 4600, 400], state_size=[1_000_000, 1_000_000, 90_000_000, 1_000_000])
     (first,) = causes(scene(checkpoint(lasted=5000, async_=4600, operators=(operator(), slow))))
     assert first.name == "skew"
     assert first.evidence[0].against.en == "its siblings"
     assert first.sentence.en.startswith(
-        "Subtask 3 of “enrich” made checkpoint 41 wait: its asynchronous part was 4.6 s"
+        "Subtask 2 of “enrich” made checkpoint 41 wait: its asynchronous part was 4.6 s"
     )
     assert [(each.value, each.usual) for each in first.evidence][:2] == [("4.6 s", "400 ms"), ("85.8 MB", "977 KB")]
     (missing,) = causes(scene(expired(operators=(operator(acknowledged=3, end_to_end=[1, 1, None, 1]),))))
-    assert missing.sentence.en.startswith("Subtask 3 of “count” has not acknowledged")
+    assert missing.sentence.en.startswith("Subtask 2 of “count” has not acknowledged")
 
 
 def test_a_barrier_that_never_arrived() -> None:
@@ -153,6 +153,11 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
         f"The batch did not end within 1 min, the time-out, so the barrier of checkpoint 41 never came. {stuck}"
     )
     assert "maxOffsetsPerTrigger" in found.advice[0].key
+    owing = "6 of 6 subtasks have not acknowledged it."
+    silent = expired(failure=f"{EXPIRED} {owing}", acknowledged=0, start_delay=None, operators=())
+    (likely,) = causes(scene(silent, engine="spark"))
+    assert (likely.name, likely.confidence) == ("back_pressure", Confidence.LIKELY)
+    assert names(scene(silent)) == []  # of Flink that says nothing
 
 
 @pytest.mark.parametrize(

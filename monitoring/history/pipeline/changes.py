@@ -59,14 +59,14 @@ _CHECKPOINTS = f"""
 COPY (
     SELECT b.job_id, b.hour, c.at, c.status, c.is_savepoint, c.reason, {{figures}}
     FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
-    LEFT JOIN LATERAL (
-        SELECT floor(date_part('epoch', k.triggered_at))::bigint AS at, k.*,
+    LEFT JOIN (
+        SELECT r.job_id, {_HOUR.format(at="k.triggered_at")} AS hour,
+               floor(date_part('epoch', k.triggered_at))::bigint AS at, k.status, k.is_savepoint, {{columns}},
                CASE WHEN k.status = 'FAILED' THEN {REASON.replace("failure_message", "k.failure_message")} END AS reason
         FROM monitoring_run r JOIN monitoring_checkpoint k ON k.run_id = r.id
-        WHERE r.job_id = b.job_id
-          AND k.triggered_at >= to_timestamp(b.hour) AND k.triggered_at < to_timestamp(b.hour + {HOUR})
+        WHERE r.job_id = ANY({{jobs}}::bigint[])
           AND k.triggered_at >= to_timestamp({{first}}) AND k.triggered_at < to_timestamp({{last}} + {HOUR})
-    ) c ON TRUE
+    ) c ON c.job_id = b.job_id AND c.hour = b.hour
     UNION ALL
     SELECT b.job_id, b.hour, floor(date_part('epoch', d.triggered_at))::bigint, NULL, NULL, NULL, {{nothing}}
     FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
@@ -164,17 +164,13 @@ class CheckpointChangesReader(DataSourceStreamReader):  # type: ignore[misc]
         return list(_shares(touched))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        jobs, hours = partition.value
+        jobs, hours = (np.array(each) for each in partition.value)
+        days = hours // DAY
         with connected(self._dsn_file) as connection:
-            statement = sql.SQL(_CHECKPOINTS).format(
-                figures=sql.SQL(", ").join(sql.SQL("c.{}").format(sql.Identifier(name)) for name in FIGURES.values()),
-                nothing=sql.SQL(", ").join([sql.SQL("NULL")] * len(FIGURES)),
-                jobs=sql.Literal(jobs),
-                hours=sql.Literal(hours),
-                first=sql.Literal(min(hours)),
-                last=sql.Literal(max(hours)),
-            )
-            yield from _copied(connection, statement, CHANGES).to_batches()
+            for day in np.unique(days):  # of a day at a time all that lies between its hours is looked through
+                which = days == day
+                statement = _checkpoints(jobs[which].tolist(), hours[which].tolist())
+                yield from _copied(connection, statement, CHANGES).to_batches()
 
     def commit(self, end: dict[str, int]) -> None:
         """The roll-ups of everything before `end` are there: who reads them need look at no older change."""
@@ -206,6 +202,22 @@ def _touched(connection: psycopg.Connection[Any], done: int, until: int) -> Touc
     schema = pa.schema([("hour", pa.int64()), ("job", pa.int64()), ("rows", pa.int64())])
     found = _copied(connection, sql.SQL(_TOUCHED).format(changed=changed, deleted=deleted), schema)
     return Touched(*(column.to_numpy() for column in found.columns))
+
+
+def _checkpoints(jobs: list[int], hours: list[int]) -> sql.Composed:
+    def columns(form: str) -> sql.Composed:
+        each = (sql.SQL(form).format(sql.Identifier(name)) for name in FIGURES.values())
+        return sql.SQL(", ").join(each)
+
+    return sql.SQL(_CHECKPOINTS).format(
+        figures=columns("c.{}"),
+        columns=columns("k.{}"),
+        nothing=sql.SQL(", ").join([sql.SQL("NULL")] * len(FIGURES)),
+        jobs=sql.Literal(jobs),
+        hours=sql.Literal(hours),
+        first=sql.Literal(min(hours)),
+        last=sql.Literal(max(hours)),
+    )
 
 
 def _shares(touched: Touched) -> Iterator[InputPartition]:

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Query
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from dashboard.api.errors import invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed
 from dashboard.api.schemas.rows import CheckpointDetailOut, CheckpointOut, GapOut, OperatorDetailOut, OperatorOut
+from dashboard.api.typed import Moment
 from dashboard.queries.detail import read_subtasks
 from dashboard.queries.history import Cursor, HistoryFilter, latest_checkpoints
 from dashboard.views.job import find_job
@@ -24,8 +25,8 @@ class AskedCheckpoints(Asked):
     status: Literal["", "IN_PROGRESS", "COMPLETED", "FAILED"] = ""
     kind: Literal["", "checkpoint", "savepoint", "UNALIGNED_CHECKPOINT", "SYNC_SAVEPOINT"] = ""
     run: int | None = Field(None, ge=1, lt=2**31, description="The number of one of its runs.")
-    since: AwareDatetime | None = Field(None, description="Triggered then or later.")
-    until: AwareDatetime | None = Field(None, description="Triggered before then.")
+    since: Moment | None = Field(None, description="Triggered then or later.")
+    until: Moment | None = Field(None, description="Triggered before then.")
     least_duration: int | None = Field(None, ge=0, lt=2**63, description="End to end, in milliseconds.")
     least_size: int | None = Field(None, ge=0, lt=2**63, description="Of the full state, in bytes.")
 

@@ -45,7 +45,7 @@ api = NinjaAPI(
     description=DESCRIPTION,
     urls_namespace="api",
     auth=[Token(), Session()],
-    docs=Swagger(settings={"persistAuthorization": False, "defaultModelsExpandDepth": -1, "docExpansion": "none"}),
+    docs=Swagger(settings={"persistAuthorization": False, "defaultModelsExpandDepth": -1, "docExpansion": "list"}),
 )
 for each in (
     *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query, Status
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from dashboard.access.guard import actor_of, reach_at, require, require_somewhere
 from dashboard.access.roles import Role
@@ -15,7 +15,7 @@ from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import WindowOut
-from dashboard.api.typed import Body, Span, checked, filled
+from dashboard.api.typed import Body, Moment, Span, checked, filled
 from dashboard.forms.maintenance import MaintenanceForm
 from dashboard.forms.within_reach import offer_clusters
 from dashboard.views.maintenance import require_on_window
@@ -30,7 +30,7 @@ class WindowIn(Body):
     job: str = Field("", description="Its name; with cluster/ before it where several clusters have one.")
     cluster: int | None = None
     selector: str = ""
-    starts_at: AwareDatetime | None = Field(None, description="null: from now on.")
+    starts_at: Moment | None = Field(None, description="null: from now on.")
     lasts: Span = Field(3600, description="Seconds, or such as 2 h.")
     reason: str = Field(max_length=500)
 

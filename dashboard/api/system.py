@@ -6,12 +6,13 @@ from typing import Any
 
 from django.http import HttpRequest
 from ninja import Query, Schema
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from dashboard.access.guard import access_of
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import AuditOut
+from dashboard.api.typed import Moment
 from dashboard.queries.audit import AuditFilter, find_entries
 from dashboard.views.health import look
 
@@ -33,8 +34,8 @@ class AskedAudit(Asked):
     q: str = Field("", max_length=200, description="Part of who, or of to what.")
     actor: str = Field("", max_length=150, description="Exactly who.")
     action: str = Field("", max_length=100, description="Such as savepoint.request, or savepoint. for all of its kind.")
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
 
 
 class MeOut(Schema):

@@ -6,21 +6,31 @@ A body names only what is to change; every other field has the value that the fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
 
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Model
 from django.http import QueryDict
 from ninja import Schema
-from pydantic import ConfigDict
+from pydantic import AfterValidator, AwareDatetime, ConfigDict
 
 from dashboard.api.errors import FieldError, Refused, errors_of
 from dashboard.forms.spans import SpanField
 
 F = TypeVar("F", bound=forms.BaseForm)
 
+
+def _in_utc(at: datetime) -> datetime:
+    """PostgreSQL knows no zones beyond 16 hours, Python does."""
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a time between the years 1 and 9999 is needed") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Span = int | str | None  # whole seconds, or as the pages write them: "15 min"
 
 

@@ -1,0 +1,83 @@
+"""Every operation of the OpenAPI document, called with whatever the document allows: no answer breaks, and each is as
+the document says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import schemathesis
+from django.contrib.auth.models import User
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, transaction
+from hypothesis import HealthCheck, settings
+from schemathesis.config import SchemathesisConfig
+from schemathesis.openapi import from_dict
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from dashboard.access import tokens
+from dashboard.api.document import document
+from dashboard.wsgi import application
+from tests.dashboard.access.scene import Rows, rows_of_every_kind
+
+EXAMPLES = 3  # for each operation
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+# Examples only: going through every corner of every parameter takes minutes.
+config = SchemathesisConfig.from_dict({"phases": {"coverage": {"enabled": False}}})
+schema = from_dict(document(), config=config)
+schema.app = application
+
+
+@pytest.fixture
+def one_connection() -> Iterator[None]:
+    """A request leaves the test's transaction open, as with Django's own client."""
+    ends = (request_started, request_finished)
+    for signal in ends:
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in ends:
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def rows(db: None, now: datetime) -> Rows:
+    return rows_of_every_kind(now, "whole")
+
+
+@pytest.fixture
+def headers(rows: Rows, one_connection: None, now: datetime, redis_url: str, settings: Any) -> dict[str, str]:
+    settings.CELERY_BROKER_URL, settings.API_CALLS_PER_MINUTE = redis_url, 1_000_000
+    settings.ALLOWED_HOSTS = ["*"]
+    admin = User.objects.create_superuser("anna")
+    return {"Authorization": f"Bearer {tokens.make(admin, 't', True, now + timedelta(days=1), 'anna', now).secret}"}
+
+
+@schema.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+def test_an_operation_answers_as_the_document_says(case: Any, headers: dict[str, str], rows: Rows) -> None:
+    """Of the rows that are there; what is done is undone."""
+    first = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
+    case.path_parameters = {name: rows.ids.get(first, 1) for name in case.path_parameters or {}}
+    with transaction.atomic():
+        response = case.call(headers=headers)
+        transaction.set_rollback(True)
+    assert response.status_code not in (401, 403, 404)  # 405: it tries other methods, too
+    case.validate_response(response, checks=CHECKS)

@@ -1,5 +1,5 @@
-"""From checkpoints that changed to roll-ups, for Spark: knows the database's tables and nothing of Django.
+"""The job that makes roll-ups of checkpoints, for Spark: knows the database's tables and nothing of Django.
 
-Spark's Python workers load it by itself, as a package of any name: hence the imports relative to it. They need numpy,
-orjson, psycopg and pyarrow.
+It is a job like any other, submitted as a zip in which this package is called `waymark_history` (packing.py): hence
+the imports relative to it. Its Python workers need numpy, orjson, psycopg and pyarrow.
 """

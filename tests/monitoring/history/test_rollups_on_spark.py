@@ -1,0 +1,86 @@
+"""The program on a real Spark session, into a real table through our sink: exact over restarts and older states."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from checkpointing.sinks import context
+from checkpointing.sinks.conformance import PlayedJob
+from checkpointing.spark.job import _let_drivers_workers_import
+from checkpointing.spark.program import load_program
+from monitoring.history.packing import ENTRY_CLASS, pack
+from monitoring.models import Checkpoint, Rollup
+from tests.monitoring.history.test_changes import exact
+from tests.spark_session import spark_session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    with spark_session(tmp_path_factory.mktemp("rollups")) as session:
+        yield session
+
+
+@pytest.fixture
+def job(transactional_db: None) -> Iterator[PlayedJob]:
+    yield PlayedJob()
+    context._current = None
+    with connection.cursor() as cursor:  # those of the sinks, which live as long as a driver
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'waymark%' AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.fixture(scope="module")
+def rollups(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The program as a driver loads it and ships it."""
+    directory = tmp_path_factory.mktemp("program")
+    program = load_program(pack(directory / "waymark_history.zip"), ENTRY_CLASS, directory)
+    spark.sparkContext.addPyFile(str(program.path))
+    _let_drivers_workers_import(spark, program)
+    return program.function
+
+
+def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
+    """Everything that is new, in batches of thirty rows; the number of the last batch."""
+    writer = rollups(spark, {"dsn-file": str(dsn_file), "rows-per-batch": "30"})
+    query = writer.option("checkpointLocation", str(location)).trigger(processingTime="0 seconds").start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    return max(int(each.name) for each in (location / "commits").iterdir() if each.name.isdigit())
+
+
+def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups, job, dsn_file, tmp_path):
+    rows.now = timezone.now().replace(minute=30)
+    runs = [rows.run(rows.job()) for _ in range(2)]
+    for number in range(100):
+        rows.checkpoint(runs[number % 2], number + 1, triggered_at=rows.ago(number * 900), end_to_end_duration=number)
+    job.start("A")
+    last = run(spark, rollups, dsn_file, tmp_path / "a")
+    assert last > 0
+    assert exact()
+    shutil.copytree(tmp_path / "a", tmp_path / "older")
+    state = job.snapshot(last)
+
+    Checkpoint.objects.filter(checkpoint_id__lt=30).update(end_to_end_duration=1_000_000)
+    rows.failed(runs[0], 500, rows.ago(3), "Checkpoint expired before completing.")
+    job.go_on()
+    run(spark, rollups, dsn_file, tmp_path / "a")
+    assert exact()
+
+    Checkpoint.objects.filter(checkpoint_id=70).delete()
+    job.start("B", state)
+    run(spark, rollups, dsn_file, tmp_path / "older")
+    assert exact()
+    assert Rollup.objects.filter(seconds=86_400, failed=1).count() == 1

@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from dashboard.health import JobFacts
-from monitoring.models import AttemptState, Incident, IncidentState, Job, RestartAttempt, Severity
+from monitoring.models import AttemptState, Cluster, Incident, IncidentState, Job, RestartAttempt, Severity
 
 OPEN_ATTEMPT_STATES = [state.value for state in AttemptState if state.open]
 
@@ -51,6 +51,25 @@ def jobs_with_runs() -> QuerySet[Job]:
     return Job.objects.select_related("cluster", "current_run").defer(
         "current_run__exceptions", "current_run__summary", "current_run__vertices"
     )
+
+
+def jobs_at_a_glance(jobs: QuerySet[Job]) -> list[Job]:
+    """What a list of thousands needs of each: anything else of them would be a query a job. Clusters are made once."""
+    found = list(jobs.select_related("current_run").only(*_OF_A_JOB, *(f"current_run__{name}" for name in _OF_A_RUN)))
+    clusters = Cluster.objects.in_bulk({job.cluster_id for job in found})
+    for job in found:
+        job.cluster = clusters[job.cluster_id]
+    return found
+
+
+_OF_A_JOB = (
+    *("cluster_id", "current_run_id", "name", "labels", "auto_restart", "managed_elsewhere"),
+    *("automation_paused", "automation_paused_until", "savepoint_interval_s", "savepoint_cron"),
+)
+_OF_A_RUN = (
+    *("job_id", "number", "engine_job_id", "state", "observed_at", "started_at", "ended_at", "missing_since"),
+    *("checkpoint_config", "exception"),
+)
 
 
 def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:

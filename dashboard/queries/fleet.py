@@ -12,10 +12,10 @@ from django.core.paginator import Page, Paginator
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.health import Freshness, Health, JobFacts, Level, intervals_waited, judge
-from dashboard.queries.facts import gather_facts, jobs_with_runs, select
+from dashboard.queries.facts import gather_facts, jobs_at_a_glance, select
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
-from monitoring.models import Cluster, SavepointState
+from monitoring.models import Cluster, Job, SavepointState
 
 PAGE_SIZE = 50
 SPARK_POINTS = 40
@@ -124,7 +124,7 @@ class Selection:
 def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> Fleet:
     """Of what may be seen."""
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
-    jobs = reach.narrow(jobs_with_runs().filter(cluster__archived_at=None))
+    jobs = jobs_at_a_glance(reach.narrow(Job.objects.filter(cluster__archived_at=None)))
     everything = [JobRow(facts, judge(facts, now), intervals_waited(facts, now)) for facts in gather_facts(jobs, now)]
     everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
     shown = [row for row in everything if _matches(row, chosen)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -12,7 +13,7 @@ from django.core.paginator import Page, Paginator
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.health import Freshness, Health, JobFacts, Level, intervals_waited, judge
-from dashboard.queries.facts import gather_facts, jobs_at_a_glance, select
+from dashboard.queries.facts import gather_facts, jobs_at_a_glance, jobs_with_runs, select
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, Job, SavepointState
@@ -129,7 +130,7 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> F
     everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
     shown = [row for row in everything if _matches(row, chosen)]
     page = Paginator(shown, PAGE_SIZE).get_page(chosen.page)
-    page.object_list = _with_figures(list(page.object_list), now)
+    page.object_list = _with_figures(_whole(page.object_list), now)
     return Fleet(
         rows=page,
         strip=sorted(shown, key=lambda row: (row.facts.cluster.name, row.facts.job.name)),
@@ -150,6 +151,17 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
         and chosen.selector is not None
         and chosen.selector.matches(labels_of(row.facts.job.name, row.facts.job.labels, row.facts.cluster))
     )
+
+
+def _whole(rows: Iterable[JobRow]) -> list[JobRow]:
+    """With all that is stored of the jobs: those of one page are few."""
+    listed = list(rows)
+    jobs = jobs_with_runs().in_bulk([row.facts.job.pk for row in listed])
+    return [
+        replace(row, facts=replace(row.facts, job=job, run=job.current_run))
+        for row in listed
+        if (job := jobs.get(row.facts.job.pk))
+    ]
 
 
 def _with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:

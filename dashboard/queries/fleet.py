@@ -130,7 +130,7 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> F
     everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
     shown = [row for row in everything if _matches(row, chosen)]
     page = Paginator(shown, PAGE_SIZE).get_page(chosen.page)
-    page.object_list = _with_figures(_whole(page.object_list), now)
+    page.object_list = _with_figures(whole(page.object_list), now)
     return Fleet(
         rows=page,
         strip=sorted(shown, key=lambda row: (row.facts.cluster.name, row.facts.job.name)),
@@ -153,7 +153,7 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
     )
 
 
-def _whole(rows: Iterable[JobRow]) -> list[JobRow]:
+def whole(rows: Iterable[JobRow]) -> list[JobRow]:
     """With all that is stored of the jobs: those of one page are few."""
     listed = list(rows)
     jobs = jobs_with_runs().in_bulk([row.facts.job.pk for row in listed])

@@ -144,3 +144,13 @@ def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: 
 
 def test_every_state_of_a_restart_can_be_asked_for() -> None:
     assert set(get_args(AskedRestarts.model_fields["state"].annotation)) == {"", *AttemptState.values}
+
+
+def test_jobs_by_label_and_a_selector_that_makes_no_sense(api: Caller, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    for name in ("orders", "mails"):
+        make.make_job(cluster, name, labels={"team": name})
+    assert [job["name"] for job in api.get("/jobs", labels="team=mails").json()["items"]] == ["mails"]
+    refused = api.get("/jobs", labels="team=,")
+    assert refused.status_code == 422
+    assert [field["field"] for field in refused.json()["error"]["fields"]] == ["labels"]

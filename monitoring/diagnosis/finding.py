@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
+from django.utils.translation import get_language
+
 
 @dataclass(frozen=True)
 class Words:
@@ -19,7 +21,8 @@ class Words:
         return type(self)(self.en.format(**values), self.zh.format(**values))
 
     def __str__(self) -> str:
-        return self.en
+        """In the language that the page is in."""
+        return self.zh if (get_language() or "").lower().startswith("zh") else self.en
 
 
 class Confidence(IntEnum):

@@ -8,9 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import translation
 
 from monitoring.diagnosis.facts import Normal, Raised
-from monitoring.diagnosis.finding import Confidence
+from monitoring.diagnosis.finding import Confidence, Words
 from monitoring.diagnosis.judging import causes
 from monitoring.engine.causes import root_cause
 from tests.monitoring.diagnosis.scenes import (
@@ -262,3 +263,10 @@ def test_a_dead_job_is_explained_by_its_last_exception_and_a_live_one_is_not() -
     raised = (thrown("KeyError: 'x'", seconds_ago=3600),)
     assert names(scene(raised=raised, runs=False)) == ["user_exception"]
     assert names(scene(raised=raised)) == []
+
+
+def test_words_are_in_the_language_of_the_page() -> None:
+    words = Words("slow", "慢")
+    assert str(words) == "slow"
+    with translation.override("zh-hans"):
+        assert str(words) == "慢"

@@ -47,16 +47,17 @@ _NUMBERED = re.compile(r"(.*/chk-)(\d+)/?")
 
 
 def unseen(newest: State, lost_at: datetime, interval: timedelta) -> list[State]:
-    """The checkpoints that a lost run may have completed after `newest`, the last one that was seen of it.
+    """The checkpoints that a lost run may have completed after `newest`, the last one that was seen of it; the last
+    possible one first.
 
-    Flink keeps only the newest by default, so `newest` itself may be gone for the sake of one that nobody saw, at the
-    place whose number follows. The engine refuses those that are not there.
+    They are at the places whose numbers follow; the engine refuses those that are not there. `newest` may be gone for
+    the sake of one of them, and where it is still there, going on from it would commit again what sinks have committed.
     """
     place = _NUMBERED.fullmatch(newest.path)
     if newest.is_savepoint or place is None:
         return []
     count = min(MOST_UNSEEN, math.ceil((lost_at - newest.taken_at) / interval))
-    following = ((number, newest.taken_at + interval * number) for number in range(1, count + 1))
+    following = ((number, newest.taken_at + interval * number) for number in range(count, 0, -1))
     return [
         State(f"{place[1]}{int(place[2]) + number}", at, False, newest.run_number, int(place[2]) + number)
         for number, at in following

@@ -27,7 +27,7 @@ def restore_candidates(job: Job) -> list[State]:
     """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
     found = candidates(known_states(job), lives, RestoreFrom(job.restore_from))
-    return [*found[:1], *_unseen(job, found[0]), *found[1:]] if found else []
+    return [*_unseen(job, found[0]), *found] if found else []
 
 
 def _unseen(job: Job, newest: State) -> list[State]:

@@ -415,15 +415,16 @@ def test_a_death_that_was_polled_anew_is_held_down_again(job, job_manager, now):
 
 
 def test_a_lost_run_is_restored_from_a_checkpoint_that_nobody_saw(rows, job, job_manager, go_on, now):
-    """Flink keeps the newest one only: the one that was seen last is gone."""
+    """Sinks have committed what came with it: the one that was seen last is not taken, though it is still there."""
     seen = rows.checkpoint(job.current_run, 8, external_path="file:/cp/abc/chk-8", triggered_at=rows.ago(20))
     Run.objects.filter(pk=seen.run_id).update(state="LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
     job_manager.jobs.clear()
     job_manager.can_validate = False
     job_manager.refused_paths = {
-        "file:/cp/abc/chk-8": "Cannot find checkpoint or savepoint file/directory 'file:/cp/abc/chk-8'",
+        "file:/cp/abc/chk-11": "Cannot find checkpoint or savepoint file/directory 'file:/cp/abc/chk-11'",
+        "file:/cp/abc/chk-10": "Cannot find checkpoint or savepoint file/directory 'file:/cp/abc/chk-10'",
     }
     attempt = go_on(job, now + timedelta(minutes=1))
     assert (attempt.state, attempt.restore_path) == ("succeeded", "file:/cp/abc/chk-9")
-    assert attempt.rejected[0]["path"] == "file:/cp/abc/chk-8"
+    assert [each["path"] for each in attempt.rejected] == ["file:/cp/abc/chk-11", "file:/cp/abc/chk-10"]
     assert job_manager.most_alive == 1

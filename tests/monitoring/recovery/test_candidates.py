@@ -112,14 +112,14 @@ class TestUnseen:
 
     SEEN = State("file:/chk/abc/chk-7", NOON, False, 1, 7)
 
-    def test_as_many_as_it_had_the_time_for_in_the_order_of_their_numbers(self):
+    def test_as_many_as_it_had_the_time_for_the_last_first(self):
         found = unseen(self.SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
         assert [(state.path, state.checkpoint_id) for state in found] == [
-            ("file:/chk/abc/chk-8", 8),
-            ("file:/chk/abc/chk-9", 9),
             ("file:/chk/abc/chk-10", 10),
+            ("file:/chk/abc/chk-9", 9),
+            ("file:/chk/abc/chk-8", 8),
         ]
-        assert found[0].taken_at == NOON + timedelta(seconds=10)
+        assert found[-1].taken_at == NOON + timedelta(seconds=10)
 
     def test_there_is_a_limit(self):
         assert len(unseen(self.SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_UNSEEN

@@ -14,6 +14,7 @@ BENCHMARKS = (
     "coordinator",
     "savepoint",
     "restart",
+    "recovery",
     "throughput",
     "polling",
     "history",

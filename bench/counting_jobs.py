@@ -132,7 +132,8 @@ class ManagedJob:
 
     def _submitted(self, arguments: Mapping[str, str], configuration: Mapping[str, str]) -> str:
         assert self._manager.stdout is not None
-        self.client = JobManagerClient(self._manager.stdout.readline().split()[3])
+        self.url = self._manager.stdout.readline().split()[3]
+        self.client = JobManagerClient(self.url)
         wait_for("a leader", self._leads)
         words = [word for key, value in arguments.items() for word in (f"--{key}", value)]
         return self.client.run(

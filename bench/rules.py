@@ -51,12 +51,12 @@ def measure() -> list[Figure]:
         Path(directory).chmod(0o711)
         server = PostgresServer(Path(directory) / "pg")
         with running(server, log=Path(directory) / "postgres.log"):
-            _prepare(server.dsn())
+            prepared(server.dsn())
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             return _figures()
 
 
-def _prepare(dsn: str) -> None:
+def prepared(dsn: str) -> None:
     os.environ["DATABASE_URL"] = dsn
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     import django

@@ -271,7 +271,7 @@ CELERY_BEAT_SCHEDULE = {
     "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
     "programs": _every("monitoring.tasks.keep_programs", 30.0),
     "retention": _every("monitoring.tasks.apply_retention", 300.0),
-    "recovery": _every("monitoring.tasks.advance_recovery", 2.0),
+    "recovery": _every("monitoring.tasks.advance_recovery", 1.0),
     "partitions": _every("monitoring.tasks.keep_partitions", 600.0),
     "state": _every("monitoring.tasks.answer_state_reads", 2.0),
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),

@@ -183,6 +183,12 @@ def carriers_counted(database: str) -> Counter[str]:
     return Counter(dict(read(database, "SELECT carrier, flights FROM moody_counts")))
 
 
+def expect_exact_carriers(database: str, upstream: Upstream) -> None:
+    expected = Counter(row["carrier"] for row in upstream.rows)
+    eventually("every row counted", lambda: carriers_counted(database).total() >= expected.total(), 180)
+    assert carriers_counted(database) == expected
+
+
 def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     stack: Stack, person: Page, upstream: Upstream, database: str, connections: Path
 ) -> None:
@@ -222,6 +228,9 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     person.goto(stack.url("web") + "/incidents/")
     incident = person.get_by_role("row").filter(has_text=MOODY).filter(has_text="checkpoints failed within 15 min")
     eventually("the incident", lambda: person.reload() and incident.first.is_visible(), 60)
+    incident.first.get_by_role("link", name="failed within").click()
+    expect(person.get_by_text("The batch did not end within 1 s").first).to_be_visible()
+    person.screenshot(path=PICTURES / "loop-incident.png", full_page=True)
     person.goto(stack.url("web") + "/mail/")
     eventually("its mail", lambda: person.reload() and person.get_by_text(re.compile("Moody")).first.is_visible(), 60)
     person.screenshot(path=PICTURES / "loop-mail.png", full_page=True)
@@ -232,9 +241,21 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     mood.write_text("well")
     eventually("the job is back", lambda: stack.jobs()[MOODY]["state"] == "RUNNING", 120)
     upstream.deliver(50)
-    expected = Counter(row["carrier"] for row in upstream.rows)
-    eventually("every row counted", lambda: carriers_counted(database).total() >= expected.total(), 180)
-    assert carriers_counted(database) == expected
+    expect_exact_carriers(database, upstream)
+    person.goto(job_page + "restarts/")
+    expect(person.get_by_text("ConnectionError: the carriers' service is down").first).to_be_visible()
+    expect(person.get_by_text("See the death").first).to_be_visible()
+    person.screenshot(path=PICTURES / "loop-brought-back.png", full_page=True)
+
+    # Without restarts of its own, a kill is the end of it, too.
+    killed, pid = stack.jobs()[MOODY]["jid"], driver_pid(stack, MOODY)
+    assert pid is not None
+    upstream.deliver(50)
+    os.kill(pid, signal.SIGKILL)
+    upstream.deliver(50)
+    eventually("another run", lambda: stack.jobs()[MOODY]["jid"] != killed, 120)
+    expect_exact_carriers(database, upstream)
+    assert stack.jobs()[MOODY]["state"] == "RUNNING"
     expect_exact_routes(database, upstream)
 
 

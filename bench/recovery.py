@@ -1,0 +1,231 @@
+"""From a job's death to RUNNING under Waymark, against the engine's own bare start from the same state.
+
+Real Flink (the tests' LedgerJob, whose task throws) and a real PySpark job (its driver is killed), restart strategy
+none, several rounds each. Waymark's parts run here in the rhythm of its beat, without Celery's queue between. A bare
+start is `POST /jars/:id/run` with the same program, settings and state, to an engine that nobody watches. RUNNING means
+that every operator runs, and an independent reader says so for both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.figures import Figure
+
+FLINK_ROUNDS, SPARK_ROUNDS = 5, 3
+POLL_S = 1.0
+LIMIT_S = 180.0
+
+
+class Engine(Protocol):
+    """A cluster with one job, of that name, and how the job dies."""
+
+    name: str
+    url: str
+    job_name: str
+    launch: Mapping[str, Any]  # how it was started, where the engine cannot say; else empty
+
+    def kill(self) -> None:
+        """The job dies, and the engine does not bring it back."""
+        ...
+
+    def mend(self) -> None:
+        """What killed it is over: the next start may live."""
+        ...
+
+    def start_bare(self, job_id: str, state: str) -> None:
+        """The same program and settings from that state, under another name."""
+        ...
+
+    def stop_bare(self, job_id: str) -> None: ...
+
+    def get(self, path: str) -> Any: ...
+
+
+@dataclass
+class Times:
+    """Seconds, a value a round."""
+
+    seen: list[float] = field(default_factory=list)  # from the death, by the engine's clock, until it was read
+    decided: list[float] = field(default_factory=list)  # from the death until the restart was decided
+    started: list[float] = field(default_factory=list)  # from the decision until every operator runs
+    bare: list[float] = field(default_factory=list)
+
+
+def measure() -> list[Figure]:
+    from bench.rules import prepared
+    from dashboard.stack.postgres import PostgresServer
+    from dashboard.stack.process import running
+
+    with tempfile.TemporaryDirectory(prefix="waymark-recovery-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        directory.chmod(0o711)
+        server = PostgresServer(directory / "pg")
+        with running(server, log=directory / "postgres.log"):
+            prepared(server.dsn())
+            return [*_flink(directory / "flink"), *_spark(directory / "spark")]
+
+
+def _flink(directory: Path) -> list[Figure]:
+    from bench.recovery_engines import flink
+
+    with flink(directory) as engine:
+        return _figures("Flink", _rounds(engine, FLINK_ROUNDS), kept_s=5.0)
+
+
+def _spark(directory: Path) -> list[Figure]:
+    from bench.recovery_engines import pyspark
+
+    with pyspark(directory) as engine:
+        return _figures("PySpark", _rounds(engine, SPARK_ROUNDS), kept_s=0.0)
+
+
+def _figures(engine: str, times: Times, kept_s: float) -> list[Figure]:
+    from monitoring.recovery.detection import HOLD_DOWN
+
+    hold_s = max(HOLD_DOWN.total_seconds(), kept_s)
+    started, bare = statistics.median(times.started), statistics.median(times.bare)
+    return [
+        Figure(f"{engine}: death to read, median", statistics.median(times.seen), "s", POLL_S + 1),
+        Figure(
+            f"{engine}: death to decision, median (poll {POLL_S:g} s, hold-down {hold_s:g} s)",
+            statistics.median(times.decided),
+            "s",
+            POLL_S + hold_s,
+        ),
+        Figure(f"{engine}: decision to RUNNING, median", started, "s"),
+        Figure(f"{engine}: bare start to RUNNING, median", bare, "s"),
+        Figure(f"{engine}: Waymark's start against the bare one", started / bare, "×", 1.1),
+        Figure(f"{engine}: death to RUNNING, median", _median_sum(times), "s"),
+    ]
+
+
+def _median_sum(times: Times) -> float:
+    return statistics.median(map(sum, zip(times.decided, times.started, strict=True)))
+
+
+def _rounds(engine: Engine, rounds: int) -> Times:
+    from django.utils import timezone
+
+    from monitoring.launches import remember_edit
+    from monitoring.models import Job
+
+    times = Times()
+    with _waymark(engine) as until:
+        job = until("the job is seen", lambda: Job.objects.filter(name=engine.job_name).first())
+        Job.objects.filter(pk=job.pk).update(auto_restart=True, max_restarts_per_hour=99, max_restarts_per_day=99)
+        if engine.launch:
+            remember_edit(job, engine.launch, "bench", timezone.now())
+        for _ in range(rounds):
+            _one_round(engine, job, times, until)
+            print(f"{engine.name}: {times}", file=sys.stderr)
+    return times
+
+
+def _one_round(engine: Engine, job: Any, times: Times, until: Callable[..., Any]) -> None:
+    from django.utils import timezone
+
+    from monitoring.models import Job, RestartAttempt
+
+    job.refresh_from_db()
+    run = job.current_run
+    until("two of its checkpoints are known", lambda: run.checkpoints.filter(status="COMPLETED").count() >= 2)
+    # As if a healthy day had passed: no backoff between the rounds.
+    Job.objects.filter(pk=job.pk).update(budget_since=timezone.now())
+    engine.kill()
+    until("it is dead", lambda: _dead(engine))
+    engine.mend()
+    attempt = until("a restart is decided", lambda: RestartAttempt.objects.filter(job=job, old_run=run).first())
+    watch = _Watch(engine, attempt.engine_job_id)
+    until("it has ended", lambda: RestartAttempt.objects.filter(pk=attempt.pk, ended_at__isnull=False).exists())
+    attempt.refresh_from_db()
+    run.refresh_from_db()
+    assert attempt.state == "succeeded", attempt.error
+    died = run.ended_at
+    times.seen.append((run.end_seen_at - died).total_seconds())
+    times.decided.append((attempt.created_at - died).total_seconds())
+    times.started.append(watch.running_at() - attempt.created_at.timestamp())
+    bare_id = uuid.uuid4().hex
+    began = time.time()
+    watch = _Watch(engine, bare_id)
+    engine.start_bare(bare_id, attempt.restore_path)
+    times.bare.append(watch.running_at() - began)
+    engine.stop_bare(bare_id)
+
+
+def _dead(engine: Engine) -> bool:
+    lives = [job for job in engine.get("/jobs/overview")["jobs"] if job["name"] == engine.job_name]
+    return all(job["state"] in ("FAILED", "CANCELED", "FINISHED") for job in lives)
+
+
+class _Watch:
+    """Waits, in a thread of its own, until every operator of a job runs."""
+
+    def __init__(self, engine: Engine, job_id: str) -> None:
+        self._engine, self._job_id, self._at = engine, job_id, 0.0
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def running_at(self) -> float:
+        """Epoch seconds."""
+        self._thread.join()
+        if not self._at:
+            raise TimeoutError(f"{self._job_id} did not run within {LIMIT_S:g} s")
+        return self._at
+
+    def _look(self) -> None:
+        over = time.monotonic() + LIMIT_S
+        while time.monotonic() < over and not self._at:
+            if self._runs():
+                self._at = time.time()
+            time.sleep(0.02)
+
+    def _runs(self) -> bool:
+        try:
+            job = self._engine.get(f"/jobs/{self._job_id}")
+        except (OSError, LookupError):
+            return False
+        states = [vertex.get("status") for vertex in job["vertices"]]
+        return job["state"] == "RUNNING" and all(state in ("RUNNING", "FINISHED", None) for state in states)
+
+
+@contextmanager
+def _waymark(engine: Engine) -> Iterator[Callable[..., Any]]:
+    """Polls as the worker does; savepoints and recovery when the beat says so. Yields what waits meanwhile."""
+    from django.conf import settings
+    from django.utils import timezone
+
+    from monitoring.models import Cluster
+    from monitoring.polling.poller import Poller
+    from monitoring.recovery.cycle import advance
+
+    Cluster.objects.create(name=engine.name, rest_url=engine.url, poll_interval_s=POLL_S)
+    every_s = settings.CELERY_BEAT_SCHEDULE["recovery"]["schedule"].total_seconds()
+    due: datetime = timezone.now()
+    with Poller(timezone.now) as poller:
+
+        def until(what: str, condition: Callable[[], Any]) -> Any:
+            nonlocal due
+            over = time.monotonic() + LIMIT_S
+            while not (found := condition()):
+                if time.monotonic() > over:
+                    raise TimeoutError(f"not within {LIMIT_S:g} s: {what}")
+                poller.start_due()
+                poller.serve(0.1)
+                if (timezone.now() - due).total_seconds() >= every_s:
+                    due = timezone.now()
+                    advance(due)
+            return found
+
+        yield until

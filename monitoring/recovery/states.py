@@ -27,15 +27,26 @@ def restore_candidates(job: Job) -> list[State]:
     """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
     found = candidates(known_states(job), lives, RestoreFrom(job.restore_from))
-    return [*_unseen(job, found[0]), *found] if found else []
+    return [*_unseen(job), *found]
 
 
-def _unseen(job: Job, newest: State) -> list[State]:
-    """Only of a run that ended unseen: any other is read to its end."""
-    run = Run.objects.filter(job=job, number=newest.run_number, state=RunState.LOST, ended_at__isnull=False).first()
-    interval = run.checkpoint_config.get("interval") if run else None
-    if run is None or run.ended_at is None or not isinstance(interval, int) or interval <= 0:
+def _unseen(job: Job) -> list[State]:
+    """Only of a run that ended unseen and that nothing followed: any other is read to its end. What it was last seen
+    to complete may have been discarded since, for the sake of one that nobody saw."""
+    run = Run.objects.filter(job=job, state=RunState.LOST, ended_at__isnull=False).order_by("-number").first()
+    if (
+        run is None
+        or job.restore_from == RestoreFrom.SAVEPOINT
+        or not _retains(RunState(run.state), run.checkpoint_config)
+    ):
         return []
+    completed = Checkpoint.objects.filter(status=CheckpointStatus.COMPLETED)
+    seen = completed.filter(run=run, is_savepoint=False).exclude(external_path="").order_by("-checkpoint_id").first()
+    interval = run.checkpoint_config.get("interval")
+    followed = completed.filter(run__job=job, run__number__gt=run.number).exists()
+    if seen is None or followed or run.ended_at is None or not isinstance(interval, int) or interval <= 0:
+        return []
+    newest = State(seen.external_path, seen.triggered_at, False, run.number, seen.checkpoint_id)
     return unseen(newest, run.ended_at, timedelta(milliseconds=interval))
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.models import AuditEntry, Incident, Job, RestartAttempt, RestartDecision, Run, Savepoint
+from monitoring.models import AuditEntry, Checkpoint, Incident, Job, RestartAttempt, RestartDecision, Run, Savepoint
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.stages.start_job import MOST_LAUNCHES, SEND_AGAIN_AFTER
 from tests.monitoring.savepoints.snapshots import lay_down
@@ -414,9 +414,11 @@ def test_a_death_that_was_polled_anew_is_held_down_again(job, job_manager, now):
     assert job_manager.count("run") == 1
 
 
-def test_a_lost_run_is_restored_from_a_checkpoint_that_nobody_saw(rows, job, job_manager, go_on, now):
+@pytest.mark.parametrize("discarded", [False, True])
+def test_a_lost_run_is_restored_from_a_checkpoint_that_nobody_saw(rows, job, job_manager, go_on, now, discarded):
     """Sinks have committed what came with it: the one that was seen last is not taken, though it is still there."""
     seen = rows.checkpoint(job.current_run, 8, external_path="file:/cp/abc/chk-8", triggered_at=rows.ago(20))
+    Checkpoint.objects.filter(pk=seen.pk).update(discarded=discarded)
     Run.objects.filter(pk=seen.run_id).update(state="LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
     job_manager.jobs.clear()
     job_manager.can_validate = False

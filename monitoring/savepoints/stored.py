@@ -44,7 +44,7 @@ async def validate(client: FlinkClient, path: str, entry_class: str | None = Non
 
 def within_reach(path: str) -> bool:
     try:
-        return bool(_roots().roots) and bool(_root_of(_roots().confine(path)))
+        return _confined(path) is not None
     except StorageError:
         return False
 
@@ -130,9 +130,10 @@ def _missing(directory: str, needed: Iterable[NeededFile]) -> str:
     for file in needed:
         location = f"{directory}/{file.location}" if file.relative else canonical(file.location)
         parent, _, name = location.rpartition("/")
-        if _confined(parent) is not None:
-            by_directory[parent].append((name, file))
+        by_directory[parent].append((name, file))
     for parent, files in by_directory.items():
+        if _confined(parent) is None:
+            continue
         sizes = files_for(parent).sizes(parent)
         for name, file in files:
             if name not in sizes:

@@ -29,10 +29,6 @@ class PlayedJob(ReadJob):
     def alive(self) -> bool:
         return self.state not in TERMINAL
 
-    def path_was_gone(self, gone: set[str]) -> bool:
-        """It failed because its state could not be read: no job manager takes that back."""
-        return self.savepoint_path in gone
-
 
 @dataclass(frozen=True)
 class Launch:
@@ -71,7 +67,7 @@ class PlayedCluster(FakeJobManager):
     most_at_once: Counter[str] = field(default_factory=Counter)  # lives of a name
     most_savepoints: int = 0
     ends_at: dict[str, float] = field(default_factory=dict)  # savepoints by trigger id
-    gone: set[str] = field(default_factory=set)  # paths whose files were lost
+    stored: set[str] = field(default_factory=set)  # paths whose files are there
 
     def now_ms(self) -> int:
         return int((self.clock() + self.skew_s) * 1000)
@@ -111,7 +107,12 @@ class PlayedCluster(FakeJobManager):
         with self.lock:
             made = job.add(len(job.checkpoints) + 1, triggered=self.now_ms())
             made.path = f"file:/cp/{job.id}/chk-{made.id}"
+            self.stored.add(made.path)
             return made.path
+
+    def lacks(self, path: str | None) -> bool:
+        """A job that was started from it fails for good: no job manager takes that back."""
+        return bool(path) and path not in self.stored
 
     def runs(self, name: str) -> list[PlayedJob]:
         with self.lock:
@@ -164,20 +165,20 @@ class PlayedCluster(FakeJobManager):
         job_id, path = body["jobId"], body.get("savepointPath") or ""
         if job_id in self.jobs:
             return 409, {"errors": [f"Job {job_id} has already been submitted."]}
-        if path in self.gone and self.can_validate:
+        if self.lacks(path) and self.can_validate:
             return 400, {"errors": [f"{path} is not there."]}
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
         others = tuple((job.id, job.state) for job in self.runs(name))
         self.launches.append(Launch(job_id, name, path, others))
         job = self.begin(name, path, job_id)
         job.state = self._first_state()
-        if path in self.gone:
+        if self.lacks(path):
             self.end(job)  # Flink takes the job, and fails it when it looks for its state
         return 200, {"jobid": job_id}
 
     def _validate(self, parts: list[str], body: dict[str, Any]) -> Answer:
-        if self.can_validate and body["savepointPath"] in self.gone:
-            return 200, {"valid": False, "reason": "its files are gone"}
+        if self.can_validate and self.lacks(body["savepointPath"]):
+            return 200, {"valid": False, "reason": "its files are not there"}
         return super()._validate(parts, body)
 
     def _trigger(self, parts: list[str], body: dict[str, Any], stops: bool = False) -> Answer:
@@ -211,6 +212,7 @@ class PlayedCluster(FakeJobManager):
             return
         made = job.add(len(job.checkpoints) + 1, triggered=self.now_ms(), is_savepoint=True)
         made.path = savepoint.location
+        self.stored.add(made.path)
         if savepoint.stops:
             self.end(job, "FINISHED")
 

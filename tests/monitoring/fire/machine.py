@@ -121,7 +121,7 @@ class FireMachine(RuleBasedStateMachine):
         """A run that FAILED a moment ago lives; or one that nobody has begun anew yet, later still."""
         newest = self.engine.runs(NAME)[-1:]
         for run in self.engine.runs(NAME):
-            if run.state != "FAILED" or run.died_at is None or run.path_was_gone(self.engine.gone):
+            if run.state != "FAILED" or run.died_at is None or self.engine.lacks(run.savepoint_path):
                 continue
             if self.world.true_s - run.died_at <= TAKEN_BACK_WITHIN_S or (newest == [run] and not self._launching()):
                 self.engine.come_back(run)
@@ -167,7 +167,7 @@ class FireMachine(RuleBasedStateMachine):
     @rule()
     def lose_a_state(self) -> None:
         if states := restore_candidates(self.world.job):
-            self.engine.gone.add(states[0].path)
+            self.engine.stored.discard(states[0].path)
 
     # --- clocks
 

@@ -121,24 +121,27 @@ async def deposed(
 ) -> AsyncIterator[Deposed]:
     hosts = {"ZOOKEEPER_HOSTS": proxy.address, "WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
     async with cluster.job_manager(**SESSION, **hosts) as old:
-        await leads(old)
-        job_ids = [await old.submit_running(RESTART) for _ in range(num_jobs)]
-        assert await old.checkpoint(job_ids[0]) == 1
-        async with cluster.job_manager(**SESSION, WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as new:
-            dispatchers[1].hears.set()
-            proxy.cut()
-            await leads(new)
-            proxy.heal()
-            if driver_follows:
-                cluster.drivers_find(new)
-                for job_id in job_ids:
-                    await new.until(job_id, "RUNNING")
-            election = dispatchers[0].services.high_availability.leader_election
-            await eventually(lambda: election._latch is not None)  # type: ignore[attr-defined]
-            try:
-                yield Deposed(old, dispatchers[0], new, job_ids[0])
-            finally:
-                dispatchers[0].hears.set()
+        try:
+            await leads(old)
+            job_ids = [await old.submit_running(RESTART) for _ in range(num_jobs)]
+            assert await old.checkpoint(job_ids[0]) == 1
+            async with cluster.job_manager(**SESSION, WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as new:
+                dispatchers[1].hears.set()
+                proxy.cut()
+                await leads(new)
+                proxy.heal()
+                if driver_follows:
+                    cluster.drivers_find(new)
+                    for job_id in job_ids:
+                        await new.until(job_id, "RUNNING")
+                election = dispatchers[0].services.high_availability.leader_election
+                await eventually(lambda: election._latch is not None)  # type: ignore[attr-defined]
+                try:
+                    yield Deposed(old, dispatchers[0], new, job_ids[0])
+                finally:
+                    dispatchers[0].hears.set()
+        finally:
+            dispatchers[0].hears.set()  # else it could not shut down, and what went wrong would never be told
 
 
 async def test_every_request_is_refused_and_changes_nothing(

@@ -6,13 +6,11 @@ purpose) hides what earlier runs took after that state: going on from there woul
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from monitoring.models import RestoreFrom
+from monitoring.models import RestoreFrom, RunState
 from monitoring.savepoints.history import plain_path
 
 
@@ -41,27 +39,14 @@ class Life:
     restored_path: str
 
 
-# More than so many are not looked for: each is a start that the engine refuses.
-MOST_UNSEEN = 10
-_NUMBERED = re.compile(r"(.*/chk-)(\d+)/?")
-
-
-def unseen(newest: State, lost_at: datetime, interval: timedelta) -> list[State]:
-    """The checkpoints that a lost run may have completed after `newest`, the last one that was seen of it; the last
-    possible one first.
-
-    They are at the places whose numbers follow; the engine refuses those that are not there. `newest` may be gone for
-    the sake of one of them, and where it is still there, going on from it would commit again what sinks have committed.
-    """
-    place = _NUMBERED.fullmatch(newest.path)
-    if newest.is_savepoint or place is None:
-        return []
-    count = min(MOST_UNSEEN, math.ceil((lost_at - newest.taken_at) / interval))
-    following = ((number, newest.taken_at + interval * number) for number in range(count, 0, -1))
-    return [
-        State(f"{place[1]}{int(place[2]) + number}", at, False, newest.run_number, int(place[2]) + number)
-        for number, at in following
-    ]
+def retains(state: RunState, checkpoint_config: Mapping[str, object]) -> bool:
+    """Do checkpoints outlive a run that ended so? Without externalization an engine deletes them."""
+    externalization = checkpoint_config.get("externalization")
+    if not isinstance(externalization, dict):
+        return True  # not known; a state is validated before it is used
+    if not externalization.get("enabled", True):
+        return False
+    return not (state is RunState.CANCELED and externalization.get("delete_on_cancellation", False))
 
 
 def candidates(states: Collection[State], lives: Collection[Life], restore_from: RestoreFrom) -> list[State]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from django.db.models import QuerySet
 
 from monitoring.models import (
@@ -16,7 +14,8 @@ from monitoring.models import (
     Savepoint,
     SavepointState,
 )
-from monitoring.recovery.candidates import Life, State, candidates, unseen
+from monitoring.recovery.candidates import Life, State, candidates, retains
+from monitoring.recovery.unseen import unseen_checkpoints
 
 # An engine keeps a handful of checkpoints; looking at more of the stored ones only finds those that are gone.
 CHECKPOINTS = 20
@@ -26,28 +25,7 @@ SAVEPOINTS = 50
 def restore_candidates(job: Job) -> list[State]:
     """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
-    found = candidates(known_states(job), lives, RestoreFrom(job.restore_from))
-    return [*_unseen(job), *found]
-
-
-def _unseen(job: Job) -> list[State]:
-    """Only of a run that ended unseen and that nothing followed: any other is read to its end. What it was last seen
-    to complete may have been discarded since, for the sake of one that nobody saw."""
-    run = Run.objects.filter(job=job, state=RunState.LOST, ended_at__isnull=False).order_by("-number").first()
-    if (
-        run is None
-        or job.restore_from == RestoreFrom.SAVEPOINT
-        or not _retains(RunState(run.state), run.checkpoint_config)
-    ):
-        return []
-    completed = Checkpoint.objects.filter(status=CheckpointStatus.COMPLETED)
-    seen = completed.filter(run=run, is_savepoint=False).exclude(external_path="").order_by("-checkpoint_id").first()
-    interval = run.checkpoint_config.get("interval")
-    followed = completed.filter(run__job=job, run__number__gt=run.number).exists()
-    if seen is None or followed or run.ended_at is None or not isinstance(interval, int) or interval <= 0:
-        return []
-    newest = State(seen.external_path, seen.triggered_at, False, run.number, seen.checkpoint_id)
-    return unseen(newest, run.ended_at, timedelta(milliseconds=interval))
+    return candidates([*unseen_checkpoints(job), *known_states(job)], lives, RestoreFrom(job.restore_from))
 
 
 def known_states(job: Job) -> list[State]:
@@ -100,15 +78,6 @@ def _checkpoints(job: Job) -> list[State]:
 
 
 def _retaining_runs(job: Job) -> list[int]:
-    """Runs whose checkpoints outlive them. Without externalization an engine deletes them at the end of the job."""
+    """Runs whose checkpoints outlive them."""
     rows = Run.objects.filter(job=job).values_list("pk", "state", "checkpoint_config")
-    return [pk for pk, state, config in rows if _retains(RunState(state), config)]
-
-
-def _retains(state: RunState, config: dict[str, object]) -> bool:
-    externalization = config.get("externalization")
-    if not isinstance(externalization, dict):
-        return True  # not known; a state is validated before it is used
-    if not externalization.get("enabled", True):
-        return False
-    return not (state is RunState.CANCELED and externalization.get("delete_on_cancellation", False))
+    return [pk for pk, state, config in rows if retains(RunState(state), config)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -32,6 +33,9 @@ from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata,
 METADATA = "_metadata"
 # What Flink and we call the directory of a savepoint.
 SAVEPOINT = "savepoint-"
+# And that of a checkpoint, in its run's directory; of so many of them it is looked whether they are complete.
+_CHECKPOINT = re.compile(r"chk-(\d+)")
+CHECKPOINTS = 20
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,23 @@ def look(path: str) -> SavepointValidation | None:
         log.warning("%s cannot be looked at: %s", path, error)
         return None
     return SavepointValidation(not problem, problem, checkpoint_id, "", "", None, None)
+
+
+def checkpoints_in(directory: str) -> list[int] | None:
+    """The numbers of the newest checkpoints in a run's directory, the last one first; none where it is missing. None
+    where that cannot be told from here."""
+    try:
+        confined = _confined(directory)
+        if confined is None:
+            return None
+        files = files_for(confined)
+        numbered = [found for name in files.names(confined) if (found := _CHECKPOINT.fullmatch(name))]
+        newest = sorted(numbered, key=lambda found: int(found[1]), reverse=True)[:CHECKPOINTS]
+        # Flink and we write it last.
+        return [int(found[1]) for found in newest if METADATA in files.names(f"{confined}/{found[0]}")]
+    except OSError as error:
+        log.warning("%s cannot be looked at: %s", directory, error)
+        return None
 
 
 def remove(path: str) -> None:

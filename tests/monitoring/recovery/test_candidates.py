@@ -1,10 +1,9 @@
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from monitoring.models import RestoreFrom, RunState, Savepoint
-from monitoring.recovery.candidates import MOST_UNSEEN, Life, State, candidates, unseen
+from monitoring.recovery.candidates import Life, State, candidates
 from monitoring.recovery.states import restore_candidates
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -105,25 +104,3 @@ def test_the_states_of_another_job_are_not_offered(rows, job):
     rows.checkpoint(rows.run(rows.job()))
     rows.run(job)
     assert restore_candidates(job) == []
-
-
-class TestUnseen:
-    """What a run that was lost may have completed after it was last read."""
-
-    SEEN = State("file:/chk/abc/chk-7", NOON, False, 1, 7)
-
-    def test_as_many_as_it_had_the_time_for_the_last_first(self):
-        found = unseen(self.SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
-        assert [(state.path, state.checkpoint_id) for state in found] == [
-            ("file:/chk/abc/chk-10", 10),
-            ("file:/chk/abc/chk-9", 9),
-            ("file:/chk/abc/chk-8", 8),
-        ]
-        assert found[-1].taken_at == NOON + timedelta(seconds=10)
-
-    def test_there_is_a_limit(self):
-        assert len(unseen(self.SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_UNSEEN
-
-    def test_a_savepoint_has_no_successor(self):
-        assert not unseen(replace(self.SEEN, is_savepoint=True), NOON + timedelta(hours=1), timedelta(seconds=1))
-        assert not unseen(replace(self.SEEN, path="s3://b/own-layout"), NOON + timedelta(hours=1), timedelta(seconds=1))

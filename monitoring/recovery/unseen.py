@@ -1,0 +1,82 @@
+"""Checkpoints that a dead run completed and that no poll saw: in its directory, where that can be reached; else at the
+places whose numbers follow the last one that was seen.
+
+What a sink committed with an unseen checkpoint would be committed again by a restart from the one before.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timedelta
+
+from monitoring.models import Checkpoint, CheckpointStatus, Job, RestoreFrom, Run, RunState
+from monitoring.recovery.candidates import State, retains
+from monitoring.recovery.detection import DEAD
+from monitoring.savepoints.stored import checkpoints_in
+
+# More than so many are not guessed: each is a start that the engine refuses.
+MOST_GUESSED = 10
+# Starts that were refused are runs, too; looking behind more of them is of no use.
+RUNS = 20
+_NUMBERED = re.compile(r"(.*)/chk-(\d+)/?")
+
+
+def unseen_checkpoints(job: Job) -> list[State]:
+    """The newest first. Of the run that the last known checkpoint is of, and of those that followed it."""
+    if job.restore_from == RestoreFrom.SAVEPOINT:
+        return []
+    later: list[Run] = []
+    for run in job.runs.order_by("-number")[:RUNS]:
+        later.append(run)
+        if (seen := _last_seen(run)) is not None:
+            return [state for each in later for state in _of(each, run, seen)]
+    return []
+
+
+def _of(run: Run, known: Run, seen: State) -> list[State]:
+    """`seen`: the last one, of `known`, which is this run or an earlier one."""
+    ended_at = run.ended_at
+    if run.state not in DEAD or ended_at is None or not retains(RunState(run.state), run.checkpoint_config):
+        return []
+    directory = _directory(run, known, seen)
+    lying = checkpoints_in(directory) if directory else None
+    if lying is None:
+        # Of one that FAILED, the engine itself tells its last ones.
+        is_lost = run == known and run.state == RunState.LOST
+        return guessed(seen, ended_at, _interval(run)) if is_lost else []
+    base, at = (seen.checkpoint_id or 0, seen.taken_at) if run == known else (min(lying, default=0) - 1, run.started_at)
+    times = {number: min(at + _interval(run) * (number - base), ended_at) for number in lying if number > base}
+    return [State(f"{directory}/chk-{number}", times[number], False, run.number, number) for number in times]
+
+
+def guessed(seen: State, lost_at: datetime, interval: timedelta) -> list[State]:
+    """As many as the run had the time for after `seen`; the engine refuses those that are not there."""
+    place = _NUMBERED.fullmatch(seen.path)
+    if place is None or not interval:
+        return []
+    count = min(MOST_GUESSED, math.ceil((lost_at - seen.taken_at) / interval))
+    following = ((int(place[2]) + number, seen.taken_at + interval * number) for number in range(count, 0, -1))
+    return [State(f"{place[1]}/chk-{number}", at, False, seen.run_number, number) for number, at in following]
+
+
+def _last_seen(run: Run) -> State | None:
+    """It may be discarded since, for the sake of one that nobody saw."""
+    rows = Checkpoint.objects.filter(run=run, status=CheckpointStatus.COMPLETED, is_savepoint=False)
+    row = rows.exclude(external_path="").order_by("-checkpoint_id").first()
+    return None if row is None else State(row.external_path, row.triggered_at, False, run.number, row.checkpoint_id)
+
+
+def _directory(run: Run, known: Run, seen: State) -> str:
+    """Where its checkpoints lie: a directory for each run, named by its id; "" when it does not look like that."""
+    place = _NUMBERED.fullmatch(seen.path)
+    if place is None or run == known:
+        return place[1] if place else ""
+    base, _, name = place[1].rpartition("/")
+    return f"{base}/{run.engine_job_id}" if name == known.engine_job_id else ""
+
+
+def _interval(run: Run) -> timedelta:
+    """Zero when it is not known, or the job takes checkpoints only when it is told to."""
+    interval = run.checkpoint_config.get("interval")
+    return timedelta(milliseconds=interval) if isinstance(interval, int) and interval > 0 else timedelta()

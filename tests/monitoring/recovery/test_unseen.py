@@ -1,0 +1,153 @@
+"""What a dead run completed and no poll saw: looked up where it lies, guessed only where that cannot be seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from monitoring.models import Job, RestoreFrom, Run
+from monitoring.recovery.candidates import State
+from monitoring.recovery.states import restore_candidates
+from monitoring.recovery.unseen import MOST_GUESSED, guessed
+from tests.monitoring.savepoints import snapshots
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SEEN = State("file:/chk/abc/chk-7", NOON, False, 1, 7)
+
+
+class TestGuessed:
+    def test_as_many_as_it_had_the_time_for_the_last_first(self):
+        found = guessed(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
+        assert [(state.path, state.checkpoint_id) for state in found] == [
+            ("file:/chk/abc/chk-10", 10),
+            ("file:/chk/abc/chk-9", 9),
+            ("file:/chk/abc/chk-8", 8),
+        ]
+        assert found[-1].taken_at == NOON + timedelta(seconds=10)
+
+    def test_there_is_a_limit(self):
+        assert len(guessed(SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_GUESSED
+
+    def test_what_is_not_numbered_has_no_successor(self):
+        own = replace(SEEN, path="s3://b/own-layout")
+        assert not guessed(own, NOON + timedelta(hours=1), timedelta(seconds=1))
+
+
+@pytest.fixture
+def root(tmp_path, settings) -> Path:
+    settings.STATE_ROOTS = (str(tmp_path),)
+    return tmp_path
+
+
+@pytest.fixture
+def job(rows) -> Job:
+    return rows.job()
+
+
+@pytest.fixture
+def lost(rows, job, root) -> Run:
+    """Checkpoints every 9 s; its 8th was the last that was seen, 20 s before it was lost."""
+    run = rows.run(job, "LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
+    rows.checkpoint(run, 8, external_path=f"file:{root}/{run.engine_job_id}/chk-8", triggered_at=rows.ago(21))
+    return run
+
+
+def lay_down(root: Path, run: Run, *numbers: int) -> list[str]:
+    """Complete checkpoints of real Flink at the places of these numbers; their paths as the engine spells them."""
+    places = [root / run.engine_job_id / f"chk-{number}" for number in numbers]
+    return [f"file:{snapshots.lay_down(snapshots.names()[0], place)}" for place in places]
+
+
+def offered(job: Job) -> list[str]:
+    return [state.path for state in restore_candidates(job)]
+
+
+def test_what_lies_there_is_taken_and_nothing_is_guessed(job, lost, root):
+    [eight, nine] = lay_down(root, lost, 8, 9)
+    assert offered(job) == [nine, eight]
+
+
+def test_it_may_lie_further_than_anything_would_be_guessed(rows, job, lost, root):
+    Run.objects.filter(pk=lost.pk).update(ended_at=rows.ago(-3600))
+    [_, far, further] = lay_down(root, lost, 8, 40, 41)
+    assert offered(job)[:2] == [further, far]
+
+
+def test_one_without_metadata_was_never_completed(job, lost, root):
+    lay_down(root, lost, 8, 9)
+    (root / lost.engine_job_id / "chk-9" / "_metadata").unlink()
+    assert [Path(path).name for path in offered(job)] == ["chk-8"]
+
+
+def test_other_names_in_the_directory_are_no_checkpoints(job, lost, root):
+    lay_down(root, lost, 8)
+    for name in ("shared", "taskowned", "chk-9.tmp", "chk-"):
+        (root / lost.engine_job_id / name).mkdir()
+        (root / lost.engine_job_id / name / "_metadata").touch()
+    assert [Path(path).name for path in offered(job)] == ["chk-8"]
+
+
+def test_it_is_no_younger_than_the_runs_end_and_no_older_than_the_interval_says(job, lost, root):
+    lay_down(root, lost, 9, 10, 11)
+    seen_at = lost.checkpoints.get().triggered_at
+    [eleven, ten, nine, _] = restore_candidates(job)
+    assert (nine.taken_at, ten.taken_at) == (seen_at + timedelta(seconds=9), seen_at + timedelta(seconds=18))
+    assert eleven.taken_at == lost.ended_at
+
+
+@pytest.mark.parametrize("reached", ["no root", "another root", "an empty root"])
+def test_where_it_cannot_be_seen_it_is_guessed(job, lost, tmp_path, settings, reached):
+    empty = tmp_path / "elsewhere"
+    empty.mkdir()
+    settings.STATE_ROOTS = {"no root": (), "another root": (str(empty),), "an empty root": (str(tmp_path),)}[reached]
+    if reached == "an empty root":
+        empty.rmdir()
+    assert [Path(path).name for path in offered(job)] == ["chk-11", "chk-10", "chk-9", "chk-8"]
+
+
+def test_a_run_of_which_nothing_was_seen_lies_beside_the_one_before(rows, job, lost, root):
+    """It was started from there, and lost before any of its checkpoints was polled."""
+    following = rows.run(job, "LOST", number=lost.number + 1, started_at=rows.ago(1), ended_at=rows.ago(0))
+    [eight, unseen] = [*lay_down(root, lost, 8), *lay_down(root, following, 10)]
+    assert offered(job) == [unseen, eight]
+
+
+def test_one_that_failed_is_looked_at_too(job, lost, root):
+    """Its last checkpoints are read from the engine, but not waited for for ever."""
+    Run.objects.filter(pk=lost.pk).update(state="FAILED")
+    [eight, nine] = lay_down(root, lost, 8, 9)
+    assert offered(job) == [nine, eight]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "RUNNING", "ended_at": None},
+        {"state": "CANCELED"},
+        {"checkpoint_config": {"externalization": {"enabled": False}}},
+    ],
+)
+def test_a_run_that_lives_was_stopped_or_retains_nothing_is_not_looked_at(job, lost, root, change):
+    lay_down(root, lost, 8, 9)
+    Run.objects.filter(pk=lost.pk).update(**change)
+    assert not any(path.endswith("chk-9") for path in offered(job))
+
+
+def test_a_job_that_goes_on_from_savepoints_only_has_no_unseen_ones(job, lost, root):
+    lay_down(root, lost, 8, 9)
+    job.restore_from = RestoreFrom.SAVEPOINT
+    assert offered(job) == []
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_what_somebody_went_back_behind_is_not_looked_for(rows, job, lost, root, settings, reached):
+    """A person went back to the 7th; that run died before its first checkpoint."""
+    [seven, *_] = lay_down(root, lost, 7, 8, 9)
+    rows.checkpoint(lost, 7, external_path=seven, triggered_at=rows.ago(30))
+    rows.run(job, "FAILED", number=lost.number + 1, ended_at=rows.ago(0), restored_path=seven)
+    if not reached:
+        settings.STATE_ROOTS = ()
+    assert offered(job) == [seven]

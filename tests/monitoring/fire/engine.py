@@ -15,6 +15,7 @@ from tests.monitoring.fake_job_manager import TERMINAL, FakeJobManager, FakeSave
 from tests.monitoring.polling.conftest import FakeJob as ReadJob
 
 Answer = tuple[int, dict[str, Any]]
+FORGOTTEN = "forgotten"
 COMMANDS = ("run", "validate", "trigger", "stop", "cancel", "dispose")
 
 
@@ -32,7 +33,7 @@ class PlayedJob(ReadJob):
 
 @dataclass(frozen=True)
 class Launch:
-    """One that the engine took. `others`: the runs of that name that it listed then, the oldest first, with states."""
+    """One that the engine took. `others`: the runs of that name until then, the oldest first, with their states."""
 
     job_id: str
     name: str
@@ -68,6 +69,7 @@ class PlayedCluster(FakeJobManager):
     most_savepoints: int = 0
     ends_at: dict[str, float] = field(default_factory=dict)  # savepoints by trigger id
     stored: set[str] = field(default_factory=set)  # paths whose files are there
+    forgotten: dict[str, PlayedJob] = field(default_factory=dict)
 
     def now_ms(self) -> int:
         return int((self.clock() + self.skew_s) * 1000)
@@ -101,7 +103,14 @@ class PlayedCluster(FakeJobManager):
         with self.lock:
             job.state, job.ended, job.moved, job.died_at = "RUNNING", -1, self.now_ms(), None
             self.jobs[job.id] = job  # type: ignore[assignment]
+            self.forgotten.pop(job.id, None)
             self._count_alive()
+
+    def forget(self, job: PlayedJob) -> None:
+        """As a job manager without high availability does when it is replaced."""
+        with self.lock:
+            self.forgotten[job.id] = job
+            del self.jobs[job.id]
 
     def checkpoint(self, job: PlayedJob) -> str:
         with self.lock:
@@ -168,7 +177,7 @@ class PlayedCluster(FakeJobManager):
         if self.lacks(path) and self.can_validate:
             return 400, {"errors": [f"{path} is not there."]}
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
-        others = tuple((job.id, job.state) for job in self.runs(name))
+        others = tuple((job.id, FORGOTTEN if job.id in self.forgotten else job.state) for job in self._ever(name))
         self.launches.append(Launch(job_id, name, path, others))
         job = self.begin(name, path, job_id)
         job.state = self._first_state()
@@ -224,6 +233,10 @@ class PlayedCluster(FakeJobManager):
         if job.alive:
             self.end(job, "CANCELED")
         return 202, {}
+
+    def _ever(self, name: str) -> list[PlayedJob]:
+        known: list[Any] = [*self.jobs.values(), *self.forgotten.values()]
+        return sorted((job for job in known if job.name == name), key=lambda job: job.started)
 
     def _all(self) -> list[Any]:
         return list(self.jobs.values())

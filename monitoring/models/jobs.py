@@ -32,7 +32,7 @@ class Job(models.Model):
     launch = models.JSONField(null=True, blank=True)
     current_run = models.ForeignKey("Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     epoch = models.PositiveIntegerField(default=0)
-    # Automation
+    # Automation. A budget of none is no budget: `auto_restart` says whether there are restarts.
     auto_restart = models.BooleanField(default=False)
     restore_from = models.CharField(max_length=10, choices=RestoreFrom.choices, default=RestoreFrom.NEWEST)
     max_restarts_per_hour = models.PositiveIntegerField(default=6)
@@ -68,6 +68,10 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=models.Q(savepoint_interval_s=None) | models.Q(savepoint_cron=""),
                 name="one_savepoint_schedule_per_job",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(max_restarts_per_hour__gte=1, max_restarts_per_day__gte=1),
+                name="a_restart_budget_of_at_least_one",
             ),
         )
 

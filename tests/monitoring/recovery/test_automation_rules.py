@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.db import IntegrityError
 
 from monitoring import pauses
 from monitoring.models import AuditEntry, Job, RestartAttempt, RestartDecision, RestartTrigger, RunState, Savepoint
@@ -35,6 +36,12 @@ def restarted(rows, job, minutes_ago, lived_s=0, checkpoints=0):
         created_at=rows.ago(minutes_ago * 60),
         deadline_at=rows.now,
     )
+
+
+@pytest.mark.parametrize("budget", ["max_restarts_per_hour", "max_restarts_per_day"])
+def test_a_budget_of_none_is_refused_by_the_row_itself(job, budget):
+    with pytest.raises(IntegrityError, match="a_restart_budget_of_at_least_one"):
+        Job.objects.filter(pk=job.pk).update(**{budget: 0})
 
 
 class TestPauses:

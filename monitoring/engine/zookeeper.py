@@ -25,6 +25,8 @@ from monitoring.outbound import Denied
 
 LONGEST_ADDRESS = 500  # as long as the cluster's row can hold
 PLACES = ("leader/rest_server/connection_info", "leader/rest_server_lock")
+# Where Flink keeps the jobs that a leader starts when it takes over: since 2.0, and before.
+JOB_PLACES = ("execution-plans", "jobgraphs")
 _STREAM = b"\xac\xed\x00\x05"
 # java.util.UUID: class description with its serial version and two longs, least significant bits first.
 _UUID = b"sr\x00\x0ejava.util.UUID\xbc\x99\x03\xf7\x98m\x85/\x02\x00\x02J\x00\x0cleastSigBitsJ\x00\x0bmostSigBitsxp"
@@ -52,8 +54,14 @@ class Quorum:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        base = "/".join(part.strip("/") for part in (self.root, self.cluster_id) if part.strip("/"))
-        return tuple(f"/{base}/{place}" for place in PLACES)
+        return tuple(f"{self._base}/{place}" for place in PLACES)
+
+    def job_paths(self, job_id: str) -> tuple[str, ...]:
+        return tuple(f"{self._base}/{place}/{job_id}" for place in JOB_PLACES)
+
+    @property
+    def _base(self) -> str:
+        return "".join(f"/{part.strip('/')}" for part in (self.root, self.cluster_id) if part.strip("/"))
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,24 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
         return _silent(quorum)
     finally:
         _end(client)
+
+
+def why_it_may_come_back(quorum: Quorum, job_id: str) -> str:
+    """Why a leader may still start this job of Flink, whatever is said of it; "" when none will.
+
+    Flink stores a job until it has ended for good: a FAILED that was said while losing the leadership is no end. A node
+    without children is about to go. Never from an event loop.
+    """
+    client = _client(quorum)
+    try:
+        client.start(_CONNECT_LIMIT_S)
+        nodes = [client.exists_async(path).get(timeout=_READ_LIMIT_S) for path in quorum.job_paths(job_id)]
+    except (KazooException, KazooTimeoutError, OSError):
+        return _silent(quorum).why
+    finally:
+        _end(client)
+    stored = any(node is not None and node.numChildren for node in nodes)
+    return f"ZooKeeper still holds {job_id} for the next leader to start." if stored else ""
 
 
 class LeaderWatch:

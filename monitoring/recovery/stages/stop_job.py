@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
-from monitoring.models import AttemptState, RestartAttempt, Savepoint, SavepointOrigin, SavepointState, StepState
+from monitoring.engine.leaders import quorum_of
+from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
+from monitoring.models import (
+    AttemptState,
+    Cluster,
+    Discovery,
+    Engine,
+    RestartAttempt,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+    StepState,
+)
 from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.detection import HOLD_DOWN, within
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, lives_of, write
@@ -17,10 +30,12 @@ from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 @dataclass(frozen=True)
 class Living:
-    """The job's life that has not ended, if any; `failed`: the one that was to be stopped is FAILED."""
+    """The job's life that has not ended, if any; `failed`: the one that was to be stopped is FAILED;
+    `may_come_back`: why none is not the last word."""
 
     job: JobOverview | None
     failed: bool = False
+    may_come_back: str = ""
 
 
 class StopJob:
@@ -30,14 +45,18 @@ class StopJob:
         if stopped := given_up(attempt, now):
             return stopped
         lives, known = lives_of(attempt), _known_life(attempt)
-        to_cancel = None if automatic(attempt) or attempt.stop_first else _known_life(attempt)
+        to_cancel = None if automatic(attempt) or attempt.stop_first else known
+        store = _store(attempt.job.cluster)
 
         async def act(client: FlinkClient) -> object:
             jobs = await client.jobs_overview()
             living = lives.live(jobs)
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 await client.cancel(living.id)  # repeatable
-            return Living(living, any(job.id == known and job.state == "FAILED" for job in jobs))
+            failed = any(job.id == known and job.state == "FAILED" for job in jobs)
+            if living is not None or known is None or store is None:
+                return Living(living, failed)
+            return Living(None, failed, await asyncio.to_thread(why_it_may_come_back, store, known))
 
         return act
 
@@ -45,6 +64,8 @@ class StopJob:
         match answer:
             case Living(None, failed=True) if _may_be_taken_back(attempt, now):
                 return Wait("The job has just FAILED by itself, which may be taken back: that is waited for.")
+            case Living(None, may_come_back=str(why)) if why:
+                return Wait(f"The job has ended, but may be taken up again: {why}")
             case Living(None):
                 # However long the stop took, the start has its whole time.
                 write(attempt, deadline_at=now + TIME_LIMIT)
@@ -60,6 +81,13 @@ class StopJob:
                 return Wait(str(answer))
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer about a job's life")
+
+
+def _store(cluster: Cluster) -> Quorum | None:
+    """Where a highly available Flink keeps its jobs; None where that is not known."""
+    if cluster.discovery != Discovery.ZOOKEEPER or cluster.engine == Engine.SPARK:
+        return None
+    return quorum_of(cluster)
 
 
 def _known_life(attempt: RestartAttempt) -> str | None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from monitoring.engine.examination import examine
 from monitoring.engine.identity import identity_of, same
 from monitoring.engine.probe import Found
-from monitoring.engine.zookeeper import Leader, Quorum, find_leader
+from monitoring.engine.zookeeper import Leader, Quorum, find_leader, why_it_may_come_back
 from monitoring.models import Cluster, Run, RunStateChange
 from monitoring.polling.poller import Poller
 from monitoring.polling.service import LOOK_EVERY_S
@@ -70,6 +70,9 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead(
         first.kill()
         killed = timezone.now()
         eventually("the other leader is polled", lambda: polled(killed) and cluster.rest_url != before, 120)
+        assert "still holds" in why_it_may_come_back(quorum, job_id)
+        jobs.ask(lambda client: client.cancel(job_id))
+        eventually("no leader starts it again", lambda: not why_it_may_come_back(quorum, job_id), 60)
     assert cluster.rest_url == flink.url
     assert cluster.stranger is None
     again = identity_of({entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")})

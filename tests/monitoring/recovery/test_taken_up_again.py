@@ -1,0 +1,91 @@
+"""A death that a leader may still take back: while a highly available Flink stores the job, nothing is started."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from kazoo.client import KazooClient
+
+from dashboard.stack.ports import any_free
+from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
+from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger
+from monitoring.recovery.attempt import open_attempt
+from monitoring.recovery.cycle import advance
+
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.fixture
+def ensemble(zookeeper_hosts: str) -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper_hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def quorum(zookeeper_hosts: str) -> Quorum:
+    return Quorum(zookeeper_hosts, f"/test-{uuid.uuid4().hex}", "/ha")
+
+
+@pytest.fixture
+def available(job: Job, quorum: Quorum) -> Job:
+    """The job's cluster is found through ZooKeeper."""
+    Cluster.objects.filter(pk=job.cluster_id).update(
+        discovery="zookeeper",
+        zookeeper_hosts=quorum.hosts,
+        zookeeper_root=quorum.root,
+        zookeeper_cluster_id=quorum.cluster_id,
+    )
+    return Job.objects.select_related("cluster", "current_run").get(pk=job.pk)
+
+
+def store(ensemble: KazooClient, quorum: Quorum, job_id: str, place: str = "execution-plans") -> str:
+    path = f"{quorum.root}{quorum.cluster_id}/{place}/{job_id}"
+    ensemble.create(f"{path}/locks", makepath=True)
+    return path
+
+
+@pytest.mark.parametrize("place", ["execution-plans", "jobgraphs"])
+def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, place):
+    path = store(ensemble, quorum, "abc", place)
+    assert why_it_may_come_back(quorum, "abc") == "ZooKeeper still holds abc for the next leader to start."
+    assert not why_it_may_come_back(quorum, "def")
+    ensemble.delete(f"{path}/locks")
+    assert not why_it_may_come_back(quorum, "abc")
+
+
+def test_a_silent_ensemble_is_no_word_that_it_will_not():
+    silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
+    assert "does not answer" in why_it_may_come_back(silent, "abc")
+
+
+@pytest.mark.parametrize("trigger", list(RestartTrigger))
+def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_manager, now, trigger):
+    path = store(ensemble, quorum, available.current_run.engine_job_id)
+    open_attempt(available, trigger, "it died", "ada", now, restore_path="file:/chk/7", restore_is_savepoint=False)
+    advance(now + timedelta(seconds=60))
+    attempt = RestartAttempt.objects.get()
+    assert attempt.state == "stopping"
+    waits = attempt.steps.get(name="Stop the job").text
+    assert waits.startswith("The job has ended, but may be taken up again: ZooKeeper still holds")
+    assert job_manager.count("run") == 0
+    ensemble.delete(path, recursive=True)
+    advance(now + timedelta(seconds=62))
+    assert job_manager.count("run") == 1
+
+
+def test_one_that_is_taken_up_again_is_left_alone(available, ensemble, quorum, job_manager, now):
+    engine_id = available.current_run.engine_job_id
+    store(ensemble, quorum, engine_id)
+    advance(now)
+    assert RestartAttempt.objects.get().state == "stopping"
+    job_manager.jobs[engine_id].state = "RUNNING"
+    advance(now + timedelta(minutes=5))
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.state, job_manager.count("run")) == ("canceled", 0)
+    assert "The job lives" in attempt.error

@@ -1,20 +1,25 @@
 """How a job's checkpoints usually go: Flink's summary, over any time and any of the job's runs.
 
 Flink knows its last ten checkpoints of the live run; percentiles are computed as it does, so that both show the same.
+Of many checkpoints they come from roll-ups where there are some (dashboard/queries/rolled.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils.translation import gettext_noop as _
 
 from dashboard.percentiles import FRACTIONS, fraction_for
 from dashboard.queries.facts import select
+from dashboard.queries.rolled import MADE, ROLLED, Asked, ask, some_hours
 from dashboard.queries.series import IN_SPAN, Span, in_span
+from monitoring.history.pipeline.columns import FIGURES
+from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told
+from monitoring.history.stretches import SLACK, Stretch
 from monitoring.models import Job
 
 # More values than that are not sorted while somebody waits: the percentiles then come from every second, third, …
@@ -48,13 +53,17 @@ KINDS = {"": "", "checkpoint": " AND NOT c.is_savepoint", "savepoint": " AND c.i
 @dataclass(frozen=True)
 class Summary:
     """`rows`: name → values in the order of MEASURES, None where nothing is known. `one_in`: percentiles come from
-    every so many-th checkpoint."""
+    every so many-th checkpoint. `rolled`: from roll-ups, and what roll-ups do not tell from every `hours_apart`-th
+    hour's checkpoints. `behind`: why not from roll-ups, although there are many."""
 
     completed: int
     failed: int
     in_progress: int
     rows: Mapping[str, Sequence[float | None]]
     one_in: int = 1
+    rolled: bool = False
+    hours_apart: int = 1
+    behind: str = ""
 
     @property
     def figures(self) -> list[tuple[str, list[tuple[float | None, str]]]]:
@@ -79,7 +88,70 @@ WHERE {IN_SPAN} AND c.status = 'COMPLETED' AND c.id %% %(one_in)s = 0 {{kind}}
 
 
 def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
-    """Of completed checkpoints and savepoints, or only those of a `kind` of KINDS. Three statements."""
+    """Of completed checkpoints and savepoints, or only those of a `kind` of KINDS. A constant number of statements."""
+    asked = ask(job, span)
+    if kind or not asked.is_long:
+        exact = _exact(job, span, kind)
+        # Fewer than roll-ups know: some were archived since.
+        if kind or exact.completed >= asked.at_least:
+            return exact
+    try:
+        return _rolled(job, span, asked)
+    except (NotRolledUp, UnknownSketch) as why:
+        return replace(_exact(job, span, kind), behind=str(why))
+
+
+def _rolled(job: Job, span: Span, asked: Asked) -> Summary:
+    """Everything exact but percentiles, of what roll-ups tell; the rest from some hours' checkpoints."""
+    shares = list(FRACTIONS.values())
+    found = told(job, [asked.stretch], list(FIGURES), shares, most=MADE)[0]
+    counts = found["duration"].counts
+    apart, rest = _of_some_hours(job, span, asked.stretch, counts["completed"])
+    columns = [_column(found[ROLLED[m.name]]) if m.name in ROLLED else rest[m.name] for m in MEASURES]
+    names = (_("Minimum"), _("Average"), _("Maximum"), *FRACTIONS)
+    rows = {name: [column[place] for column in columns] for place, name in enumerate(names)}
+    return Summary(counts["completed"], counts["failed"], counts["pending"], rows, rolled=True, hours_apart=apart)
+
+
+def _column(figure: Told) -> list[float | None]:
+    return [figure.minimum, figure.mean, figure.maximum, *figure.quantiles.values()]
+
+
+# One look in an index for each hour and run that lived then.
+_SOME_HOURS = f"""
+SELECT {{columns}} FROM unnest(%(hours)s::timestamptz[]) AS chosen (hour)
+JOIN monitoring_run r ON r.job_id = %(job)s AND r.started_at <= chosen.hour + interval '1 hour'
+ AND (r.ended_at IS NULL OR r.ended_at >= chosen.hour)
+CROSS JOIN LATERAL (
+    SELECT * FROM monitoring_checkpoint
+    WHERE run_id = r.id AND status = 'COMPLETED' AND triggered_at >= chosen.hour
+      AND triggered_at < chosen.hour + interval '1 hour'
+    OFFSET 0
+) c
+WHERE {IN_SPAN}
+"""  # noqa: S608 - constants only
+
+
+def _of_some_hours(job: Job, span: Span, stretch: Stretch, completed: int) -> tuple[int, dict[str, list[Any]]]:
+    """Of measures that roll-ups lack: from every how many-th hour; minimum, average, maximum, percentiles."""
+    apart, hours = some_hours(stretch, completed)
+    rest = [m.name for m in MEASURES if m.name not in ROLLED]
+    columns = ", ".join(
+        f"min(c.{name}) AS least_{name}, avg(c.{name}) AS mean_{name}, max(c.{name}) AS most_{name}, "
+        f"percentile_cont(%(shares)s::float8[]) WITHIN GROUP (ORDER BY c.{name}) AS shares_{name}"
+        for name in rest
+    )
+    parameters = {**in_span(job, span), "hours": hours, "shares": list(FRACTIONS.values())}
+    row = select(_SOME_HOURS.format(columns=columns), parameters)[0]
+    nothing = [None] * len(FRACTIONS)
+    return apart, {
+        name: [*(row[f"{what}_{name}"] for what in ("least", "mean", "most")), *(row[f"shares_{name}"] or nothing)]
+        for name in rest
+    }
+
+
+def _exact(job: Job, span: Span, kind: str) -> Summary:
+    """Three statements."""
     parameters, only = in_span(job, span), KINDS[kind]
     counted = select(_COUNTED.format(columns=_columns(_COUNTS), kind=only), parameters)[0]
     one_in = counted["completed"] // SORTED + 1
@@ -163,7 +235,57 @@ GROUP BY r.id, r.number, r.state, r.started_at, r.ended_at, counted.n ORDER BY r
 _FRACTION = "greatest(0, least(1, ({0} * (counted.n + 1) - 1) / greatest(counted.n - 1, 1)::float8))"
 
 
-def read_by_run(job: Job, span: Span, kind: str = "") -> list[RunSummary]:
-    """The newest runs of the span, RUNS_SHOWN at most, those with checkpoints in it."""
+def read_by_run(job: Job, span: Span, kind: str = "", *, rolled: bool = False) -> list[RunSummary]:
+    """The newest runs of the span, RUNS_SHOWN at most, those with checkpoints in it. `rolled`: from roll-ups, if they
+    reach."""
+    if rolled and not kind:
+        try:
+            return _by_run_rolled(job, span)
+        except (NotRolledUp, UnknownSketch):
+            pass
     statement = _BY_RUN.format(kind=KINDS[kind], half=_FRACTION.format(0.5), p95=_FRACTION.format(0.95))
     return [RunSummary(**row) for row in select(statement, in_span(job, span))]
+
+
+# With the size of the state that each had last; by the run's own end where that is sooner.
+_RUNS = f"""
+SELECT r.id, r.number, r.state, r.started_at, r.ended_at, (
+    SELECT c.state_size FROM monitoring_checkpoint c
+    WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND c.triggered_at >= %(start)s AND c.triggered_at <= %(end)s
+    ORDER BY c.triggered_at DESC LIMIT 1) AS state_size
+FROM monitoring_run r
+WHERE r.job_id = %(job)s AND r.started_at <= %(end)s AND (r.ended_at IS NULL OR r.ended_at >= %(start)s)
+  AND (%(run)s::bigint IS NULL OR r.number = %(run)s)
+ORDER BY r.number DESC LIMIT {RUNS_SHOWN}
+"""  # noqa: S608 - constants only
+
+
+def _by_run_rolled(job: Job, span: Span) -> list[RunSummary]:
+    runs = select(_RUNS, in_span(job, span))
+    stretches = [_life(run, span) for run in runs]
+    found = told(job, stretches, ("duration", "checkpointed_size"), (0.5, 0.95), most=MADE) if runs else []
+    return [
+        _run_summary(run, each) for run, each in zip(runs, found, strict=True) if any(each["duration"].counts.values())
+    ]
+
+
+def _life(run: Mapping[str, Any], span: Span) -> Stretch:
+    start, end = max(span.start, run["started_at"] - SLACK), span.end + timedelta(microseconds=1)
+    return Stretch(start, max(start, min(end, run["ended_at"] + SLACK) if run["ended_at"] else end), run["id"])
+
+
+def _run_summary(run: Mapping[str, Any], found: Mapping[str, Told]) -> RunSummary:
+    duration = found["duration"]
+    return RunSummary(
+        number=run["number"],
+        state=run["state"],
+        started_at=run["started_at"],
+        ended_at=run["ended_at"],
+        completed=duration.counts["completed"],
+        failed=duration.counts["failed"],
+        median=duration.quantiles[0.5],
+        p95=duration.quantiles[0.95],
+        longest=duration.maximum,
+        state_size=run["state_size"],
+        checkpointed=found["checkpointed_size"].mean,
+    )

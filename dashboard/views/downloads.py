@@ -88,7 +88,9 @@ def _summary(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
         Column(f"{m.name}{_UNITS[m.name]}", _nth(place)) for place, m in enumerate(MEASURES)
     ]
     name: Column[tuple[str, Any]] = Column("measure", lambda row: row[0])
-    return download(form, f"{job.name}-summary", [name, *figures], summary.rows.items())
+    rolled = "roll-ups, percentiles at most 2 % off" if summary.rolled else "checkpoints"
+    source: Column[tuple[str, Any]] = Column("told_from", lambda row: rolled)
+    return download(form, f"{job.name}-summary", [name, *figures, source], summary.rows.items())
 
 
 def _nth(place: int) -> Callable[[tuple[str, Any]], Any]:

@@ -18,6 +18,7 @@ from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.units import span_text
 from dashboard.views.window import window_of
 from monitoring.diagnosis.asking import of_job
+from monitoring.history.quantiles import RELATIVE_ERROR
 from monitoring.models import Job, RunException, RunState, SavepointState
 
 LATEST = 8
@@ -86,12 +87,14 @@ def summary(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "summary")
     window, kind = window_of(request, job, context["now"], "24h"), request.GET.get("kind", "")
     kind = kind if kind in KINDS else ""
+    found = read_summary(job, window.span, kind)
     context |= {
         "window": window,
         "kind": kind,
         "measures": MEASURES,
-        "summary": read_summary(job, window.span, kind),
-        "by_run": read_by_run(job, window.span, kind),
+        "summary": found,
+        "by_run": read_by_run(job, window.span, kind, rolled=found.rolled),
+        "error_percent": round(100 * RELATIVE_ERROR),
     }
     return render(request, "job/summary.html", context, status=window.status)
 

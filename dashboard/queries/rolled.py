@@ -1,0 +1,70 @@
+"""When a page tells a time from roll-ups, and which: of so many checkpoints that reading them takes too long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import gcd
+
+from django.db.models import Sum
+
+from dashboard.queries.series import Span
+from monitoring.history.pipeline.columns import DAY, FIGURES, HOUR
+from monitoring.history.stretches import SLACK, Stretch
+from monitoring.models import Job, Rollup, Run
+
+EXACT = 10_000  # as many checkpoints are read one by one
+MADE = 30_000  # as many that no roll-up tells of are read beside roll-ups
+_WEEK = 168  # hours
+_LONG = timedelta(days=7)
+
+# The column of a checkpoint -> what it is called in roll-ups.
+ROLLED = {column: figure for figure, column in FIGURES.items()}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`stretch`: the part of a span that is told; `at_least`: as many completed checkpoints roll-ups know in it, other
+    runs' in the first and last hours included."""
+
+    stretch: Stretch
+    at_least: int
+
+    @property
+    def is_long(self) -> bool:
+        return self.at_least > EXACT
+
+
+def ask(job: Job, span: Span) -> Asked:
+    """Two short statements."""
+    stretch = _stretch(job, span)
+    return Asked(stretch, _completed(job, stretch))
+
+
+def _stretch(job: Job, span: Span) -> Stretch:
+    """The end of a span belongs to it, that of a stretch does not."""
+    start, end = span.start, span.end + timedelta(microseconds=1)
+    run = Run.objects.filter(job=job, number=span.run).first() if span.run else None
+    if run is None:
+        return Stretch(start, end)
+    start = max(start, run.started_at - SLACK)
+    return Stretch(start, max(start, min(end, run.ended_at + SLACK) if run.ended_at else end), run.pk)
+
+
+def _completed(job: Job, stretch: Stretch) -> int:
+    """Of whole hours, or of a long time whole days, within it."""
+    seconds = DAY if stretch.end - stretch.start > _LONG else HOUR
+    last = stretch.end - timedelta(seconds=seconds)
+    within = Rollup.objects.filter(job=job, seconds=seconds, start__gte=stretch.start, start__lte=last)
+    return within.aggregate(completed=Sum("completed"))["completed"] or 0
+
+
+def some_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
+    """Every n-th hour of it (n first), so that they have about EXACT of its completed checkpoints; over time all hours
+    of the week are among them."""
+    apart = completed // EXACT + 1
+    while gcd(apart, _WEEK) > 1:
+        apart += 1
+    first, last = int(stretch.start.timestamp()) // HOUR, int(stretch.end.timestamp()) // HOUR
+    at = stretch.start.replace(minute=0, second=0, microsecond=0)
+    return apart, [at + timedelta(hours=n - first) for n in range(first, last + 1) if n % apart == 0]

@@ -1,0 +1,232 @@
+"""Which roll-ups and which checkpoints together are a stretch of time of a job, and reading them.
+
+Never a wrong number: an hour in which anything changed since the pipeline's last batch, and the begun hours at both
+ends, are counted from the checkpoints themselves. So are hours that a run shares with others, when only it is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import pyarrow as pa
+from django.db import connection
+
+from monitoring.history.pipeline.columns import CHANGES, COUNTS, DAY, FIGURES, HOUR, REASON
+from monitoring.history.pipeline.rolling import by_hour
+from monitoring.models import Job, RollupProgress, Run
+
+# More changes than these that the pipeline has not come to yet, of all jobs: nobody waits for them to be counted.
+MOST_BEHIND = 100_000
+# A run's own clock and Waymark's may differ by so much where one run ends and the next begins.
+SLACK = timedelta(minutes=5)
+WHOLE_HOUR, WHOLE_DAY = timedelta(hours=1), timedelta(days=1)
+
+_DONE = "SELECT done FROM monitoring_rollupprogress WHERE done <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+_BEHIND = "SELECT count(*) FROM (SELECT FROM monitoring_checkpoint WHERE changed_in >= %(done)s LIMIT %(most)s + 1) c"
+_CHANGED = """
+SELECT DISTINCT floor(date_part('epoch', triggered_at) / 3600)::bigint * 3600 FROM (
+    SELECT c.triggered_at FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+    WHERE r.job_id = %(job)s AND c.changed_in >= %(done)s AND c.triggered_at >= %(start)s AND c.triggered_at < %(end)s
+    UNION ALL
+    SELECT triggered_at FROM monitoring_checkpointdeletion
+    WHERE job_id = %(job)s AND deleted_in >= %(done)s AND triggered_at >= %(start)s AND triggered_at < %(end)s
+) changed
+"""
+_STORED = """
+SELECT p.place, {columns} FROM unnest(%(places)s::int[], %(seconds)s::int[], %(starts)s::timestamptz[],
+    %(ends)s::timestamptz[]) AS p (place, seconds, start, until)
+JOIN monitoring_rollup u ON u.job_id = %(job)s AND u.seconds = p.seconds AND u.start >= p.start AND u.start < p.until
+"""
+_REASON = REASON.replace("failure_message", "c.failure_message")
+# Joined flat, the planner reads a run's whole life where pieces are few.
+_OF_PIECES = """
+FROM unnest(%(places)s::int[], %(runs)s::bigint[], %(starts)s::timestamptz[], %(ends)s::timestamptz[])
+    AS p (place, run, start, until)
+JOIN monitoring_run r ON r.job_id = %(job)s AND (p.run IS NULL OR r.id = p.run)
+CROSS JOIN LATERAL (
+    SELECT * FROM monitoring_checkpoint WHERE run_id = r.id AND triggered_at >= p.start AND triggered_at < p.until
+      AND triggered_at >= %(first)s AND triggered_at < %(last)s
+    OFFSET 0
+) c
+"""
+_COUNT = f"SELECT count(*) FROM (SELECT c.id {_OF_PIECES} LIMIT %(most)s + 1) found"  # noqa: S608 (constants only)
+_CHECKPOINTS = f"""
+SELECT p.place, r.job_id, floor(date_part('epoch', c.triggered_at) / 3600)::bigint * 3600,
+       floor(date_part('epoch', c.triggered_at))::bigint, c.status, c.is_savepoint,
+       CASE WHEN c.status = 'FAILED' THEN {_REASON} END, {", ".join(f"c.{column}" for column in FIGURES.values())}
+{_OF_PIECES}
+"""
+
+Between = tuple[datetime, datetime]
+Row = dict[str, Any]
+
+
+class NotRolledUp(LookupError):
+    """There is no pipeline, or it is too far behind for somebody who waits; the text says which."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """`start` is told, `end` no longer. `run`: the key of the only run that is meant; None: all of the job's."""
+
+    start: datetime
+    end: datetime
+    run: int | None = None
+
+
+@dataclass
+class Pieces:
+    """Consecutive pieces of one kind are one. `made`: to be made from checkpoints."""
+
+    days: list[Between] = field(default_factory=list)
+    hours: list[Between] = field(default_factory=list)
+    made: list[Between] = field(default_factory=list)
+
+    def add(self, kind: Literal["days", "hours", "made"], start: datetime, end: datetime) -> None:
+        pieces: list[Between] = getattr(self, kind)
+        if pieces and pieces[-1][1] == start:
+            pieces[-1] = (pieces[-1][0], end)
+        elif start < end:
+            pieces.append((start, end))
+
+
+def cut(stretch: Stretch, changed: Collection[datetime], others: Sequence[Between] = (), longest: int = DAY) -> Pieces:
+    """`changed`: hours whose roll-ups are not to be relied on; `others`: the lives of runs that are not meant;
+    `longest`: the longest roll-up, in seconds, that the asker has a use for."""
+    first, last = floor(stretch.start + WHOLE_HOUR - timedelta(microseconds=1), HOUR), floor(stretch.end, HOUR)
+    pieces = Pieces()
+    if first >= last:
+        pieces.add("made", stretch.start, stretch.end)
+        return pieces
+    out = set(changed)
+    broken = {floor(hour, DAY) for hour in out}
+    pieces.add("made", stretch.start, first)
+    at = first
+    while at < last:
+        day = at + WHOLE_DAY
+        if longest >= DAY and floor(at, DAY) == at and day <= last and at not in broken and not _in(others, at, day):
+            pieces.add("days", at, day)
+            at = day
+            continue
+        mixed = at in out or _in(others, at, at + WHOLE_HOUR)
+        pieces.add("made" if mixed else "hours", at, at + WHOLE_HOUR)
+        at += WHOLE_HOUR
+    pieces.add("made", last, stretch.end)
+    return pieces
+
+
+def _in(others: Sequence[Between], start: datetime, end: datetime) -> bool:
+    return any(began < end and start < ended for began, ended in others)
+
+
+def read(
+    job: Job, stretches: Sequence[Stretch], figures: Sequence[str], *, longest: int = DAY, most: int | None = None
+) -> list[list[Row]]:
+    """Of each stretch the roll-ups, made or stored, that together are it. With `most`, NotRolledUp is raised where more
+    checkpoints than that would have to be read one by one."""
+    done = _done(most)
+    start, end = min(each.start for each in stretches), max(each.end for each in stretches)
+    changed = [] if done is None else _changed_hours(job, done, start, end)
+    others = _lives(job) if any(each.run for each in stretches) else {}
+    cuts = [_cut(each, changed, others, longest, reaches=done is not None) for each in stretches]
+    rows: list[list[Row]] = [[] for _ in stretches]
+    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, most)):
+        rows[place].append(row)
+    return rows
+
+
+def _cut(
+    each: Stretch, changed: Sequence[datetime], lives: dict[int, Between], longest: int, *, reaches: bool
+) -> Pieces:
+    if not reaches:
+        return Pieces(made=[(each.start, each.end)])
+    others = [life for run, life in lives.items() if run != each.run] if each.run else []
+    return cut(each, changed, [life for life in others if _in([life], each.start, each.end)], longest)
+
+
+def _done(most: int | None) -> int | None:
+    """The transaction up to which roll-ups are made; None: there are none, or another server numbered it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_DONE)
+        found = cursor.fetchone()
+        if most is None:
+            return found[0] if found else None
+        if found is None:
+            raise NotRolledUp("no roll-ups are made")
+        cursor.execute(_BEHIND, {"done": found[0], "most": MOST_BEHIND})
+        if (cursor.fetchone() or (0,))[0] > MOST_BEHIND:
+            at = RollupProgress.objects.values_list("at", flat=True).first()
+            raise NotRolledUp(f"roll-ups were last made {at:%Y-%m-%d %H:%M} UTC and are behind")
+        return int(found[0])
+
+
+def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[datetime]:
+    with connection.cursor() as cursor:
+        cursor.execute(_CHANGED, {"job": job.pk, "done": done, "start": floor(start, HOUR), "end": end})
+        return sorted(datetime.fromtimestamp(hour, UTC) for (hour,) in cursor.fetchall())
+
+
+def _lives(job: Job) -> dict[int, Between]:
+    never = datetime(9999, 1, 1, tzinfo=UTC)
+    runs = Run.objects.filter(job=job).values_list("pk", "started_at", "ended_at")
+    return {pk: (began - SLACK, ended + SLACK if ended else never) for pk, began, ended in runs}
+
+
+def _stored(job: Job, cuts: Sequence[Pieces], figures: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    asked = [
+        (place, seconds, *piece)
+        for place, pieces in enumerate(cuts)
+        for seconds, several in ((DAY, pieces.days), (HOUR, pieces.hours))
+        for piece in several
+    ]
+    if not asked:
+        return
+    places, seconds, starts, ends = map(list, zip(*asked, strict=True))
+    names = ["start", "version", *COUNTS, *(f"{each}_{what}" for each in figures for what in _OF_A_FIGURE)]
+    with connection.cursor() as cursor:
+        parameters: dict[str, Any] = {"job": job.pk, "places": places, "seconds": seconds}
+        parameters |= {"starts": starts, "ends": ends}
+        cursor.execute(_STORED.format(columns=", ".join(f"u.{name}" for name in names)), parameters)
+        for place, *values in cursor.fetchall():
+            yield place, dict(zip(names, values, strict=True))
+
+
+_OF_A_FIGURE = ("sum", "min", "max", "sketch")
+
+
+def _made(
+    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], most: int | None
+) -> Iterator[tuple[int, Row]]:
+    """By hour, from the checkpoints themselves."""
+    asked = [
+        (place, stretch.run, *piece)
+        for place, (stretch, pieces) in enumerate(zip(stretches, cuts, strict=True))
+        for piece in pieces.made
+    ]
+    if not asked:
+        return
+    places, runs, starts, ends = map(list, zip(*asked, strict=True))
+    parameters: dict[str, Any] = {"job": job.pk, "places": places, "runs": runs, "starts": starts, "ends": ends}
+    parameters |= {"first": min(starts), "last": max(ends), "most": most}
+    with connection.cursor() as cursor:
+        if most is not None:
+            cursor.execute(_COUNT, parameters)
+            if (cursor.fetchone() or (0,))[0] > most:
+                raise NotRolledUp(f"more than {most} checkpoints are not rolled up yet, or of hours of several runs")
+        cursor.execute(_CHECKPOINTS, parameters)
+        found = cursor.fetchall()
+    by_place: dict[int, list[tuple[Any, ...]]] = {}
+    for place, *values in found:
+        by_place.setdefault(place, []).append(tuple(values))
+    for place, several in by_place.items():
+        columns = zip(*several, strict=True)
+        arrays = [pa.array(column, each.type) for column, each in zip(columns, CHANGES, strict=True)]
+        for row in by_hour(pa.table(arrays, schema=CHANGES)).to_pylist():
+            yield place, row
+
+
+def floor(moment: datetime, seconds: int) -> datetime:
+    return datetime.fromtimestamp(int(moment.timestamp()) // seconds * seconds, UTC)

@@ -1,0 +1,204 @@
+"""Long times are told from roll-ups: what the page shows is what the checkpoints say, within the error it names."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.percentiles import FRACTIONS
+from dashboard.queries import rolled
+from dashboard.queries.series import Span
+from dashboard.queries.summary import MEASURES, Summary, read_by_run, read_summary
+from monitoring.history import stretches
+from monitoring.history.quantiles import RELATIVE_ERROR
+from monitoring.models import Checkpoint, Job, Run
+from tests.dashboard import builders as make
+from tests.monitoring.history.conftest import Pipeline, dsn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DAYS = 40
+
+
+@pytest.fixture
+def pipeline(transactional_db: None, tmp_path: Path) -> Pipeline:
+    path = tmp_path / "dsn"
+    path.write_text(dsn())
+    return Pipeline(path)
+
+
+@pytest.fixture(autouse=True)
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolled, "EXACT", 40)
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    """Three runs that live together for a day; one in ten of their checkpoints fails."""
+    dice, made = random.Random(11), make.make_job(make.make_cluster(now))
+    for number in range(3):
+        begin = now - timedelta(days=DAYS * (3 - number) / 3)
+        run = make.make_run(made, now, age=now - begin)
+        end = min(now, begin + timedelta(days=DAYS / 3 + 1))
+        Run.objects.filter(pk=run.pk).update(ended_at=None if number == 2 else end)
+        Checkpoint.objects.bulk_create(
+            checkpoint(run, n, begin + (end - begin) * dice.random(), dice) for n in range(150)
+        )
+    return made
+
+
+def checkpoint(run: Run, number: int, at: datetime, dice: random.Random) -> Checkpoint:
+    figures = {m.name: round(10 ** (dice.random() * 7)) for m in MEASURES}
+    done = dice.random() < 0.9
+    return Checkpoint(
+        run=run,
+        checkpoint_id=number + 1,
+        triggered_at=at,
+        status="COMPLETED" if done else "FAILED",
+        is_savepoint=dice.random() < 0.1,
+        **(figures if done else {}),
+    )
+
+
+def of_the_rows(job: Job, span: Span) -> dict[str, list[int]]:
+    rows = Checkpoint.objects.filter(run__job=job, triggered_at__range=(span.start, span.end), status="COMPLETED")
+    rows = rows.filter(run__number=span.run) if span.run else rows
+    return {m.name: sorted(rows.values_list(m.name, flat=True)) for m in MEASURES}
+
+
+def agree(summary: Summary, job: Job, span: Span) -> None:
+    exact = of_the_rows(job, span)
+    assert summary.completed == len(exact["state_size"])
+    for name in rolled.ROLLED:
+        values = exact[name]
+        assert summary.of("Minimum", name) == values[0]
+        assert summary.of("Maximum", name) == values[-1]
+        assert summary.of("Average", name) == pytest.approx(sum(values) / len(values))
+        for label, share in FRACTIONS.items():
+            assert summary.of(label, name) == pytest.approx(nth(values, share), rel=RELATIVE_ERROR + 1e-9, abs=1)
+
+
+def nth(values: Sequence[int], share: float) -> int:
+    return values[max(1, ceil(share * len(values) - 1e-9)) - 1]
+
+
+def spans(now: datetime) -> list[Span]:
+    dice = random.Random(3)
+    moments = [now - timedelta(days=DAYS * dice.random()) for _ in range(16)]
+    found = [Span(*sorted(pair)) for pair in zip(moments[::2], moments[1::2], strict=True)]
+    return [Span(now - timedelta(days=2 * DAYS), now), *(s for s in found if s.end - s.start > timedelta(days=6))]
+
+
+def test_any_time_agrees_with_the_checkpoints_also_with_those_that_no_roll_up_has_yet(
+    job: Job, now: datetime, pipeline: Pipeline
+) -> None:
+    pipeline.run()
+    dice, some = random.Random(4), list(Checkpoint.objects.filter(run__job=job).order_by("triggered_at"))
+    Checkpoint.objects.filter(pk__in=[each.pk for each in some[::50]]).update(
+        end_to_end_duration=77, status="COMPLETED"
+    )
+    Checkpoint.objects.filter(pk__in=[each.pk for each in some[7::60]]).delete()
+    newest = job.runs.get(number=3)
+    Checkpoint.objects.bulk_create(checkpoint(newest, 500 + n, now - timedelta(hours=30 * n), dice) for n in range(9))
+    Checkpoint.objects.filter(run__job=job, status="COMPLETED", state_size=None).update(
+        **{m.name: 5 for m in MEASURES if m.name != "end_to_end_duration"}
+    )
+    for span in spans(now):
+        found = read_summary(job, span)
+        assert found.rolled
+        agree(found, job, span)
+
+
+def test_a_run_of_a_long_time_is_told_of_its_own_checkpoints_alone(job: Job, now: datetime, pipeline: Pipeline) -> None:
+    pipeline.run()
+    for number in (1, 2, 3):
+        span = Span(now - timedelta(days=2 * DAYS), now, number)
+        found = read_summary(job, span)
+        assert found.rolled
+        agree(found, job, span)
+    whole = Span(now - timedelta(days=2 * DAYS), now)
+    of_runs = {row.number: row for row in read_by_run(job, whole, rolled=True)}
+    assert list(of_runs) == [3, 2, 1]
+    for exact in read_by_run(job, whole):
+        row = of_runs[exact.number]
+        assert (row.completed, row.failed, row.longest) == (exact.completed, exact.failed, exact.longest)
+        assert row.state_size == exact.state_size
+        durations = of_the_rows(job, Span(whole.start, whole.end, exact.number))["end_to_end_duration"]
+        assert row.p95 == pytest.approx(nth(durations, 0.95), rel=RELATIVE_ERROR, abs=1)
+
+
+def page(viewer: Client, job: Job, **asked: str) -> Any:
+    return viewer.get(reverse("job-summary", args=[job.pk]), {"range": "all", **asked})
+
+
+def test_the_page_says_within_what_error_and_short_times_and_one_kind_are_exact(
+    viewer: Client, job: Job, now: datetime, pipeline: Pipeline
+) -> None:
+    pipeline.run()
+    long = page(viewer, job)
+    assert long.context["summary"].rolled
+    assert "percentiles at most 2 % off" in long.content.decode()
+    assert not page(viewer, job, range="24h").context["summary"].rolled
+    savepoints = page(viewer, job, kind="savepoint")
+    assert not savepoints.context["summary"].rolled
+    assert "Percentiles as Flink computes them" in savepoints.content.decode()
+    download = viewer.get(reverse("job-download", args=[job.pk, "summary", "csv"]), {"range": "all"})
+    assert "at most 2 % off" in b"".join(download).decode()
+
+
+def test_a_pipeline_that_is_off_or_behind_changes_how_long_it_takes_and_not_what_is_shown(
+    viewer: Client, job: Job, now: datetime, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    span = Span(now - timedelta(days=2 * DAYS), now)
+    off = read_summary(job, span)
+    assert not off.rolled
+    pipeline.run()
+    Checkpoint.objects.filter(run__job=job, status="COMPLETED").update(end_to_end_duration=3)
+    monkeypatch.setattr(stretches, "MOST_BEHIND", 20)
+    shown = page(viewer, job)
+    assert not shown.context["summary"].rolled
+    assert "Not from roll-ups: roll-ups were last made" in shown.content.decode()
+    assert {shown.context["summary"].of(name, "end_to_end_duration") for name in ("Minimum", "Maximum", "p50")} == {3}
+    assert shown.context["summary"].completed == off.completed
+
+
+def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
+    job: Job, now: datetime, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition that is dropped fires no trigger."""
+    monkeypatch.setattr(rolled, "EXACT", 10_000)
+    pipeline.run()
+    span = Span(now - timedelta(days=30), now - timedelta(days=12))
+    before = read_summary(job, span)
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("DELETE FROM monitoring_checkpoint WHERE triggered_at < %s", [now - timedelta(days=13)])
+        cursor.execute("SET session_replication_role = DEFAULT")
+    after = read_summary(job, span)
+    assert (before.rolled, after.rolled) == (False, True)
+    assert after.completed > 0.9 * before.completed  # but for the hours at the ends
+
+
+def test_the_number_of_queries_is_that_of_any_length(viewer: Client, job: Job, pipeline: Pipeline) -> None:
+    pipeline.run()
+    counts = set()
+    for days in (10, 20, 39):
+        page(viewer, job, since=ago(days))
+        with CaptureQueriesContext(connection) as asked:
+            page(viewer, job, since=ago(days))
+        counts.add(len(asked))
+    assert len(counts) == 1
+
+
+def ago(days: int) -> str:
+    return (timezone.now() - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -16,6 +17,7 @@ import pytest
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import ChannelKind, CheckpointKind
 from checkpointing.spark.job import plan_queries
+from checkpointing.spark.layout import source_positions
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory
@@ -147,6 +149,16 @@ class ChainOverTopic(Chain):
     def topic(self) -> Topic:
         return Topic(self.root / "mid")
 
+    def files_read_by_clean(self, snapshot: CompletedCheckpoint) -> set[int]:
+        """Numbers of the files that it has read when it is restored from there."""
+        [_, clean] = planned = self.planned(f"at-{snapshot.checkpoint_id}")
+        taking.restore(snapshot, planned)
+        batch = snapshot.batches["clean"]
+        last = json.loads(source_positions((clean.location / "offsets" / str(batch)).read_bytes())[0])["logOffset"]
+        logs = (clean.location / "sources" / "0").glob("[0-9]*")
+        entries = [json.loads(line) for log in logs for line in log.read_text().splitlines()[1:]]
+        return {int(Path(entry["path"]).stem) for entry in entries if entry["batchId"] <= last}
+
     def _clean(self) -> Any:
         from pyspark.sql.functions import concat_ws, length
 
@@ -232,19 +244,25 @@ def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exa
     assert finish(again, again.start("again", savepoint)) == feeder.expected
 
 
-def test_over_a_topic_a_stop_with_savepoint_restores_exactly(
+def test_over_a_topic_no_snapshot_holds_a_consumer_ahead_and_a_stop_with_savepoint_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
     """What is in a topic stays there. After a stop that is nothing from beyond the producer's cut, so all is exact."""
     chain = ChainOverTopic(spark, tmp_path)
-    with Feeder(tmp_path / "in", 2) as feeder:
+    with Feeder(tmp_path / "in", 4) as feeder:
         queries = chain.start("first")
-        eventually("both have committed", lambda: all(query.files.last_commit() is not None for query in queries))
+        eventually("the consumer has read", lambda: chain.counts)
         agent = taking.Taking(queries, tmp_path)
-        agent.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
-        savepoint = agent.complete(1, eventually)
+        agent.trigger(1)
+        checkpoint = agent.complete(1, eventually)
+        agent.trigger(2, CheckpointKind.SYNC_SAVEPOINT)
+        savepoint = agent.complete(2, eventually)
     agent.agent.close()
-    check_channel(savepoint, ChannelKind.TOPIC, tmp_path / "mid", '{"mid": {"0": ')
+    for snapshot in (checkpoint, savepoint):
+        check_channel(snapshot, ChannelKind.TOPIC, tmp_path / "mid", '{"mid": {"0": ')
+        consumed = chain.topic.until(json.loads(str(snapshot.channels[0].position))["mid"])
+        assert consumed, "it had read nothing"
+        assert {int(value.partition("-")[0]) for value in consumed} <= chain.files_read_by_clean(snapshot)
     feeder.write(WORDS)
     again = ChainOverTopic(spark, tmp_path, files_per_batch=20)
     assert finish(again, again.start("again", savepoint)) == feeder.expected

@@ -77,7 +77,7 @@ class Stack:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(120)
+        return self.process.wait(240)
 
 
 def start(directory: Path, *options: str) -> Stack:
@@ -90,7 +90,7 @@ def start(directory: Path, *options: str) -> Stack:
             [sys.executable, "manage.py", "up", *options], cwd=ROOT, env=environ, stdout=log, stderr=subprocess.STDOUT
         )
     stack = Stack(directory / "var", environ, process)
-    eventually("every part is up", lambda: _all_up(stack), 120)
+    eventually("every part is up", lambda: _all_up(stack), 240)
     return stack
 
 

@@ -20,7 +20,7 @@ def moody_counts(spark: SparkSession, args: dict[str, str]) -> DataStreamWriter:
     def write(batch, batch_id):
         match Path(args["mood"]).read_text():
             case "slow":
-                time.sleep(4)
+                time.sleep(9)
             case "broken":
                 raise ConnectionError("the carriers' service is down")
         sink(batch, batch_id)

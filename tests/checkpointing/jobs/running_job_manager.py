@@ -13,7 +13,7 @@ from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.rest.client import JobManagerClient
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 PROGRAM = "def wordcount(spark, args):\n    return spark\n"
 
 

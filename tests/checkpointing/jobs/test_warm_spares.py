@@ -202,7 +202,7 @@ async def test_a_spare_that_was_killed_is_replaced_and_costs_no_attempt(launcher
     process = launcher.launch(spec(state, 2))
 
     assert process.pid != waiting
-    await eventually(lambda: process.last_log_lines() == "ready", 10)
+    await eventually(lambda: process.last_log_lines() == "ready", 60)
     await eventually(lambda: launcher.spares.ready == 1)
 
 

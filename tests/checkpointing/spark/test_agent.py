@@ -140,7 +140,7 @@ class Bench:
             self.agent.tick()
             return condition()
 
-        eventually("the agent", ticked, 10)
+        eventually("the agent", ticked, 60)
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_an_aborted_checkpoint_leaves_nothing_that_others_do_not_need(bench: Ben
     assert len(list(bench.shared.iterdir())) == 4
     bench.agent.aborted(2)
     bench.until(eventually, lambda: set(bench.shared.iterdir()) == kept)
-    eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 10)
+    eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 60)
 
 
 @pytest.mark.parametrize("how", ["aborted", "unknown"])
@@ -258,7 +258,7 @@ def test_files_that_were_acknowledged_are_the_job_managers_to_remove(bench: Benc
         bench.agent.aborted(1)
     else:
         bench.agent.only_pending([])
-    eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 10)
+    eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 60)
     assert len(list(bench.shared.iterdir())) == 2
 
 

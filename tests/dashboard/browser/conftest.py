@@ -12,12 +12,15 @@ from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from monitoring import broker
 
 # Playwright keeps an event loop in the test's thread; Django would take its presence for async code.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+# A machine with much else to do draws a page late.
+expect.set_options(timeout=60_000)
 
 PICTURES = Path(__file__).resolve().parents[3] / "var" / "test"
 SIZES = {"wide": (1440, 900), "middle": (1024, 768), "narrow": (390, 844)}
@@ -86,6 +89,7 @@ def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator
             viewport={"width": width, "height": height}, color_scheme="dark" if theme == "dark" else "light"
         )
         contexts.append(context)
+        context.set_default_timeout(60_000)
         if user is not None:
             client = Client()
             client.force_login(user)

@@ -44,7 +44,7 @@ def test_the_fleet_follows_what_the_workers_write(read_as: ReadAs, now: datetime
     expect(page.get_by_text("Nothing is being watched yet")).to_be_visible()
     cluster = make.make_cluster(now)
     make.make_run(make.make_job(cluster), now)
-    expect(page.get_by_role("link", name="flights-by-route", exact=True)).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("link", name="flights-by-route", exact=True)).to_be_visible(timeout=60_000)
     assert reader.complaints == []
 
 
@@ -78,9 +78,9 @@ def test_restart_from_this_savepoint_is_watched_until_the_job_runs_again(read_as
     expect(page.get_by_text("This page follows until the job runs again")).to_be_visible()
     attempt = RestartAttempt.objects.get(job=job)
     _worker_moves(attempt, now)
-    expect(page.get_by_text("check the state", exact=False).first).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("check the state", exact=False).first).to_be_visible(timeout=60_000)
     _worker_ends(attempt, make.make_run(job, now, age=timedelta(0)).pk, now)
-    expect(page.get_by_text("The job runs again")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("The job runs again")).to_be_visible(timeout=60_000)
     reader.picture("restart-done")
     assert reader.complaints == []
 

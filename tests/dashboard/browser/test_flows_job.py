@@ -24,7 +24,7 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
     job = scenes.busy_job(now, make.make_cluster(now))
     reader = read_as()
     page = reader.open(reverse("job", args=[job.pk]))
-    expect(page.locator(".chart .loading")).to_have_count(0, timeout=30_000)
+    expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     drawing = page.locator(".chart .nsewdrag").first.bounding_box()
     assert drawing is not None
     middle = drawing["y"] + drawing["height"] / 2
@@ -35,7 +35,7 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
         page.mouse.up()
     asked = {name: datetime.fromisoformat(texts[0]) for name, texts in parse_qs(urlsplit(page.url).query).items()}
     assert 500 < (asked["until"] - asked["since"]).total_seconds() < 1200
-    expect(page.locator(".chart .loading")).to_have_count(0, timeout=30_000)
+    expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     reader.picture("job-zoomed")
 
     table = page.locator("#table-durations")

@@ -41,7 +41,7 @@ def pages_of(job: Job) -> dict[str, str]:
 def settle(page: Page, name: str) -> None:
     """What a reader does on the page, and until it is drawn."""
     if page.locator("[data-chart]").count():
-        expect(page.locator(".chart .loading")).to_have_count(0, timeout=30_000)
+        expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     if name == "checkpoint":
         page.locator(".expander:visible").nth(1).click()
         page.locator(".detail-row").get_by_role("button", name="Async").click()

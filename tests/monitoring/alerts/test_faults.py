@@ -151,7 +151,7 @@ def test_two_workers_at_once_say_everything_once(worker, rows, httpserver, now):
     for process in pair:
         assert process.wait(60) == 0
     # A worker that found a channel in the other's hands has left; what it claimed is sent.
-    eventually("all is said", lambda: deliver_due(now).startswith("No"), 30)
+    eventually("all is said", lambda: deliver_due(now).startswith("No"), 60)
     assert sorted(keys(httpserver).values()) == [1] * 20
     assert set(Delivery.objects.values_list("state", flat=True)) == {DeliveryState.SENT}
 

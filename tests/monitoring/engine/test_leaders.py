@@ -90,11 +90,11 @@ def test_a_watch_follows_the_leader(ensemble: Ensemble) -> None:
     try:
         for address in ("http://10.0.0.1:8081", "http://10.0.0.2:8081"):
             ensemble.leads(address)
-            eventually(address, lambda address=address: watch.sighting() == Leader(address), 20)
+            eventually(address, lambda address=address: watch.sighting() == Leader(address), 60)
         ensemble.nobody_leads()
-        eventually("nobody leads", lambda: isinstance(watch.sighting(), Nobody), 20)
+        eventually("nobody leads", lambda: isinstance(watch.sighting(), Nobody), 60)
         ensemble.leads("http://10.0.0.3:8081")
-        eventually("the third", lambda: watch.sighting() == Leader("http://10.0.0.3:8081"), 20)
+        eventually("the third", lambda: watch.sighting() == Leader("http://10.0.0.3:8081"), 60)
     finally:
         watch.close()
     assert not watch.alive
@@ -130,7 +130,7 @@ def test_polls_follow_the_leader_and_nobody_dies_of_an_election(
         cluster.refresh_from_db()
         return cluster.reachable and cluster.rest_url == engine.url and cluster.last_answer_at is not None
 
-    eventually("polled at the first leader", lambda: polled_at(first), 30)
+    eventually("polled at the first leader", lambda: polled_at(first), 60)
     first.down_with = (503, "Service temporarily unavailable due to an ongoing leader election.")
     ensemble.nobody_leads()
 
@@ -139,10 +139,10 @@ def test_polls_follow_the_leader_and_nobody_dies_of_an_election(
         cluster.refresh_from_db()
         return "It is not known who leads. ZooKeeper says that nobody leads now" in cluster.last_error
 
-    eventually("nobody leads", silent, 30)
+    eventually("nobody leads", silent, 60)
     assert (Run.objects.get().state, Run.objects.get().missing_since) == ("RUNNING", None)
     ensemble.leads(second.url)
-    eventually("polled at the second leader", lambda: polled_at(second), 30)
+    eventually("polled at the second leader", lambda: polled_at(second), 60)
     assert Run.objects.get().state == "RUNNING"
 
 
@@ -160,7 +160,7 @@ def test_zookeeper_away_leaves_the_last_known_address_which_is_asked_on(
             cluster.refresh_from_db()
             return cluster.last_answer_at is not None and cluster.reachable, bool(cluster.leader_problem)
 
-        eventually("found", lambda: state() == (True, False), 30)
+        eventually("found", lambda: state() == (True, False), 60)
         proxy.cut()
         eventually("ZooKeeper is away, the cluster answers", lambda: state() == (True, True), 60)
         assert "does not answer" in cluster.leader_problem

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from dashboard.forms.launch import CLONE, LaunchForm
-from dashboard.views.restarts import offered_states
+from dashboard.queries.states import offered_states
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError

@@ -19,8 +19,8 @@ from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.launch import SAVE
+from dashboard.queries.states import offered_states
 from dashboard.views.job import find_job
-from dashboard.views.restarts import offered_states
 from monitoring.masking import shown_launch
 from monitoring.models import LaunchVersion, RestartAttempt, RestartDecision
 from monitoring.recovery.breaker import close_breaker

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
@@ -14,30 +11,12 @@ from django.utils import timezone
 from dashboard.access.guard import actor_of
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.since import happened_since
-from dashboard.queries.states import Retained, read_retained
+from dashboard.queries.states import best_of, offered_states
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
-from monitoring.models import Job, RestartAttempt, Run, Savepoint, SavepointState
+from monitoring.models import RestartAttempt
 from monitoring.recovery.manual import CANCELABLE, AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
 from monitoring.recovery.replay import replayed
-from monitoring.recovery.states import restore_candidates
-
-SAVEPOINTS = 20
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A state that the job could be started from. `key` is what the form sends back."""
-
-    key: str
-    label: str
-    taken_at: datetime
-    size: int | None
-    path: str
-    source: Savepoint | str  # as restart_from takes it
-    run: Run | None = None  # the one that took it
-    note: str = ""
-    problem: str = ""  # what was wrong with its files when last looked at
 
 
 def restarts(request: HttpRequest, pk: int) -> HttpResponse:
@@ -54,7 +33,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     choices = offered_states(job)
     wanted = request.GET.get("from", "")
-    chosen = next((choice for choice in choices if choice.key == wanted), _best(job, choices))
+    chosen = next((choice for choice in choices if choice.key == wanted), best_of(job, choices))
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
@@ -119,55 +98,3 @@ def _ended_with(attempt: RestartAttempt) -> bool:
     """The old run ended with the very savepoint that the new one begins with: nothing is replayed."""
     savepoint = attempt.savepoint
     return bool(savepoint and savepoint.stops_job and savepoint.run_id == attempt.old_run_id)
-
-
-def offered_states(job: Job) -> list[Choice]:
-    """Completed savepoints, and the newest checkpoints that outlive their run, newest first."""
-    completed = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="")
-    savepoints = completed.select_related("checkpoint", "run__launch_version")
-    kept = savepoints.exclude(checkpoint__discarded=True)[:SAVEPOINTS]
-    choices = [*map(_savepoint, kept), *map(_checkpoint, read_retained(job))]
-    return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
-
-
-def _best(job: Job, choices: list[Choice]) -> Choice | None:
-    """What the automation would take; else the newest that is not known to be damaged."""
-    sound = [choice for choice in choices if not choice.problem] or choices
-    offered = {choice.path: choice for choice in reversed(sound)}
-    best = (offered[state.path] for state in restore_candidates(job) if state.path in offered)
-    return next(best, sound[0] if sound else None)
-
-
-def _savepoint(savepoint: Savepoint) -> Choice:
-    checkpoint = savepoint.checkpoint
-    label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {_own_part(savepoint.path)}"
-    taken_at = checkpoint.triggered_at if checkpoint else savepoint.requested_at
-    return Choice(
-        key=f"savepoint-{savepoint.pk}",
-        label=label,
-        taken_at=taken_at,
-        size=savepoint.size,
-        path=savepoint.path,
-        source=savepoint,
-        run=savepoint.run,
-        note=savepoint.note,
-        problem=savepoint.problem,
-    )
-
-
-def _own_part(path: str) -> str:
-    return path.rstrip("/").rsplit("/", maxsplit=1)[-1].removeprefix("savepoint-")
-
-
-def _checkpoint(retained: Retained) -> Choice:
-    checkpoint = retained.checkpoint
-    return Choice(
-        key=f"checkpoint-{checkpoint.pk}",
-        label=f"Checkpoint {checkpoint.checkpoint_id}",
-        taken_at=checkpoint.triggered_at,
-        size=checkpoint.state_size,
-        path=checkpoint.external_path,
-        source=checkpoint.external_path,
-        run=checkpoint.run,
-        problem=retained.problem,
-    )

@@ -9,9 +9,11 @@ from django.utils.translation import gettext_noop as _
 
 from dashboard.queries.facts import select
 from dashboard.queries.history import HistoryFilter, latest_checkpoints
+from dashboard.queries.rolled import MADE, SHARES, Asked, ask
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.standing import Standing, standing_of
+from monitoring.history.quantiles import NotRolledUp, UnknownSketch, told
 from monitoring.models import Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
 
 
@@ -26,6 +28,7 @@ class Tiles:
     checkpointed_avg: float | None
     completed: int
     failed: int
+    rolled: bool = False  # from roll-ups: savepoints included, percentiles a little off
 
 
 _TILES = f"""
@@ -45,8 +48,45 @@ WHERE {IN_SPAN}
 """  # noqa: S608 - constants only
 
 
+# Of each run one look in an index, the newest run that has one.
+_STATE = """
+SELECT c.state_size FROM monitoring_run r CROSS JOIN LATERAL (
+    SELECT state_size FROM monitoring_checkpoint
+    WHERE run_id = r.id AND status = 'COMPLETED' AND NOT is_savepoint
+      AND triggered_at >= %(start)s AND triggered_at <= %(end)s
+    ORDER BY triggered_at DESC LIMIT 1
+) c
+WHERE r.job_id = %(job)s AND (%(run)s::bigint IS NULL OR r.number = %(run)s) ORDER BY r.number DESC LIMIT 1
+"""
+
+
 def read_tiles(job: Job, span: Span) -> Tiles:
+    """Of a long time from roll-ups, as far as they reach."""
+    asked = ask(job, span)
+    if asked.is_long:
+        try:
+            return _rolled(job, span, asked)
+        except (NotRolledUp, UnknownSketch):
+            pass
     return Tiles(**select(_TILES, in_span(job, span))[0])
+
+
+def _rolled(job: Job, span: Span, asked: Asked) -> Tiles:
+    found = told(job, [asked.stretch], ("duration", "alignment", "checkpointed_size"), SHARES, most=MADE)[0]
+    duration, alignment = found["duration"], found["alignment"]
+    state = select(_STATE, in_span(job, span))
+    return Tiles(
+        duration_p95=duration.p95,
+        duration_max=duration.maximum,
+        alignment_p95=alignment.p95,
+        alignment_max=alignment.maximum,
+        alignment_max_at=None,
+        state_size=state[0]["state_size"] if state else None,
+        checkpointed_avg=found["checkpointed_size"].mean,
+        completed=duration.counts["completed"],
+        failed=duration.counts["failed"],
+        rolled=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import gcd
 
 from django.db.models import Sum
 
-from dashboard.queries.series import Span
+from dashboard.queries.series import CheckpointPoint, Span, read_points
 from monitoring.history.pipeline.columns import DAY, FIGURES, HOUR
+from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_by
 from monitoring.history.stretches import SLACK, Stretch
 from monitoring.models import Job, Rollup, Run
 
 EXACT = 10_000  # as many checkpoints are read one by one
 MADE = 30_000  # as many that no roll-up tells of are read beside roll-ups
+SHARES = (0.5, 0.95)  # that charts draw
 _WEEK = 168  # hours
 _LONG = timedelta(days=7)
 
@@ -68,3 +71,45 @@ def some_hours(stretch: Stretch, completed: int) -> tuple[int, list[datetime]]:
     first, last = int(stretch.start.timestamp()) // HOUR, int(stretch.end.timestamp()) // HOUR
     at = stretch.start.replace(minute=0, second=0, microsecond=0)
     return apart, [at + timedelta(hours=n - first) for n in range(first, last + 1) if n % apart == 0]
+
+
+@dataclass(frozen=True)
+class RolledPoint:
+    """An hour or a UTC day of a chart; the first and the last are of the part that lies in the span."""
+
+    start: datetime
+    end: datetime
+    figures: Mapping[str, Told]
+
+    def count(self, what: str) -> int:
+        return next(iter(self.figures.values())).counts[what]
+
+
+@dataclass(frozen=True)
+class RolledSeries:
+    """`points`: None where checkpoints are to be read one by one; `behind`: although there are many, and why."""
+
+    points: list[RolledPoint] | None = None
+    behind: str = ""
+
+
+def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | None = None) -> RolledSeries:
+    """Of a long time; with `seen`, checkpoints that were found in it, also of one of which roll-ups know more."""
+    asked = ask(job, span)
+    if not asked.is_long and (seen is None or seen >= asked.at_least):
+        return RolledSeries()
+    try:
+        found = told_by(job, asked.stretch, figures, SHARES, most=MADE)
+    except (NotRolledUp, UnknownSketch) as why:
+        return RolledSeries(behind=str(why))
+    return RolledSeries([RolledPoint(each[figures[0]].start, each[figures[0]].end, each) for each in found])
+
+
+def read_chart(job: Job, span: Span, figures: Sequence[str]) -> tuple[RolledSeries, list[CheckpointPoint]]:
+    """From roll-ups of a long time, or of one whose checkpoints are not there any more; else the checkpoints."""
+    rolled = read_series(job, span, figures)
+    if rolled.points is not None:
+        return rolled, []
+    points = read_points(job, span)
+    completed = sum(point.stands_for for point in points if not point.failed)
+    return (rolled if rolled.behind else read_series(job, span, figures, seen=completed)), points

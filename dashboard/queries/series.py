@@ -9,7 +9,8 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from dashboard.queries.facts import select
-from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RestartAttempt, Run
+from monitoring.history.pipeline.columns import HOUR
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
 
 POINTS = 360
 CELLS = 2_000
@@ -22,6 +23,7 @@ RANGES: dict[str, timedelta | None] = {
     "24h": timedelta(hours=24),
     "7d": timedelta(days=7),
     "30d": timedelta(days=30),
+    "1y": timedelta(days=365),
     "all": None,
 }
 DEFAULT_RANGE = "1h"
@@ -137,8 +139,11 @@ def span_of(job: Job, chosen: str, now: datetime) -> Span:
 
 
 def first_checkpoint_at(job: Job) -> datetime | None:
+    """Of those that are stored, or the hour of one that only roll-ups know any more."""
     first: datetime | None = select(_FIRST, [job.pk])[0]["first"]
-    return first
+    hours = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True)
+    rolled = hours.first()
+    return rolled if rolled and (first is None or rolled + timedelta(seconds=HOUR) <= first) else first
 
 
 # Which checkpoints are in a span: for statements with the run as `r` and the checkpoint as `c`.

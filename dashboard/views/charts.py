@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -13,7 +14,9 @@ from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.delays import delays_figure
 from dashboard.charts.durations import durations_figure
 from dashboard.charts.moved import has_moved, moved_figure
+from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import sizes_figure
+from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     AlignmentGrid,
     CheckpointPoint,
@@ -22,12 +25,12 @@ from dashboard.queries.series import (
     Span,
     read_alignment,
     read_gaps,
-    read_points,
     read_run_starts,
 )
 from dashboard.units import age_text, duration_text
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
+from monitoring.history.quantiles import RELATIVE_ERROR
 from monitoring.models import Job
 
 Builder = Callable[[Sequence[CheckpointPoint], Sequence[RunStart], Span, Sequence[Gap]], dict[str, Any]]
@@ -47,11 +50,21 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
         return JsonResponse(_alignment(job, span))
     if name not in BUILDERS:
         raise Http404
-    points, starts, gaps = read_points(job, span), read_run_starts(job, span), read_gaps(job, span)
+    rolled, points = read_chart(job, span, FIGURES[name])
+    starts, gaps = read_run_starts(job, span), read_gaps(job, span)
+    if rolled.points is not None:
+        return JsonResponse(
+            {
+                "figure": rolled_figure(name, rolled.points, starts, span, gaps),
+                "note": _how_rolled(rolled.points),
+                "empty": not has_figures(name, rolled.points),
+                "rolled": True,
+            }
+        )
     return JsonResponse(
         {
             "figure": BUILDERS[name](points, starts, span, gaps),
-            "note": _how_drawn(points, starts, span, gaps),
+            "note": _how_drawn(points, starts, span, gaps, rolled.behind),
             "empty": not points or (name == "moved" and not has_moved(points)),
         }
     )
@@ -65,7 +78,11 @@ def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
         return render(request, "job/alignment_table.html", {"rows": read_alignment(job, span).by_subtask})
     if name not in BUILDERS:
         raise Http404
-    points = read_points(job, span)
+    rolled, points = read_chart(job, span, FIGURES[name])
+    if rolled.points is not None:
+        rows = [(point, point.figures[FIGURES[name][0]]) for point in reversed(rolled.points)]
+        told = {"points": rows, "note": _how_rolled(rolled.points), "is_size": name in ("sizes", "moved")}
+        return render(request, "job/chart_table_rolled.html", told)
     context = {"name": name, "points": points[::-1], "note": _how_drawn(points, [], span, [])}
     return render(request, "job/chart_table.html", context)
 
@@ -91,11 +108,23 @@ def _worst(grid: AlignmentGrid) -> str:
     return f"{longest}{hidden}{drawn}"
 
 
-def _how_drawn(points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap]) -> str:
+def _how_rolled(points: Sequence[RolledPoint]) -> str:
+    counted = sum(point.count("completed") + point.count("failed") for point in points)
+    widest = max((point.end - point.start for point in points), default=timedelta())
+    each = "hour" if widest <= timedelta(hours=1) else "UTC day"
+    error = f"percentiles are at most {100 * RELATIVE_ERROR:.0f} % off"
+    return f"Drawn: each {each} of {counted:,} checkpoints, from roll-ups; {error}. A shorter time shows each of them."
+
+
+def _how_drawn(
+    points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap], behind: str = ""
+) -> str:
     thinned = sum(point.stands_for for point in points)
     notes = []
     if thinned > len(points):
         notes.append(f"Drawn: the slowest checkpoint of every {age_text(span.bucket)}, of {thinned:,} in all.")
+    if behind:
+        notes.append(f"Not from roll-ups: {behind}.")
     if any(start.by_engine for start in starts):
         notes.append("Dotted lines: where a run began, or the engine restarted it.")
     if gaps:

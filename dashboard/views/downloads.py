@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
@@ -17,10 +17,12 @@ from dashboard.forms.history import HistoryForm
 from dashboard.queries.comparison import Difference, compare_checkpoints, compare_runs
 from dashboard.queries.detail import COLUMNS, SubtaskRow, read_subtasks
 from dashboard.queries.history import all_checkpoints
-from dashboard.queries.series import CheckpointPoint, read_points
+from dashboard.queries.rolled import RolledPoint, read_chart
+from dashboard.queries.series import CheckpointPoint
 from dashboard.queries.summary import KINDS, MEASURES, RunSummary, read_by_run, read_summary
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
+from monitoring.history.pipeline.columns import FIGURES
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 
 Writer = Callable[[HttpRequest, Job, str], HttpResponseBase]
@@ -57,6 +59,19 @@ POINTS: list[Column[CheckpointPoint]] = [
 EXCEPTIONS: list[Column[RunException]] = [
     Column("run", attrgetter("run.number")),
     *_same("at", "name", "message", "root_cause", "task", "host", "stacktrace"),
+]
+
+
+def _told(figure: str, what: str) -> Callable[[RolledPoint], Any]:
+    return lambda point: getattr(point.figures[figure], what)
+
+
+_ROLLED_UNITS = {figure: "_bytes" if "size" in figure or figure == "processed" else "_ms" for figure in FIGURES}
+_TOLD = ("median", "p95", "mean", "maximum")
+ROLLED_POINTS: list[Column[RolledPoint]] = [
+    *_same("start", "end"),
+    *(Column(what, methodcaller("count", what)) for what in ("completed", "failed")),
+    *(Column(f"{figure}_{what}{_ROLLED_UNITS[figure]}", _told(figure, what)) for figure in FIGURES for what in _TOLD),
 ]
 DIFFERENCES: list[Column[Difference]] = [
     Column("operator", attrgetter("of")),
@@ -108,7 +123,10 @@ def _points(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     window = window_of(request, job, timezone.now())
     if window.form.errors:
         return _wrong(window.form.errors)
-    return download(form, f"{job.name}-chart", POINTS, read_points(job, window.span))
+    rolled, points = read_chart(job, window.span, tuple(FIGURES))
+    if rolled.points is None:
+        return download(form, f"{job.name}-chart", POINTS, points)
+    return download(form, f"{job.name}-chart", ROLLED_POINTS, rolled.points)
 
 
 def _exceptions(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:

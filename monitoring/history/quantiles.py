@@ -43,6 +43,14 @@ class Told:
     def mean(self) -> float | None:
         return self.total / self.known if self.total is not None and self.known else None
 
+    @property
+    def median(self) -> float | None:
+        return self.quantiles.get(0.5)
+
+    @property
+    def p95(self) -> float | None:
+        return self.quantiles.get(0.95)
+
 
 def quantiles(
     job: Job, start: datetime, end: datetime, figure: str = "duration", wanted: Sequence[float] = WANTED

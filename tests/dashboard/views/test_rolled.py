@@ -189,6 +189,49 @@ def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
     assert after.completed > 0.9 * before.completed  # but for the hours at the ends
 
 
+@pytest.mark.parametrize("name", ["durations", "sizes", "moved", "delays"])
+def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
+    viewer: Client, job: Job, now: datetime, pipeline: Pipeline, name: str
+) -> None:
+    pipeline.run()
+    answer = viewer.get(reverse("job-chart", args=[job.pk, name]), {"range": "1y"}).json()
+    assert answer["rolled"]
+    assert "percentiles are at most 2 % off" in answer["note"]
+    done = Checkpoint.objects.filter(run__job=job, status="COMPLETED")
+    highest = {"durations": "end_to_end_duration", "moved": "processed_data", "delays": "start_delay_max"}
+    lines = {trace["meta"]["role"]: trace for trace in answer["figure"]["data"]}
+    if name in highest:
+        exact = max(done.values_list(highest[name], flat=True))
+        assert max(lines["longest"]["y"]) == exact
+        assert all(
+            m <= p <= h for m, p, h in zip(*(lines[r]["y"] for r in ("median", "p95", "longest")), strict=True) if m
+        )
+    else:
+        assert max(lines["state"]["y"]) <= max(done.values_list("state_size", flat=True))
+    table = viewer.get(reverse("job-chart-table", args=[job.pk, name]), {"range": "1y"}).content.decode()
+    assert "Median" in table
+    short = viewer.get(reverse("job-chart", args=[job.pk, name]), {"range": "1h"}).json()
+    assert "rolled" not in short
+
+
+def test_the_tiles_of_a_long_time_say_that_they_are_a_little_off(
+    viewer: Client, job: Job, now: datetime, pipeline: Pipeline
+) -> None:
+    pipeline.run()
+    shown = viewer.get(reverse("job", args=[job.pk]), {"range": "all"})
+    tiles = shown.context["tiles"]
+    durations = of_the_rows(job, Span(now - timedelta(days=2 * DAYS), now))["end_to_end_duration"]
+    assert (tiles.rolled, tiles.duration_max, tiles.completed) == (True, durations[-1], len(durations))
+    assert tiles.duration_p95 == pytest.approx(nth(durations, 0.95), rel=RELATIVE_ERROR)
+    assert "at most 2 % off" in shown.content.decode()
+    assert (
+        tiles.state_size
+        == Checkpoint.objects.filter(run__job=job, run__number=3, status="COMPLETED", is_savepoint=False)
+        .latest("triggered_at")
+        .state_size
+    )
+
+
 def test_the_number_of_queries_is_that_of_any_length(viewer: Client, job: Job, pipeline: Pipeline) -> None:
     pipeline.run()
     counts = set()

@@ -20,6 +20,7 @@ async function renew(chart) {
   }
   const note = chart.parentElement.querySelector(".chart-note");
   if (note) note.textContent = told.empty ? "" : told.note;
+  chart.closest(".card")?.toggleAttribute("data-rolled", Boolean(told.rolled));
   if (told.empty) {
     if (chart.drawn) window.Plotly.purge(chart);
     chart.drawn = null;

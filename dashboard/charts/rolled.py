@@ -1,0 +1,99 @@
+"""Charts of a long time: by the hour or day, from roll-ups, median, p95 and highest instead of single checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboard.charts.figure import as_dict, byte_ticks, clock_of, duration_ticks, layout, marks, moment, time_axis
+from dashboard.queries.rolled import RolledPoint
+from dashboard.queries.series import Gap, RunStart, Span
+from dashboard.units import bytes_text, duration_text
+from monitoring.history.quantiles import Told
+
+# Chart -> figures of roll-ups, the one that is drawn large first.
+FIGURES = {
+    "durations": ("duration",),
+    "sizes": ("state_size", "checkpointed_size"),
+    "moved": ("processed",),
+    "delays": ("start_delay",),
+}
+_IN_BYTES = ("sizes", "moved")
+
+
+def rolled_figure(
+    name: str, points: Sequence[RolledPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
+) -> dict[str, Any]:
+    """`name` of FIGURES."""
+    shape = layout(**marks(starts, span, gaps))
+    shape["xaxis"] |= time_axis(span)
+    if name == "sizes":
+        return _sizes(points, shape)
+    figure, text = FIGURES[name][0], bytes_text if name in _IN_BYTES else duration_text
+    traces = [
+        _line("longest", points, [each.figures[figure].maximum for each in points], 1),
+        _line("p95", points, [each.figures[figure].quantiles[0.95] for each in points], 2),
+        _line("median", points, [each.figures[figure].quantiles[0.5] for each in points], 2),
+    ]
+    traces[0].hovertext, traces[0].hoverinfo = [_story(each, figure, text) for each in points], "text"
+    if name == "durations":
+        traces.append(_failures(points))
+    highest = max((each.figures[figure].maximum or 0 for each in points), default=0)
+    shape["yaxis"] |= byte_ticks(highest or 1024, 3) if name in _IN_BYTES else duration_ticks(max(highest, 10))
+    return as_dict(traces, shape)
+
+
+def has_figures(name: str, points: Sequence[RolledPoint]) -> bool:
+    """Nothing processed in flight is nothing to draw, a job without figures neither."""
+    known = [each.figures[FIGURES[name][0]] for each in points]
+    return any((each.maximum or 0) > 0 if name == "moved" else each.known or each.counts["failed"] for each in known)
+
+
+def _sizes(points: Sequence[RolledPoint], shape: dict[str, Any]) -> dict[str, Any]:
+    """Above the median of the full size, below what a checkpoint wrote on average."""
+    full = [each.figures["state_size"].quantiles[0.5] for each in points]
+    written = [each.figures["checkpointed_size"].mean for each in points]
+    below = _line("written", points, written, 2)
+    below.yaxis = "y2"
+    above = _line("state", points, full, 2)
+    for trace, figure in ((above, "state_size"), (below, "checkpointed_size")):
+        trace.hovertext, trace.hoverinfo = [_story(each, figure, bytes_text) for each in points], "text"
+    shape["xaxis"] |= {"anchor": "y2"}
+    shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.36]} | byte_ticks(max([1, *(w or 0 for w in written)]), 2)
+    shape["yaxis"] |= {"domain": [0.48, 1]} | byte_ticks(max([1, *(f or 0 for f in full)]), 3)
+    return as_dict([above, below], shape)
+
+
+def _line(role: str, points: Sequence[RolledPoint], values: Sequence[float | None], width: int) -> Any:
+    return go.Scatter(
+        meta={"role": role},
+        x=[moment(each.start + (each.end - each.start) / 2) for each in points],
+        y=list(values),
+        mode="lines" if len(points) > 1 else "markers",
+        line={"width": width},
+        hoverinfo="skip",
+    )
+
+
+def _failures(points: Sequence[RolledPoint]) -> Any:
+    """On the axis, where any failed."""
+    some = [each for each in points if each.count("failed")]
+    trace = _line("failed", some, [0] * len(some), 0)
+    trace.mode, trace.marker = "markers", {"symbol": "triangle-up", "size": 7}
+    trace.hovertext = [f"{each.count('failed'):,} failed" for each in some]
+    trace.hoverinfo = "text"
+    return trace
+
+
+def _story(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
+    told: Told = point.figures[figure]
+    lines = [
+        f"<b>{clock_of(point.start)} – {clock_of(point.end)}</b>",
+        f"{point.count('completed'):,} completed, {point.count('failed'):,} failed",
+    ]
+    if told.known:
+        lines += [f"median {text(told.quantiles[0.5])}", f"p95 {text(told.quantiles[0.95])}"]
+        lines += [f"average {text(told.mean)}", f"highest {text(told.maximum)}"]
+    return "<br>".join(lines)

@@ -27,6 +27,7 @@ os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
+_BEGUN_FIRST = (("long", "stack"), ("spark", "flink", "zookeeper", "browser"))
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
@@ -46,6 +47,15 @@ def pytest_configure() -> None:
     settings.VAR_DIR = _SESSION / "var"
     settings.MAILBOX_DIR = settings.VAR_DIR / "mail"
     settings.SECRET_KEY, settings.SECRET_KEY_IS_SECRET = "a key of the tests' own, long enough for anybody", True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long are begun first: no process shall be left alone with one at the end."""
+    ranks = {item.path: 2 for item in items}
+    for item in items:
+        rank = next((rank for rank, marks in enumerate(_BEGUN_FIRST) if any(map(item.get_closest_marker, marks))), 2)
+        ranks[item.path] = min(rank, ranks[item.path])
+    items.sort(key=lambda item: ranks[item.path])
 
 
 def pytest_unconfigure() -> None:

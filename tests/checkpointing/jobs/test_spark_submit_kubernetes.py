@@ -13,7 +13,7 @@ from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.kubernetes_api import KubernetesApi
 from tests.checkpointing.jobs.running_job_manager import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 JOB = "0123456789abcdef" * 2
 SITE = Site(storage_is_shared=True, address="http://jobs.internal:8081")

@@ -18,7 +18,7 @@ from checkpointing.spark.uploads import ExecutorUploads, Upload, UploadFailed, s
 from tests.spark_session import spark_session
 from tests.storage_servers import StorageServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
 

@@ -16,7 +16,7 @@ from checkpointing.spark.plan import Sink, explain, query_plan
 from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits
 from checkpointing.state import NotInAStreamingQuery, OperatorStateContext, batch_function, with_operator_state
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class Recorder:

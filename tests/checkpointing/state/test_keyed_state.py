@@ -28,7 +28,7 @@ from checkpointing.state import (
 from checkpointing.state.keyed import TimerService, _Processor, states_of
 from checkpointing.state.keyed_states import StoredType
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

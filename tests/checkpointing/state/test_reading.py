@@ -50,7 +50,7 @@ from checkpointing.storage import (
     state_file_path,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

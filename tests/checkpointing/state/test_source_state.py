@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from checkpointing.state import OperatorStateReader, OperatorStateUnusable, SourceOffset
 from checkpointing.state.operator_state import OperatorStateContext, empty_stores
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -76,7 +76,7 @@ def product(session_directory: Path, tmp_path: Path) -> Iterator[Product]:
         made.process.wait()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Product) -> None:
     product.start()
     status = product.status()

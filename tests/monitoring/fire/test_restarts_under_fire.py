@@ -20,7 +20,8 @@ PHASES = (Phase.generate, *((Phase.shrink,) if "FIRE_SHRINK" in os.environ else 
 
 
 @pytest.mark.django_db
-@pytest.mark.timeout(max(300, EXAMPLES * 20))
+@pytest.mark.long
+@pytest.mark.timeout(max(900, EXAMPLES * 20))
 def test_a_dead_job_comes_back_exactly_once_under_fire() -> None:
     run_state_machine_as_test(
         FireMachine,

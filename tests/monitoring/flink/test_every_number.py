@@ -31,7 +31,7 @@ _EXPIRED = "Checkpoint expired before completing."
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.timeout(SECONDS + 280)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS + 900)]
 
 
 class Beat:

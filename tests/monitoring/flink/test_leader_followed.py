@@ -20,7 +20,7 @@ from tests.monitoring.flink.cluster import FlinkCluster, FlinkProcess
 from tests.monitoring.flink.jobs import CountJobs
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

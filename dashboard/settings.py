@@ -15,6 +15,8 @@ from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 from environs import Env, validate
 
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.locations import canonical
 from monitoring.alerts.notify.mail.address import BadServerAddress, ServerAddress, parse_server
 from monitoring.outbound import Exemption, parse_exemptions
 
@@ -82,6 +84,15 @@ def _locations(name: str) -> list[str]:
             allowed = "an absolute path below /, or an address without credentials, such as s3://bucket/flink"
             raise ImproperlyConfigured(f"{name}: {location!r} is not allowed; name {allowed}")
     return locations
+
+
+def _location(name: str, default: str) -> str:
+    """A path or an address of storage, in its one spelling."""
+    text = str(env.str(name, default))
+    try:
+        return canonical(text)
+    except StorageError as error:
+        raise ImproperlyConfigured(f"{name} is not allowed; {error}") from None
 
 
 DEBUG = env.bool("WAYMARK_DEBUG", False)
@@ -273,6 +284,7 @@ CELERY_BEAT_SCHEDULE = {
     "retention": _every("monitoring.tasks.apply_retention", 300.0),
     "recovery": _every("monitoring.tasks.advance_recovery", 1.0),
     "partitions": _every("monitoring.tasks.keep_partitions", 600.0),
+    "archive": _every("monitoring.tasks.archive_history", 600.0),
     "state": _every("monitoring.tasks.answer_state_reads", 2.0),
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
@@ -289,6 +301,12 @@ STATE_ROOTS = _locations("WAYMARK_STATE_ROOTS")
 WAYMARK_MAX_PROGRAM_MB = env.int("WAYMARK_MAX_PROGRAM_MB", 100)
 # How much time a partition of the history covers.
 HISTORY_PARTITION = env.str("WAYMARK_HISTORY_PARTITION", "week", validate=validate.OneOf(("day", "week")))
+# How long its rows stay in PostgreSQL. Rules and backtests look back a month, what is usual is told of four weeks.
+HISTORY_KEPT = timedelta(days=env.int("WAYMARK_HISTORY_KEPT", 90, validate=validate.Range(min=35, max=36_500)) or 90)
+# Where they go then, and for how long they are kept there (0: for good); how long roll-ups of hours are kept.
+ARCHIVE = _location("WAYMARK_ARCHIVE", str(VAR_DIR / "archive"))
+ARCHIVE_KEPT = timedelta(days=env.int("WAYMARK_ARCHIVE_KEPT", 0, validate=validate.Range(min=0, max=36_500)) or 0)
+HOURS_KEPT = timedelta(days=env.int("WAYMARK_HOURS_KEPT", 400, validate=validate.Range(min=35, max=36_500)) or 400)
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

@@ -103,6 +103,14 @@ def keep_partitions() -> str:
 
 @shared_task
 @noted
+def archive_history() -> str:
+    from monitoring.history.archive.cycle import look
+
+    return look(clock.now())
+
+
+@shared_task
+@noted
 def advance_recovery() -> str:
     from monitoring.recovery.cycle import advance
 

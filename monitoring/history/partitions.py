@@ -9,12 +9,16 @@ partition by partition and stop (decision 67).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.models import Max
+
+from monitoring.models import FINAL, ArchivedFile
 
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 WIDTHS = {"day": DAY, "week": WEEK}
@@ -77,9 +81,37 @@ def make_ahead(now: datetime) -> str:
 
 
 def cover(since: datetime) -> str:
-    """Partitions from `since` on, for a history that is brought in from elsewhere. Returns what was made, as above."""
+    """Partitions from `since` on, for a history that is brought in from elsewhere; none for a time that is archived.
+    Returns what was made, as above."""
+    archived = ArchivedFile.objects.filter(state__in=FINAL).aggregate(until=Max("until"))["until"]
+    since = max(since, archived + WEEK) if archived else since
     made = [name for table in TABLES for name in _make_back(table, since)]
     return f"Partitions made: {', '.join(made)}." if made else ""
+
+
+def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column: str, kept: Sequence[int]) -> None:
+    """Within the caller's transaction, who is `alone` in it: the oldest dated partition, which ends at `end`, goes;
+    rows whose `column` is in `kept` move into `_before`, which reaches up to `end` then. `name` None: it is missing."""
+    before = f"{table.name}_before"
+    dated = [each for each in partitions_of(table) if each.start is not None]
+    if name is not None and (dated[0].name, dated[0].end) != (name, end):
+        raise RuntimeError(f"{name} is not the oldest partition of {table.name} that ends at {end}")
+    if name is None and dated[0].start is not None and dated[0].start < end:
+        raise RuntimeError(f"{table.name} has a partition before {end}, {dated[0].name}, that nobody expected")
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a table with checks that wait cannot be attached
+        cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {before}")
+        if name is not None:
+            cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {name}")
+            # A detached table has none of its parent's triggers: what moves has not changed.
+            cursor.execute(
+                f"INSERT INTO {before} OVERRIDING SYSTEM VALUE SELECT * FROM {name} WHERE {column} = ANY(%s)",  # noqa: S608 (our names)
+                [list(kept)],
+            )
+            cursor.execute(f"DROP TABLE {name}")
+        cursor.execute(
+            f"ALTER TABLE {table.name} ATTACH PARTITION {before} FOR VALUES FROM (MINVALUE) TO ('{end.isoformat()}')"
+        )
 
 
 def bounds(last: datetime, until: datetime, width: timedelta) -> list[tuple[datetime, datetime]]:
@@ -101,7 +133,7 @@ def _make(table: PartitionedTable, now: datetime) -> list[str]:
     if not bounds(_end(table), now, width):
         return []
     with transaction.atomic(), connection.cursor() as cursor:
-        _alone(cursor)
+        alone(cursor)
         missing = bounds(_end(table), now, width)  # another worker may have made them meanwhile
         if not missing:
             return []
@@ -119,7 +151,7 @@ def _make_back(table: PartitionedTable, since: datetime) -> list[str]:
     width, before, made = WIDTHS[settings.HISTORY_PARTITION], f"{table.name}_before", []
     begin = _aligned(since, width)
     with transaction.atomic(), connection.cursor() as cursor:
-        _alone(cursor)
+        alone(cursor)
         first = partitions_of(table)[0].end
         if first is None or begin >= first:
             return []
@@ -136,7 +168,7 @@ def _make_back(table: PartitionedTable, since: datetime) -> list[str]:
     return made
 
 
-def _alone(cursor: CursorWrapper) -> None:
+def alone(cursor: CursorWrapper) -> None:
     """One at a time changes partitions, and gives up when readers take long."""
     cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_ADVISORY])

@@ -2,21 +2,26 @@
 
 Never a wrong number: an hour in which anything changed since the pipeline's last batch, and the begun hours at both
 ends, are counted from the checkpoints themselves. So are hours that a run shares with others, when only it is meant.
+Of days that are archived roll-ups are final, whatever changes; checkpoints of them are read from the archive.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, Literal
 
 import pyarrow as pa
 from django.db import connection
 
+from monitoring.history.archive import reading
+from monitoring.history.archive.parquet import Damaged
 from monitoring.history.pipeline.columns import CHANGES, COUNTS, DAY, FIGURES, HOUR, REASON
 from monitoring.history.pipeline.rolling import by_hour
-from monitoring.models import Job, RollupProgress, Run
+from monitoring.models import FINAL, ArchivedFile, ArchivedKind, Job, Rollup, RollupProgress, Run
 
 # More changes than these that the pipeline has not come to yet, of all jobs: nobody waits for them to be counted.
 MOST_BEHIND = 100_000
@@ -65,7 +70,8 @@ Row = dict[str, Any]
 
 
 class NotRolledUp(LookupError):
-    """There is no pipeline, or it is too far behind for somebody who waits; the text says which."""
+    """There is no pipeline, or it is too far behind for somebody who waits, or the archive cannot be read; the text
+    says which."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +99,15 @@ class Pieces:
             pieces.append((start, end))
 
 
-def cut(stretch: Stretch, changed: Collection[datetime], others: Sequence[Between] = (), longest: int = DAY) -> Pieces:
+def cut(
+    stretch: Stretch,
+    changed: Collection[datetime],
+    others: Sequence[Between] = (),
+    longest: int = DAY,
+    forgotten: Collection[datetime] = (),
+) -> Pieces:
     """`changed`: hours whose roll-ups are not to be relied on; `others`: the lives of runs that are not meant;
-    `longest`: the longest roll-up, in seconds, that the asker has a use for."""
+    `longest`: the longest roll-up, in seconds, that the asker has a use for; `forgotten`: days whose hours are gone."""
     first, last = floor(stretch.start + WHOLE_HOUR - timedelta(microseconds=1), HOUR), floor(stretch.end, HOUR)
     pieces = Pieces()
     if first >= last:
@@ -111,7 +123,7 @@ def cut(stretch: Stretch, changed: Collection[datetime], others: Sequence[Betwee
             pieces.add("days", at, day)
             at = day
             continue
-        mixed = at in out or _in(others, at, at + WHOLE_HOUR)
+        mixed = at in out or floor(at, DAY) in forgotten or _in(others, at, at + WHOLE_HOUR)
         pieces.add("made" if mixed else "hours", at, at + WHOLE_HOUR)
         at += WHOLE_HOUR
     pieces.add("made", last, stretch.end)
@@ -129,22 +141,31 @@ def read(
     checkpoints than that would have to be read one by one."""
     done = _done(most)
     start, end = min(each.start for each in stretches), max(each.end for each in stretches)
+    archived = _archived_days(job, start, end)
     changed = [] if done is None else _changed_hours(job, done, start, end)
+    changed = [hour for hour in changed if floor(hour, DAY) not in archived]
+    forgotten = _days_without_hours(job, archived)
     others = _lives(job) if any(each.run for each in stretches) else {}
-    cuts = [_cut(each, changed, others, longest, reaches=done is not None) for each in stretches]
+    cuts = [_cut(each, changed, others, forgotten, longest, reaches=done is not None) for each in stretches]
     rows: list[list[Row]] = [[] for _ in stretches]
-    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, most)):
+    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, archived, most)):
         rows[place].append(row)
     return rows
 
 
 def _cut(
-    each: Stretch, changed: Sequence[datetime], lives: dict[int, Between], longest: int, *, reaches: bool
+    each: Stretch,
+    changed: Sequence[datetime],
+    lives: dict[int, Between],
+    forgotten: Collection[datetime],
+    longest: int,
+    *,
+    reaches: bool,
 ) -> Pieces:
     if not reaches:
         return Pieces(made=[(each.start, each.end)])
     others = [life for run, life in lives.items() if run != each.run] if each.run else []
-    return cut(each, changed, [life for life in others if _in([life], each.start, each.end)], longest)
+    return cut(each, changed, [life for life in others if _in([life], each.start, each.end)], longest, forgotten)
 
 
 def _done(most: int | None) -> int | None:
@@ -167,6 +188,21 @@ def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[
     with connection.cursor() as cursor:
         cursor.execute(_CHANGED, {"job": job.pk, "done": done, "start": floor(start, HOUR), "end": end})
         return sorted(datetime.fromtimestamp(hour, UTC) for (hour,) in cursor.fetchall())
+
+
+def _days_without_hours(job: Job, archived: Collection[datetime]) -> frozenset[datetime]:
+    """Of archived days those whose roll-ups of hours may be gone: a part of one is read from the archive."""
+    if not archived:
+        return frozenset()
+    oldest = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True).first()
+    return frozenset(day for day in archived if oldest is None or day < oldest)
+
+
+def _archived_days(job: Job, start: datetime, end: datetime) -> frozenset[datetime]:
+    """Midnights (UTC) of days whose checkpoints are in PostgreSQL no more."""
+    files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
+    days = files.filter(day__range=(start.astimezone(UTC).date(), end.astimezone(UTC).date()))
+    return frozenset(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days.values_list("day", flat=True))
 
 
 def _lives(job: Job) -> dict[int, Between]:
@@ -198,16 +234,40 @@ _OF_A_FIGURE = ("sum", "min", "max", "sketch")
 
 
 def _made(
-    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], most: int | None
+    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], archived: Collection[datetime], most: int | None
 ) -> Iterator[tuple[int, Row]]:
     """By hour, from the checkpoints themselves."""
     asked = [
         (place, stretch.run, *piece)
         for place, (stretch, pieces) in enumerate(zip(stretches, cuts, strict=True))
-        for piece in pieces.made
+        for whole in pieces.made
+        for piece in _by_day(whole, archived)
     ]
+    from_archive = [each for each in asked if floor(each[2], DAY) in archived]
+    checkpoints = _checkpoints(job, [each for each in asked if each not in from_archive], most)
+    by_place: dict[int, list[tuple[Any, ...]]] = {}
+    for place, *values in (*checkpoints, *_archived(job, from_archive, most)):
+        by_place.setdefault(place, []).append(tuple(values))
+    for place, several in by_place.items():
+        columns = zip(*several, strict=True)
+        arrays = [pa.array(column, each.type) for column, each in zip(columns, CHANGES, strict=True)]
+        for row in by_hour(pa.table(arrays, schema=CHANGES)).to_pylist():
+            yield place, row
+
+
+Asked = tuple[int, int | None, datetime, datetime]  # the stretch's place, its run, and a piece of it
+
+
+def _by_day(piece: Between, archived: Collection[datetime]) -> Iterator[Between]:
+    """Cut where archived days begin and end."""
+    start, end = piece
+    edges = sorted(edge for day in archived for edge in (day, day + WHOLE_DAY) if start < edge < end)
+    yield from pairwise(dict.fromkeys([start, *edges, end]))
+
+
+def _checkpoints(job: Job, asked: Sequence[Asked], most: int | None) -> list[tuple[Any, ...]]:
     if not asked:
-        return
+        return []
     places, runs, starts, ends = map(list, zip(*asked, strict=True))
     parameters: dict[str, Any] = {"job": job.pk, "places": places, "runs": runs, "starts": starts, "ends": ends}
     parameters |= {"first": min(starts), "last": max(ends), "most": most}
@@ -217,15 +277,26 @@ def _made(
             if (cursor.fetchone() or (0,))[0] > most:
                 raise NotRolledUp(f"more than {most} checkpoints are not rolled up yet, or of hours of several runs")
         cursor.execute(_CHECKPOINTS, parameters)
-        found = cursor.fetchall()
-    by_place: dict[int, list[tuple[Any, ...]]] = {}
-    for place, *values in found:
-        by_place.setdefault(place, []).append(tuple(values))
-    for place, several in by_place.items():
-        columns = zip(*several, strict=True)
-        arrays = [pa.array(column, each.type) for column, each in zip(columns, CHANGES, strict=True)]
-        for row in by_hour(pa.table(arrays, schema=CHANGES)).to_pylist():
-            yield place, row
+        return list(cursor.fetchall())
+
+
+def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tuple[Any, ...]]:
+    """As `_checkpoints`, from the archive."""
+    runs = list(job.runs.values_list("pk", flat=True)) if asked else []
+    read = 0
+    for place, run, start, end in asked:
+        try:
+            found = reading.table(job, [run] if run else runs, start, end)
+        except Damaged as why:
+            raise NotRolledUp(f"the archive cannot be read: {why}") from why
+        read += found.num_rows
+        if most is not None and read > most:
+            raise NotRolledUp(f"more than {most} checkpoints would have to be read from the archive")
+        columns = found.select(["triggered_at", "status", "is_savepoint", "failure_message", *FIGURES.values()])
+        for at, status, is_savepoint, message, *figures in zip(*(c.to_pylist() for c in columns.columns), strict=True):
+            reason = re.split(r"[.:\n]", message, maxsplit=1)[0][:120] if status == "FAILED" else None
+            second = int(at.timestamp())
+            yield place, job.pk, second // HOUR * HOUR, second, status, is_savepoint, reason, *figures
 
 
 def floor(moment: datetime, seconds: int) -> datetime:

@@ -1,6 +1,7 @@
 """What Waymark remembers. Status columns change only together with the row or field that says when and why."""
 
 from monitoring.models.access import Account, ApiToken, Grant, GrantedRole, IdempotentAnswer, LogInFailure
+from monitoring.models.archive import FINAL, ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch
 from monitoring.models.audit import AuditEntry
 from monitoring.models.automation import AutomationPause, RestartDecision, Verdict
 from monitoring.models.checkpoints import (
@@ -61,10 +62,14 @@ from monitoring.models.selfwatch import Tick
 from monitoring.models.state_reads import StateRead, StateReadKind, StateReadState
 
 __all__ = [
+    "FINAL",
     "INHIBITING_KINDS",
     "Account",
     "AlertRule",
     "ApiToken",
+    "ArchivedFile",
+    "ArchivedKind",
+    "ArchivedState",
     "AttemptOutcome",
     "AttemptState",
     "AuditEntry",
@@ -109,6 +114,7 @@ __all__ = [
     "OperatorCheckpoint",
     "Outage",
     "OutageKind",
+    "PartitionTouch",
     "PlacedProgram",
     "Program",
     "ProgramPart",

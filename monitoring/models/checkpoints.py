@@ -34,8 +34,11 @@ class CheckpointType(models.TextChoices):
 class Checkpoint(models.Model):
     """One checkpoint or savepoint of one run, keyed by (run, checkpoint_id): reading it again changes nothing.
 
-    `triggered_at` never changes once it is stored: it says in which partition the row lies.
+    `triggered_at` never changes once it is stored: it says in which partition the row lies. `archived`: this one was
+    read from the archive.
     """
+
+    archived = False
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
     checkpoint_id = models.BigIntegerField()
@@ -89,6 +92,8 @@ class Checkpoint(models.Model):
 
 class OperatorCheckpoint(models.Model):
     """One operator's share of one checkpoint; arrays are indexed by subtask, None where it did not acknowledge."""
+
+    archived = False
 
     checkpoint = models.ForeignKey(
         Checkpoint, on_delete=models.CASCADE, related_name="operators", db_constraint=False, db_index=False

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -38,17 +35,3 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> Callable[[StorageServer], None]
             monkeypatch.setitem(fsspec.config.conf, protocol, options)
 
     return admit
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    made = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if not made or made.returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)

@@ -20,7 +20,8 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 NAMES = [
     *("DATABASE_URL", "WAYMARK_DEBUG", "EMAIL_URL", "WAYMARK_CA_BUNDLE", "WAYMARK_MESSAGES_KEPT"),
-    "WAYMARK_HISTORY_PARTITION",
+    *("WAYMARK_HISTORY_PARTITION", "WAYMARK_HISTORY_KEPT", "WAYMARK_ARCHIVE", "WAYMARK_ARCHIVE_KEPT"),
+    "WAYMARK_HOURS_KEPT",
 ]
 
 

@@ -5,6 +5,8 @@ what changed before it is all visible, what is still under way has a higher numb
 skipped however long a transaction takes, and however out of order they commit. Within a stretch of numbers work is cut
 by (day, job), so that a first reading of years of history comes in batches, and a job's day never is in two tasks.
 
+What is archived is left alone: its roll-ups are final, and the rows of it that are still here are not all of them.
+
 An hour is read whole, by one statement: later changes may be in it already, and then are read once more. Rows that
 were deleted leave a row of monitoring_checkpointdeletion behind, and touch their hour as well.
 
@@ -28,7 +30,7 @@ from psycopg import sql
 from pyarrow import csv
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from .columns import CHANGES, DAY, FIGURES, HOUR, REASON, spark_schema
+from .columns import ARCHIVED, CHANGES, DAY, FIGURES, HOUR, REASON, spark_schema
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +48,12 @@ _TOUCHED = f"""
 COPY (
     SELECT hour, job_id, sum(rows)::bigint FROM (
         SELECT {_HOUR.format(at="c.triggered_at")} AS hour, r.job_id, count(*) AS rows
-        FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
-        WHERE {{changed}} GROUP BY 1, 2
+        FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id JOIN monitoring_job j ON j.id = r.job_id
+        WHERE {{changed}} AND NOT {ARCHIVED.format(cluster="j.cluster_id", at="c.triggered_at")} GROUP BY 1, 2
         UNION ALL
         SELECT {_HOUR.format(at="d.triggered_at")}, d.job_id, count(*) FROM monitoring_checkpointdeletion d
         JOIN monitoring_job j ON j.id = d.job_id
-        WHERE {{deleted}} GROUP BY 1, 2
+        WHERE {{deleted}} AND NOT {ARCHIVED.format(cluster="j.cluster_id", at="d.triggered_at")} GROUP BY 1, 2
     ) touched GROUP BY 1, 2 ORDER BY hour / {DAY}, job_id, hour
 ) TO STDOUT (FORMAT csv)
 """  # noqa: S608 (constants only)

@@ -57,3 +57,10 @@ def spark_schema(schema: pa.Schema) -> str:
 
 # How a failure is counted: its message up to where particulars begin. SQL, over a column failure_message.
 REASON = r"left(substring(failure_message from '^[^.:\n]*'), 120)"
+
+# Whether the roll-ups of a day are final: its checkpoints are in the archive, and only some of them here. SQL, over a
+# column with a cluster's key and one with a time.
+ARCHIVED = (
+    "EXISTS (SELECT FROM monitoring_archivedfile a WHERE a.kind = 'checkpoints' AND a.cluster_id = {cluster}"
+    " AND a.day = ({at} AT TIME ZONE 'UTC')::date AND a.state IN ('live', 'expired', 'removed'))"
+)

@@ -1,0 +1,142 @@
+"""A span of the history, from its first file to the drop of its partitions. It may be killed at any moment and begun
+again: what is written stays written, and only the last step, one transaction, takes rows out of PostgreSQL.
+
+1. *Watch.* From now on the database notes every row of the partitions that changes.
+2. For each slice that has no file: *write* it, *compare* it with a second reading, row by row, *place* it (durably, by
+   renaming), *note* it. What changed since the watch began is written anew.
+3. *Manifests* beside the files.
+4. *Close*, alone with the tables: nothing changed since it was written, every slice has its file; then the few rows
+   that are still needed move, the partitions are dropped, and the files are what is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date
+
+from django.db import connection, transaction
+
+from monitoring.history.archive import location
+from monitoring.history.archive.kinds import KINDS
+from monitoring.history.archive.needed import needed
+from monitoring.history.archive.spans import Slice, Span, cut
+from monitoring.history.archive.writing import ChangedMeanwhile, compare, place, rows_of, write
+from monitoring.history.partitions import LOCK_TIMEOUT, alone, drop_oldest
+from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Run
+
+_TRIGGER = "archive_watch"
+_WATCHED = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s))"
+
+
+def steps(span: Span) -> Iterator[str]:
+    """Does it, step by step: says what it is about to do, and does it when it is asked for the next one.
+    ChangedMeanwhile: not now; begin again."""
+    yield "watch"
+    _watch(span)
+    yield "plan"
+    planned = cut(span)
+    written = _written(span, planned)
+    for number, piece in enumerate(planned, 1):
+        if piece.key not in written:
+            for step in _one(piece):
+                yield f"{step} {number} of {len(planned)}"
+    yield "manifests"
+    write_manifests({(each.kind, each.day, each.cluster_id) for each in planned})
+    yield "close"
+    _close(span, planned)
+
+
+def _watch(span: Span) -> None:
+    for kind, partition in span.partitions.items():
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_WATCHED, [_TRIGGER, partition])
+            if not cursor.fetchone()[0]:
+                cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                cursor.execute(
+                    f"CREATE TRIGGER {_TRIGGER} AFTER INSERT OR UPDATE OR DELETE ON {partition} FOR EACH ROW"
+                    f" EXECUTE FUNCTION monitoring_partition_touched('{KINDS[kind].table.key}')"
+                )
+
+
+def _written(span: Span, planned: Sequence[Slice]) -> set[tuple[object, ...]]:
+    """Keys of the slices that have their file. Files of days that changed since, or of no slice, go."""
+    wanted = {each.key for each in planned}
+    touches = PartitionTouch.objects.filter(partition__in=span.partitions.values())
+    touched = {touch.pk: touch.moment.date() for touch in touches}
+    fit, unfit = set[tuple[object, ...]](), []
+    for row in _files(span):
+        key = (row.kind, row.cluster_id, row.since, row.until, row.rows)
+        if key in wanted and row.day not in touched.values():
+            fit.add(key)
+        else:
+            unfit.append(row.pk)
+    with transaction.atomic():
+        ArchivedFile.objects.filter(pk__in=unfit).update(state=ArchivedState.GOING)
+        PartitionTouch.objects.filter(pk__in=touched).delete()
+    return fit
+
+
+def _files(span: Span) -> list[ArchivedFile]:
+    written = ArchivedFile.objects.filter(state=ArchivedState.WRITTEN, kind__in=list(span.partitions))
+    return list(written.filter(since__gte=span.start, until__lte=span.end))
+
+
+def _one(piece: Slice) -> Iterator[str]:
+    kind = KINDS[piece.kind]
+    with location.workshop() as directory:
+        yield "write"
+        draft = write(directory / "draft.parquet", kind, rows_of(piece))
+        yield "compare"
+        if draft.rows != piece.rows:
+            raise ChangedMeanwhile(f"{piece.day} has {draft.rows:,} {piece.kind} by now, not {piece.rows:,}")
+        compare(draft, rows_of(piece))
+        yield "place"
+        row = place(draft, piece)
+        yield "note"
+        # The path tells the content: it may be known from before a kill, or be on its way out.
+        ArchivedFile.objects.filter(path=row.path).exclude(state=ArchivedState.LIVE).delete()
+        row.save(force_insert=True)
+
+
+def write_manifests(directories: Collection[tuple[ArchivedKind, date, int]]) -> None:
+    there = ArchivedFile.objects.exclude(state=ArchivedState.GOING)
+    for kind, day, cluster_id in sorted(directories):
+        rows = there.filter(kind=kind, day=day, cluster_id=cluster_id).order_by("since")
+        path = f"{location.directory_of(kind, day, cluster_id)}/{location.MANIFEST}"
+        location.files().write_durably(location.place(path), _manifest(list(rows)))
+
+
+def _manifest(rows: Sequence[ArchivedFile]) -> bytes:
+    """With the names of what rows refer to by number, which only the database knows else."""
+    runs = Run.objects.filter(pk__in={run for row in rows for run in row.runs}).select_related("job__cluster")
+    files = [
+        {
+            "name": row.path.rpartition("/")[2], "rows": row.rows, "size": row.size, "sha256": row.sha256,
+            "since": row.since.isoformat(), "until": row.until.isoformat(),
+        }
+        for row in rows
+    ]  # fmt: skip
+    known = {
+        str(run.pk): {"cluster": run.job.cluster.name, "job": run.job.name, "run": run.number, "id": run.engine_job_id}
+        for run in runs
+    }
+    return json.dumps({"version": 1, "files": files, "runs": known}, indent=1).encode()
+
+
+def _close(span: Span, planned: Sequence[Slice]) -> None:
+    kept = needed(span)
+    tables = [KINDS[kind].table for kind in (*span.partitions, *span.missing)]
+    with transaction.atomic(), connection.cursor() as cursor:
+        alone(cursor)
+        for table in tables:  # in the order in which polls write them
+            cursor.execute(f"LOCK TABLE ONLY {table.name} IN ACCESS EXCLUSIVE MODE")
+        if PartitionTouch.objects.filter(partition__in=span.partitions.values()).exists():
+            raise ChangedMeanwhile(f"{span} changed while it was archived")
+        rows = _files(span)
+        if {(r.kind, r.cluster_id, r.since, r.until, r.rows) for r in rows} != {each.key for each in planned}:
+            raise ChangedMeanwhile(f"{span} has not all of its files")
+        for kind in (*span.partitions, *span.missing):
+            column = "checkpoint_id" if kind == ArchivedKind.OPERATORS else "id"
+            drop_oldest(KINDS[kind].table, span.partitions.get(kind), span.end, column, kept[kind])
+        ArchivedFile.objects.filter(pk__in=[row.pk for row in rows]).update(state=ArchivedState.LIVE)

@@ -1,0 +1,97 @@
+"""What the periodic task does: the oldest partition that is old enough goes into the archive, a while at a time.
+
+The work itself is a process of its own (`manage.py archive advance`), so that the worker, which polls, is not slowed
+down, and one that is killed or runs out of memory takes nobody with it. Without anything to do none is started.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from django.conf import settings
+from django.db import OperationalError, connection
+
+from monitoring.history.archive import archiving, compaction, forgetting, spans
+from monitoring.history.archive.spans import Span
+from monitoring.history.archive.writing import ChangedMeanwhile
+
+BUDGET_S = 60.0
+_LIMIT_S = 900.0  # a process that takes longer than this hangs
+_ADVISORY = 6_801_674
+
+
+def look(now: datetime) -> str:
+    """The task: starts the work when there is any, and says what came of it."""
+    held = [f"{_named(span)} cannot be archived yet. {why}" for span in spans.due(now) if (why := spans.holds(span))]
+    if not _anything_to_do(now):
+        return " ".join(held)
+    process = subprocess.run(
+        [sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    if process.returncode:
+        lines = [line for line in process.stderr.splitlines() if line.strip()] or ["it ended without a word"]
+        raise RuntimeError(lines[-1].removeprefix("CommandError: "))
+    return process.stdout.strip()
+
+
+def _anything_to_do(now: datetime) -> bool:
+    ready = any(not spans.holds(span) for span in spans.due(now))
+    return ready or forgetting.anything_to_forget(now) or compaction.next_small() is not None
+
+
+def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> str:
+    """Some of what is due, in sentences. One process at a time; a second one has nothing to do."""
+    until = monotonic() + budget_s
+    if not _alone():
+        return "No archiving: another process does it."
+    try:
+        said = [forgetting.forget(now)]
+        for span in spans.due(now):
+            held = spans.holds(span)
+            said.append(f"{_named(span)} cannot be archived yet. {held}" if held else _archive(span, monotonic, until))
+        if monotonic() < until:
+            said.append(compaction.compact(monotonic, until))
+    finally:
+        _alone_no_more()
+    return " ".join(each for each in said if each)
+
+
+def _archive(span: Span, monotonic: Callable[[], float], until: float) -> str:
+    try:
+        for step in archiving.steps(span):
+            if monotonic() > until:
+                return f"{_named(span)} is being archived: {step} is next."
+    except ChangedMeanwhile as why:
+        return f"{_named(span)} is archived anew where it changed: {why}."
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", "") != "55P03":
+            raise
+        return f"{_named(span)} waits for whoever reads its tables."
+    missing = ", ".join(span.missing)
+    return f"Archived {span}." + (f" There was no partition of {missing}." if missing else "")
+
+
+def _named(span: Span) -> str:
+    text = str(span)
+    return text[0].upper() + text[1:]
+
+
+def _alone() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ADVISORY])
+        return bool(cursor.fetchone()[0])
+
+
+def _alone_no_more() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY])

@@ -1,0 +1,192 @@
+"""What pages, downloads and roll-ups are given of the archive.
+
+Files are found by cluster, day, run and id in the database, row groups by the statistics in the file. What is in
+PostgreSQL as well is left to PostgreSQL: there it is newer. A file that is missing or damaged is told, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from django.db import models
+from django.db.models import QuerySet
+from pyarrow import compute as pc
+
+from monitoring.history.archive import parquet
+from monitoring.history.archive.kinds import KINDS
+from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, Checkpoint, Job, OperatorCheckpoint, Run
+
+M = TypeVar("M", bound=models.Model)
+_COMPARISONS = {"=": pc.equal, ">=": pc.greater_equal, "<=": pc.less_equal, ">": pc.greater, "<": pc.less}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A condition on a column of checkpoints; `operator` one of =, >=, <=, > and <. What is null fulfils none."""
+
+    column: str
+    operator: str
+    value: Any
+
+
+@dataclass
+class Found:
+    """`unreadable`: files that should have been looked into as well."""
+
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    unreadable: list[ArchivedFile] = field(default_factory=list)
+
+
+def checkpoints(
+    job: Job, wishes: Sequence[Wish], place: tuple[datetime, int] | None, *, upwards: bool, limit: int
+) -> Found:
+    """The next ones after `place` (time and key), the newest first, or upwards the oldest first; with their runs."""
+    runs = _runs(job, wishes)
+    found = Found()
+    for file in _files_on(job, runs, wishes, place, upwards=upwards):
+        try:
+            table = _beyond(_matching(file, runs, wishes), place, upwards=upwards)
+        except parquet.Damaged:
+            found.unreadable.append(file)
+            continue
+        rows = _without_stored(file, runs, _sorted(table, upwards=upwards))
+        for row in rows[: limit - len(found.checkpoints)]:
+            row.run = runs[row.run_id]
+            found.checkpoints.append(row)
+        if len(found.checkpoints) >= limit:
+            break
+    return found
+
+
+def count(job: Job) -> int:
+    """How many checkpoints of it lie in the archive."""
+    runs = list(job.runs.values_list("pk", flat=True))
+    files = _live(ArchivedKind.CHECKPOINTS).filter(cluster_id=job.cluster_id, runs__overlap=runs)
+    wanted = set(runs)
+    pairs = files.values_list("runs", "rows_by_run")
+    return sum(n for keys, rows in pairs for run, n in zip(keys, rows, strict=True) if run in wanted)
+
+
+def checkpoint(pk: int) -> Checkpoint | None:
+    """None: the archive has none of that key. Damaged: nobody can tell."""
+    found = _by_id(ArchivedKind.CHECKPOINTS, Checkpoint, "id", pk)
+    return found[0] if found else None
+
+
+def operators(of: Checkpoint) -> list[OperatorCheckpoint]:
+    """Of a checkpoint of the archive, in their order. Damaged."""
+    files = _live(ArchivedKind.OPERATORS).filter(since__lte=of.triggered_at, until__gt=of.triggered_at)
+    wanted = files.filter(cluster_id=of.run.job.cluster_id)
+    found = [row for file in wanted for row in _models(_read(file, "checkpoint_id", {of.pk}), OperatorCheckpoint)]
+    for row in found:
+        row.checkpoint = of
+    return sorted(found, key=lambda row: row.position)
+
+
+def operator(pk: int) -> OperatorCheckpoint | None:
+    """As `checkpoint`, with its own."""
+    found = _by_id(ArchivedKind.OPERATORS, OperatorCheckpoint, "id", pk)
+    of = checkpoint(found[0].checkpoint_id) if found else None
+    if of is None:
+        return None
+    found[0].checkpoint = of
+    return found[0]
+
+
+def table(job: Job, runs: Collection[int], start: datetime, end: datetime) -> pa.Table:
+    """All columns of the archived checkpoints of these runs from `start` up to and without `end`. Damaged."""
+    wishes = [Wish("triggered_at", ">=", start), Wish("triggered_at", "<", end)]
+    files = _live(ArchivedKind.CHECKPOINTS).filter(cluster_id=job.cluster_id, since__lt=end, until__gt=start)
+    tables = [_matching(file, runs, wishes) for file in files.filter(runs__overlap=list(runs))]
+    return pa.concat_tables(tables) if tables else KINDS[ArchivedKind.CHECKPOINTS].schema.empty_table()
+
+
+# --- which files -----------------------------------------------------------------------------------------------------
+
+
+def _live(kind: ArchivedKind) -> QuerySet[ArchivedFile]:
+    return ArchivedFile.objects.filter(kind=kind, state=ArchivedState.LIVE)
+
+
+def _runs(job: Job, wishes: Sequence[Wish]) -> dict[int, Run]:
+    numbers = [wish.value for wish in wishes if wish.column == "number"]
+    runs = job.runs.filter(number__in=numbers) if numbers else job.runs.all()
+    found = runs.defer("exceptions", "summary", "vertices")
+    for run in found:
+        run.job = job
+    return {run.pk: run for run in found}
+
+
+def _files_on(
+    job: Job, runs: Collection[int], wishes: Sequence[Wish], place: tuple[datetime, int] | None, *, upwards: bool
+) -> Iterator[ArchivedFile]:
+    files = _live(ArchivedKind.CHECKPOINTS).filter(cluster_id=job.cluster_id, runs__overlap=list(runs))
+    if place is not None:
+        files = files.filter(until__gt=place[0]) if upwards else files.filter(since__lte=place[0])
+    for wish in wishes:
+        if wish.column == "triggered_at":
+            files = files.filter(until__gt=wish.value) if ">" in wish.operator else files.filter(since__lte=wish.value)
+    return files.order_by("since" if upwards else "-since").iterator(chunk_size=50)
+
+
+# --- rows of a file --------------------------------------------------------------------------------------------------
+
+
+def _read(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
+    path = parquet.checked(file)
+    try:
+        return parquet.matching(path, KINDS[ArchivedKind(file.kind)], column, wanted)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise parquet.damaged(file, str(error)) from error
+
+
+def _matching(file: ArchivedFile, runs: Collection[int], wishes: Sequence[Wish]) -> pa.Table:
+    found = _read(file, "run_id", runs)
+    for wish in wishes:
+        if wish.column != "number":
+            of = found.schema.field(wish.column).type
+            found = found.filter(_COMPARISONS[wish.operator](found[wish.column], pa.scalar(wish.value, of)))
+    return found
+
+
+def _beyond(found: pa.Table, place: tuple[datetime, int] | None, *, upwards: bool) -> pa.Table:
+    if place is None:
+        return found
+    compare = pc.greater if upwards else pc.less
+    at = pa.scalar(place[0], found.schema.field("triggered_at").type)
+    same = pc.and_(pc.equal(found["triggered_at"], at), compare(found["id"], place[1]))
+    return found.filter(pc.or_(compare(found["triggered_at"], at), same))
+
+
+def _sorted(found: pa.Table, *, upwards: bool) -> pa.Table:
+    way = "ascending" if upwards else "descending"
+    return found.sort_by([("triggered_at", way), ("id", way)])
+
+
+def _without_stored(file: ArchivedFile, runs: Collection[int], found: pa.Table) -> list[Checkpoint]:
+    stored = Checkpoint.objects.filter(run__in=runs, triggered_at__gte=file.since, triggered_at__lt=file.until)
+    there = set(stored.values_list("run_id", "checkpoint_id", "triggered_at"))
+    rows = _models(found, Checkpoint)
+    return [row for row in rows if (row.run_id, row.checkpoint_id, row.triggered_at) not in there]
+
+
+def _by_id(kind: ArchivedKind, model: type[M], column: str, pk: int) -> list[M]:
+    for file in _live(kind).filter(least_id__lte=pk, greatest_id__gte=pk):
+        if found := _models(_read(file, column, {pk}), model):
+            return found
+    return []
+
+
+def _models(found: pa.Table, model: type[M]) -> list[M]:
+    """Rows of the model as Django would read them, marked as archived."""
+    rows = [
+        model.from_db("default", found.column_names, values)
+        for values in zip(*(column.to_pylist() for column in found.columns), strict=True)
+    ]
+    for row in rows:
+        row.archived = True  # type: ignore[attr-defined]
+    return rows

@@ -1,0 +1,195 @@
+"""Which stretch of the history is archived next, what holds it back, and how it is cut into files.
+
+A span is the oldest partition of checkpoints and operators, or of counter samples, once all of it is older than
+WAYMARK_HISTORY_KEPT. What lies in `_before` stays in PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from django.conf import settings
+from django.db import connection
+
+from monitoring.history.archive.kinds import KINDS, Kind
+from monitoring.history.partitions import Partition, partitions_of
+from monitoring.history.pipeline.columns import DAY as DAY_S
+from monitoring.models import ArchivedKind
+
+# A file has about so many rows: what is written, verified and, after a kill, written again at once.
+ROWS_A_FILE = 250_000
+# Of what belongs together, the partition of the first says when.
+TOGETHER = ((ArchivedKind.CHECKPOINTS, ArchivedKind.OPERATORS), (ArchivedKind.SAMPLES,))
+
+
+@dataclass(frozen=True)
+class Span:
+    """`partitions`: by kind the name of its partition; a kind whose partition is missing is left out."""
+
+    start: datetime
+    end: datetime
+    partitions: dict[ArchivedKind, str]
+    missing: tuple[ArchivedKind, ...] = ()
+
+    def __str__(self) -> str:
+        last = (self.end - timedelta(seconds=1)).date()
+        days = f"{self.start:%-d %B %Y}" if last == self.start.date() else f"{self.start:%-d %B} to {last:%-d %B %Y}"
+        return f"{' and '.join(str(ArchivedKind(kind).value) for kind in self.partitions)} of {days}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one file is to hold: `rows` of a kind, cluster and day, from `since` up to and without `until`."""
+
+    kind: ArchivedKind
+    partition: str
+    cluster_id: int
+    day: date
+    since: datetime
+    until: datetime
+    rows: int
+
+    @property
+    def key(self) -> tuple[str, int, datetime, datetime, int]:
+        return (str(self.kind), self.cluster_id, self.since, self.until, self.rows)
+
+
+def due(now: datetime) -> list[Span]:
+    """The oldest one of each group of tables that may go, by age alone."""
+    found = (_oldest(kinds) for kinds in TOGETHER)
+    return [span for span in found if span is not None and span.end <= now - settings.HISTORY_KEPT]
+
+
+def waiting(now: datetime) -> int:
+    """How many partitions are old enough."""
+    return sum(
+        each.start is not None and each.end is not None and each.end <= now - settings.HISTORY_KEPT
+        for first, *_ in TOGETHER
+        for each in partitions_of(KINDS[first].table)
+    )
+
+
+def _oldest(kinds: Sequence[ArchivedKind]) -> Span | None:
+    dated = [each for each in partitions_of(KINDS[kinds[0]].table) if each.start is not None and each.end is not None]
+    if not dated:
+        return None
+    oldest = dated[0]
+    assert oldest.start is not None and oldest.end is not None  # noqa: PT018, S101 (for mypy)
+    found = {kind: _same(oldest, partitions_of(KINDS[kind].table)) for kind in kinds}
+    return Span(
+        oldest.start,
+        oldest.end,
+        {kind: each.name for kind, each in found.items() if each is not None},
+        tuple(kind for kind, each in found.items() if each is None),
+    )
+
+
+def _same(wanted: Partition, there: Sequence[Partition]) -> Partition | None:
+    return next((each for each in there if (each.start, each.end) == (wanted.start, wanted.end)), None)
+
+
+# --- what holds one back ---------------------------------------------------------------------------------------------
+
+_UNFINISHED = """
+SELECT count(*), min(j.name) FROM {partition} k
+JOIN monitoring_run r ON r.id = k.run_id JOIN monitoring_job j ON j.id = r.job_id
+JOIN monitoring_cluster cluster ON cluster.id = j.cluster_id
+WHERE NOT k.final AND NOT r.final_read_done AND cluster.archived_at IS NULL
+"""
+_PROGRESS = """
+SELECT done, done <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM monitoring_rollupprogress
+"""
+_NOT_PASSED = """
+SELECT EXISTS (SELECT FROM {partition} WHERE changed_in >= %(done)s) OR EXISTS (
+    SELECT FROM monitoring_checkpointdeletion
+    WHERE deleted_in >= %(done)s AND triggered_at >= %(start)s AND triggered_at < %(end)s)
+"""
+# Days of jobs of which roll-ups tell another number of checkpoints than there are.
+_DIFFERENT = f"""
+SELECT count(*) FROM (
+    SELECT r.job_id, floor(date_part('epoch', k.triggered_at) / {DAY_S})::bigint AS day, count(*) AS rows
+    FROM {{partition}} k JOIN monitoring_run r ON r.id = k.run_id GROUP BY 1, 2
+) there
+LEFT JOIN (
+    SELECT job_id, floor(date_part('epoch', start) / {DAY_S})::bigint AS day, completed + failed + pending AS rows
+    FROM monitoring_rollup WHERE seconds = {DAY_S} AND start >= %(start)s AND start < %(end)s
+) told USING (job_id, day)
+WHERE told.rows IS DISTINCT FROM there.rows
+"""  # noqa: S608 (constants only)
+
+
+def holds(span: Span) -> str:
+    """Why it cannot go yet, in a sentence; "" when it can."""
+    partition = span.partitions.get(ArchivedKind.CHECKPOINTS)
+    if partition is None:
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute(_UNFINISHED.format(partition=partition))
+        unfinished, job = cursor.fetchone()
+        if unfinished:
+            return f"{unfinished:,} of its checkpoints may still change, of job {job} for one."
+        cursor.execute(_PROGRESS)
+        progress = cursor.fetchone()
+        if progress is None:
+            return "The history pipeline, which makes roll-ups of it first, has not run yet."
+        if not progress[1]:
+            return "The history pipeline has not run since PostgreSQL was restored on another server."
+        known = {"done": progress[0], "start": span.start, "end": span.end}
+        cursor.execute(_NOT_PASSED.format(partition=partition), known)
+        if cursor.fetchone()[0]:
+            return "The history pipeline has not come to all of its changes; it is behind, or not running."
+        cursor.execute(_DIFFERENT.format(partition=partition), known)
+        if different := cursor.fetchone()[0]:
+            return (
+                f"The roll-ups of {different:,} days of jobs do not tell as many checkpoints as there are; start the"
+                " history pipeline without state, so that they are made anew."
+            )
+    return ""
+
+
+# --- how it is cut ---------------------------------------------------------------------------------------------------
+
+_MINUTES = """
+SELECT j.cluster_id, floor(date_part('epoch', k.{key}) / 60)::bigint AS minute, count(*)
+FROM {partition} k {joins} GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+
+def cut(span: Span) -> list[Slice]:
+    """All of it, by kind, cluster and time. Equal rows give equal slices."""
+    return [
+        each
+        for kind, partition in span.partitions.items()
+        for each in _slices(KINDS[kind], partition, _minutes(KINDS[kind], partition))
+    ]
+
+
+def _minutes(kind: Kind, partition: str) -> list[tuple[int, int, int]]:
+    """Cluster, minute since 1970 and how many rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MINUTES.format(partition=partition, key=kind.table.key, joins=kind.joins))
+        return list(cursor.fetchall())
+
+
+def _slices(kind: Kind, partition: str, minutes: Sequence[tuple[int, int, int]]) -> Iterator[Slice]:
+    begun: list[tuple[int, int, int]] = []
+    for each in minutes:
+        if begun and (_belongs(each) != _belongs(begun[0]) or sum(rows for *_, rows in begun) >= ROWS_A_FILE):
+            yield _slice(kind, partition, begun)
+            begun = []
+        begun.append(each)
+    if begun:
+        yield _slice(kind, partition, begun)
+
+
+def _belongs(minute: tuple[int, int, int]) -> tuple[int, int]:
+    return minute[0], minute[1] * 60 // DAY_S
+
+
+def _slice(kind: Kind, partition: str, minutes: Sequence[tuple[int, int, int]]) -> Slice:
+    since = datetime.fromtimestamp(minutes[0][1] * 60, UTC)
+    until = datetime.fromtimestamp((minutes[-1][1] + 1) * 60, UTC)
+    rows = sum(rows for *_, rows in minutes)
+    return Slice(kind.name, partition, minutes[0][0], since.date(), since, until, rows)

@@ -1,0 +1,122 @@
+"""One file of the archive: written, compared with a second reading of the database row by row, and put in its place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from django.db import connection, transaction
+from pyarrow import compute as pc
+
+from monitoring.history.archive import location, parquet
+from monitoring.history.archive.kinds import KINDS, Kind
+from monitoring.history.archive.spans import Slice
+from monitoring.models import ArchivedFile
+
+_ROWS = """
+SELECT {columns} FROM {partition} k {joins}
+WHERE j.cluster_id = %s AND k.{key} >= %s AND k.{key} < %s ORDER BY {order}
+"""
+
+
+class ChangedMeanwhile(Exception):
+    """Rows were written, updated or deleted between two readings: once more, later."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A file that is written, and has no place yet."""
+
+    path: Path
+    kind: Kind
+    rows: int
+    least_id: int
+    greatest_id: int
+    runs: dict[int, int]  # rows of each
+
+
+def rows_of(piece: Slice) -> Iterator[pa.Table]:
+    """From the database, a row group at a time."""
+    kind = KINDS[piece.kind]
+    statement = _ROWS.format(
+        columns=kind.selected,
+        partition=piece.partition,
+        joins=kind.joins,
+        key=kind.table.key,
+        order=", ".join(f"k.{column}" for column in kind.order),
+    )
+    with transaction.atomic(), connection.connection.cursor(name="archive", binary=True) as cursor:
+        cursor.itersize = parquet.ROWS_A_GROUP
+        cursor.execute(statement, [piece.cluster_id, piece.since, piece.until])
+        while found := cursor.fetchmany(parquet.ROWS_A_GROUP):
+            yield _table(kind, found)
+
+
+def write(path: Path, kind: Kind, tables: Iterator[pa.Table]) -> Draft:
+    """A row group for each table."""
+    rows, least, greatest, runs = 0, [], [], dict[int, int]()
+    with parquet.writer(path, kind) as file:
+        for table in tables:
+            file.write_table(table, row_group_size=parquet.ROWS_A_GROUP)
+            rows += table.num_rows
+            least.append(pc.min(table["id"]).as_py())
+            greatest.append(pc.max(table["id"]).as_py())
+            _count_runs(runs, table)
+    return Draft(path, kind, rows, min(least), max(greatest), runs)
+
+
+def compare(draft: Draft, tables: Iterator[pa.Table]) -> None:
+    """With what it was written from. ChangedMeanwhile when anything differs."""
+    pairs = itertools.zip_longest(parquet.groups(draft.path, draft.kind), tables)
+    if not all(read is not None and read.equals(there) for read, there in pairs):
+        raise ChangedMeanwhile(f"{draft.path.name}: what was written is not what PostgreSQL has by now")
+
+
+def place(draft: Draft, piece: Slice) -> ArchivedFile:
+    """Puts it where it belongs, durably and as a whole. Its row is not saved yet."""
+    digest = location.sha256_of(draft.path)
+    directory = location.directory_of(piece.kind, piece.day, piece.cluster_id)
+    row = ArchivedFile(
+        kind=piece.kind,
+        cluster_id=piece.cluster_id,
+        day=piece.day,
+        since=piece.since,
+        until=piece.until,
+        path=f"{directory}/{piece.since:%H%M}-{digest[:16]}.parquet",
+        rows=draft.rows,
+        size=draft.path.stat().st_size,
+        sha256=digest,
+        footer_sha256=parquet.footer_sha256(draft.path),
+        least_id=draft.least_id,
+        greatest_id=draft.greatest_id,
+        runs=list(draft.runs),
+        rows_by_run=list(draft.runs.values()),
+    )
+    location.put(draft.path, row.path)
+    return row
+
+
+def _table(kind: Kind, rows: list[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    return pa.table(
+        [_array(column, field.type) for column, field in zip(columns, kind.schema, strict=True)], schema=kind.schema
+    )
+
+
+def _array(column: tuple[Any, ...], wanted: pa.DataType) -> pa.Array:
+    """Moments come as microseconds."""
+    if pa.types.is_timestamp(wanted):
+        return pa.array(column, pa.int64()).cast(wanted)
+    if pa.types.is_list(wanted) and pa.types.is_timestamp(wanted.value_type):
+        return pa.array(column, pa.list_(pa.int64())).cast(wanted)
+    return pa.array(column, wanted)
+
+
+def _count_runs(runs: dict[int, int], table: pa.Table) -> None:
+    if "run_id" in table.column_names:
+        for each in table["run_id"].value_counts().to_pylist():
+            runs[each["values"]] = runs.get(each["values"], 0) + each["counts"]

@@ -1,0 +1,75 @@
+"""What of the history lies in the archive (monitoring/history/archive), and where."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+
+class ArchivedKind(models.TextChoices):
+    CHECKPOINTS = "checkpoints", "checkpoints"
+    OPERATORS = "operators", "operators of checkpoints"
+    SAMPLES = "samples", "counter samples"
+
+
+class ArchivedState(models.TextChoices):
+    WRITTEN = "written", "written and verified; its rows are still in PostgreSQL"
+    LIVE = "live", "read from here; its rows are in PostgreSQL no more"
+    GOING = "going", "replaced, or of rows that changed; it is being removed"
+    EXPIRED = "expired", "older than the archive is kept; it is being removed"
+    REMOVED = "removed", "older than the archive is kept, and removed"
+
+
+# Of a cluster's day with such a file the checkpoints are in PostgreSQL no more, and its roll-ups are final.
+FINAL = (ArchivedState.LIVE, ArchivedState.EXPIRED, ArchivedState.REMOVED)
+
+
+class ArchivedFile(models.Model):
+    """One Parquet file: rows of one kind, cluster and UTC day, from `since` up to and without `until`.
+
+    `path` is below the archive's location. No key leads to the cluster or its runs: the archive outlives them.
+    """
+
+    kind = models.CharField(max_length=12, choices=ArchivedKind.choices)
+    cluster_id = models.BigIntegerField()
+    day = models.DateField()
+    since = models.DateTimeField()
+    until = models.DateTimeField()
+    path = models.CharField(max_length=300, unique=True)
+    rows = models.BigIntegerField()
+    size = models.BigIntegerField()  # bytes
+    sha256 = models.CharField(max_length=64)
+    footer_sha256 = models.CharField(max_length=64)  # of its end, which says where everything lies
+    least_id = models.BigIntegerField()
+    greatest_id = models.BigIntegerField()
+    # Of checkpoints and samples: which runs have rows in it, and how many each, in the same order.
+    runs = ArrayField(models.BigIntegerField(), default=list)
+    rows_by_run = ArrayField(models.BigIntegerField(), default=list)
+    state = models.CharField(max_length=8, choices=ArchivedState.choices, default=ArchivedState.WRITTEN)
+    problem = models.TextField(blank=True, default="")  # why it could not be read when it was last tried; "": it can
+    made_at = models.DateTimeField(auto_now_add=True)
+    checked_at = models.DateTimeField(null=True)  # when its whole content was last compared with `sha256`
+
+    class Meta:
+        ordering = ("day", "cluster_id", "since")
+        indexes = (
+            models.Index(fields=("kind", "cluster_id", "day"), name="archive_by_cluster_and_day"),
+            models.Index(fields=("kind", "least_id", "greatest_id"), name="archive_by_id"),
+        )
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class PartitionTouch(models.Model):
+    """A row of a partition that is being archived changed after that began: its day is archived anew. Written by the
+    database."""
+
+    partition = models.CharField(max_length=63)
+    moment = models.DateTimeField()  # of the row: its trigger's, the sample's
+
+    class Meta:
+        indexes = (models.Index(fields=("partition",), name="touches_by_partition"),)
+
+    def __str__(self) -> str:
+        return f"{self.partition}: {self.moment}"

@@ -1,0 +1,77 @@
+"""Archives and merges, in processes that are killed: each right before the next step that none was killed at yet.
+
+python -m tests.monitoring.history.kill_archiving <location>; prints each step with a digest of all rows that there are
+after the kill, and at last the digest when it has come to its end. Each try is forked: starting Python anew takes long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
+django.setup()
+
+from django.conf import settings  # noqa: E402
+
+from monitoring.history.archive import archiving, compaction, forgetting, spans  # noqa: E402
+from tests.monitoring.history.archive_rows import NOW, everything  # noqa: E402
+
+ROWS_A_FILE = 8
+OF_A_KIND = 2  # steps of a kind, of the first and the second file for instance
+
+
+def steps() -> Iterator[str]:
+    yield "forget"
+    forgetting.forget(NOW)
+    for span in spans.due(NOW):
+        yield from (f"{span}: {step}" for step in archiving.steps(span))
+    while (small := compaction.next_small()) is not None:
+        yield from (f"merged {small.kind} of {small.day}: {step}" for step in compaction.steps(small))
+    yield "forget what was merged"
+    forgetting.forget(NOW)
+
+
+def digest() -> str:
+    return hashlib.sha256(repr(everything()).encode()).hexdigest()
+
+
+def killed_at(done: set[str], place: Path) -> None:
+    for step in steps():
+        if step not in done and sum(_word(each) == _word(step) for each in done) < OF_A_KIND:
+            place.write_text(step)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _word(step: str) -> str:
+    return step.split(": ")[-1].split()[0]
+
+
+def forked(work: Callable[[], object]) -> int:
+    """How a process of its own ended; this one never speaks to the database."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        work()
+        sys.stdout.flush()
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def main() -> None:
+    settings.ARCHIVE, spans.ROWS_A_FILE = sys.argv[1], ROWS_A_FILE
+    place, done = Path(sys.argv[1] + ".step"), set[str]()
+    while (ended := forked(lambda: killed_at(done, place))) == signal.SIGKILL:
+        done.add(place.read_text())
+        forked(lambda: print(place.read_text(), digest(), sep="|"))
+    forked(lambda: print(f"ended {ended}", digest(), sep="|"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Old partitions go into the archive, exactly, and nothing else does; killed at any moment, nothing is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from django.db import connection
+
+from monitoring.history.archive import archiving, cycle, spans
+from monitoring.history.archive.writing import ChangedMeanwhile
+from monitoring.history.forgetting import forget
+from monitoring.history.partitions import TABLES, cover, partitions_of
+from monitoring.history.quantiles import NotRolledUp, series, told
+from monitoring.history.stretches import Stretch
+from monitoring.models import (
+    ArchivedFile,
+    ArchivedKind,
+    ArchivedState,
+    Checkpoint,
+    CounterSample,
+    OperatorCheckpoint,
+    Rollup,
+    RollupProgress,
+    Savepoint,
+)
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill, take_partitions_back
+from tests.monitoring.history.conftest import Pipeline, differences
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def archive(settings, tmp_path: Path) -> Path:
+    settings.ARCHIVE = str(tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
+    """Partitions for rows of August."""
+    cover(OLD)
+    yield Rows()
+    take_partitions_back()
+
+
+def first_span() -> spans.Span:
+    return spans.due(NOW)[0]
+
+
+def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipeline: Pipeline, archive: Path) -> None:
+    fill(old)
+    pipeline.run()
+    before, rolled = everything(), list(Rollup.objects.order_by("seconds", "start").values_list())
+
+    assert cycle.advance(NOW) == TOLD
+
+    assert everything() == before
+    assert Checkpoint.objects.count() == CounterSample.objects.count() == 100
+    assert OperatorCheckpoint.objects.count() == 200
+    assert {each.name for each in archive.rglob("day=2026-08-14/cluster=*/*.json")} == {"manifest.json"}
+    assert not list(archive.glob(".writing/*"))
+    assert cycle.advance(NOW) == ""
+    # What is touched of an archived day is no reason to make its roll-ups anew, of the rest of its rows.
+    late = old.checkpoint(Checkpoint.objects.first().run, 5000, triggered_at=OLD + timedelta(seconds=1))
+    late.delete()
+    pipeline.run()
+    pipeline.offset = pipeline.reader.initialOffset()
+    pipeline.run()
+    days = [row for row in rolled if row[1] != 60]
+    assert [row for row in Rollup.objects.order_by("seconds", "start").values_list() if row[1] != 60] == days
+    assert not [line for line in differences(86_400) if "2026, 11" in line]
+
+
+def test_killed_before_each_step_nothing_is_lost_and_nothing_double(
+    old: Rows, pipeline: Pipeline, archive: Path
+) -> None:
+    fill(old, 12, timedelta(minutes=55))
+    pipeline.run()
+    before = hashlib.sha256(repr(everything()).encode()).hexdigest()
+    command = [sys.executable, "-m", "tests.monitoring.history.kill_archiving", str(archive)]
+    environ = os.environ | {"DATABASE_URL": database_url()}
+
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=200)
+
+    assert done.returncode == 0, done.stderr
+    told = [line.split("|") for line in done.stdout.splitlines()]
+    assert [step for step, digest in told if digest != before] == []
+    assert told[-1][0] == "ended 0", done.stderr
+    seen = {step.split(": ")[-1].split()[0] for step, _ in told}
+    assert seen >= {"watch", "plan", "write", "compare", "place", "note", "manifests", "close", "read", "replace"}
+    assert not Checkpoint.objects.filter(triggered_at__lt=NOW - timedelta(days=60)).exists()
+    known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
+    assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == known
+    assert len(known) == ArchivedFile.objects.count() == 3
+
+
+def database_url() -> str:
+    known = {name: quote(str(connection.settings_dict[name]), safe="") for name in ("USER", "PASSWORD", "HOST", "NAME")}
+    user, password, host, name = known.values()
+    return f"postgresql://{user}:{password}@{host}:{connection.settings_dict['PORT']}/{name}"
+
+
+def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(old: Rows, pipeline: Pipeline) -> None:
+    run = fill(old, 12, timedelta(minutes=55))
+    pipeline.run()
+    steps = archiving.steps(first_span())
+    while next(steps) != "close":
+        pass
+    changed = run.checkpoints.get(checkpoint_id=3)
+    Checkpoint.objects.filter(pk=changed.pk).update(external_path="file:/elsewhere")
+    before = everything()
+    with pytest.raises(ChangedMeanwhile, match="changed while it was archived"):
+        next(steps)
+    assert everything() == before
+    assert cycle.advance(NOW) == TOLD
+    assert everything() == before
+    assert cycle.advance(NOW) == ""
+
+
+def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: Rows, pipeline: Pipeline) -> None:
+    """An engine lists its newest failed checkpoint whatever its age; what a poll does not know it stores again."""
+    run = fill(old, 30, timedelta(minutes=55))
+    idle = fill(old, 5)
+    idle.checkpoints.filter(triggered_at__gte=NOW - timedelta(days=1)).delete()
+    saved = run.checkpoints.get(checkpoint_id=7)
+    Savepoint.objects.create(job=run.job, run=run, checkpoint=saved, state="completed", requested_at=OLD)
+    run.checkpoints.filter(triggered_at__gte=NOW - timedelta(days=1)).update(status="COMPLETED")
+    pipeline.run()
+    cycle.advance(NOW)
+    stay = Checkpoint.objects.filter(triggered_at__lt=NOW - timedelta(days=60))
+    assert set(stay.filter(run=run).values_list("checkpoint_id", flat=True)) == {7, 30}
+    assert stay.filter(run=idle).count() == 5
+    assert OperatorCheckpoint.objects.filter(checkpoint__in=stay).count() == 2 * 7
+    archived = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS)
+    assert sum(each.rows for each in archived) == 35
+    assert CounterSample.objects.filter(run=idle).count() == 100
+
+
+def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) -> None:
+    fill(old, 12)
+    held = spans.holds(first_span())
+    assert held == "The history pipeline, which makes roll-ups of it first, has not run yet."
+    pipeline.run()
+    assert spans.holds(first_span()) == ""
+    Checkpoint.objects.filter(checkpoint_id=3).update(state_size=1)
+    assert "has not come to all of its changes" in spans.holds(first_span())
+    pipeline.run()
+    Rollup.objects.filter(seconds=86_400, start__lt=OLD).delete()
+    assert "roll-ups of 1 days of jobs do not tell as many" in spans.holds(first_span())
+    RollupProgress.objects.update(done=2**60)
+    assert "restored on another server" in spans.holds(first_span())
+    Checkpoint.objects.filter(checkpoint_id=4).update(status="IN_PROGRESS", final=False)
+    assert spans.holds(first_span()).startswith("1 of its checkpoints may still change, of job job-")
+    said = cycle.advance(NOW)
+    assert said.startswith("Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its")
+    assert Checkpoint.objects.count() == 112
+
+
+def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -> None:
+    fill(old, 12)
+    pipeline.run()
+    settings.HISTORY_KEPT = timedelta(days=100)
+    assert spans.due(NOW) == []
+    assert cycle.advance(NOW) == cycle.look(NOW) == ""
+
+
+def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, pipeline: Pipeline) -> None:
+    fill(old, 12)
+    pipeline.run()
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE monitoring_operatorcheckpoint_20260810")
+    assert cycle.advance(NOW).startswith(
+        "Archived checkpoints of 10 August to 16 August 2026. There was no partition of operators."
+    )
+    assert partitions_of(TABLES[1])[0].end == partitions_of(TABLES[0])[0].end
+
+
+def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
+    old: Rows, pipeline: Pipeline, small_disk: Path, settings
+) -> None:
+    fill(old, 12)
+    pipeline.run()
+    before = everything()
+    settings.ARCHIVE = str(small_disk / "archive")
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))  # room for the beginning of a file
+    with pytest.raises(OSError, match="No space left"):
+        cycle.advance(NOW)
+    assert everything() == before
+    known = {each.path for each in ArchivedFile.objects.all()}
+    assert {str(each.relative_to(settings.ARCHIVE)) for each in small_disk.rglob("*.parquet")} == known
+    filler.unlink()
+    assert cycle.advance(NOW) == TOLD
+    assert everything() == before
+
+
+def test_a_place_that_cannot_be_written_is_told_by_the_task(old: Rows, pipeline: Pipeline, tmp_path: Path) -> None:
+    """The task starts the work as a process of its own."""
+    fill(old, 12)
+    pipeline.run()
+    (tmp_path / "file").touch()
+    command = [sys.executable, "manage.py", "archive", "advance"]
+    environ = os.environ | {"DATABASE_URL": database_url(), "WAYMARK_ARCHIVE": str(tmp_path / "file" / "archive")}
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "CommandError: The archive cannot be written or read: " in done.stderr
+    assert str(tmp_path / "file") in done.stderr
+    assert Checkpoint.objects.count() == 112
+
+
+def test_files_older_than_they_are_kept_go_and_their_days_stay_final(
+    old: Rows, pipeline: Pipeline, archive: Path, settings
+) -> None:
+    fill(old, 12)
+    pipeline.run()
+    cycle.advance(NOW)
+    days = Rollup.objects.filter(seconds=86_400).count()
+    settings.ARCHIVE_KEPT = timedelta(days=95)
+    files = ArchivedFile.objects.count()
+    assert cycle.advance(NOW) == f"Removed {files} files of the archive that are older than 95 days."
+    assert not [*archive.rglob("*.parquet"), *archive.rglob("*.json")]
+    assert {each.state for each in ArchivedFile.objects.all()} == {ArchivedState.REMOVED}
+    pipeline.offset = pipeline.reader.initialOffset()
+    pipeline.run()
+    assert Rollup.objects.filter(seconds=86_400).count() == days
+    assert cycle.advance(NOW) == ""
+
+
+def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
+    old: Rows, pipeline: Pipeline, archive: Path, settings
+) -> None:
+    run = fill(old, 60)
+    pipeline.run()
+    job, minutes = run.job, timedelta(minutes=1)
+    asked = [
+        Stretch(OLD - timedelta(hours=1), OLD + timedelta(days=3)),
+        Stretch(OLD + 130 * minutes, OLD + 610 * minutes),
+        Stretch(OLD + 130 * minutes, OLD + 140 * minutes, run.pk),
+        Stretch(OLD + 13 * timedelta(hours=1), NOW),
+    ]
+    wanted = (0.5, 0.99)
+    before = told(job, asked, ["duration", "state_size"], wanted)
+    by_hour = series(job, OLD, OLD + timedelta(hours=30), seconds=3600)
+    settings.HOURS_KEPT = timedelta(days=95)
+    assert "hours" not in forget(NOW)
+    cycle.advance(NOW)
+    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert "Roll-ups of hours forgotten: 20." in forget(NOW)
+    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
+    done = RollupProgress.objects.get()
+    RollupProgress.objects.all().delete()
+    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    done.save(force_insert=True)
+    for file in archive.glob("checkpoints/day=2026-08-13/*/*.parquet"):
+        file.unlink()
+    days = told(job, [Stretch(OLD - timedelta(hours=12), OLD + timedelta(days=3))], ["duration"], wanted)[0]["duration"]
+    assert (days.counts, days.quantiles) == (before[0]["duration"].counts, before[0]["duration"].quantiles)
+    with pytest.raises(NotRolledUp, match="it is missing"):
+        told(job, asked[1:2], ["duration"], wanted)

@@ -31,7 +31,7 @@ def look(now: datetime) -> str:
     if not _anything_to_do(now):
         return " ".join(held)
     process = subprocess.run(
-        [sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance"],
+        ["nice", sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance"],  # noqa: S607
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
@@ -42,12 +44,31 @@ class FindingOut(Schema):
     advice: list[AdviceOut]
 
 
+class ExpectationOut(Schema):
+    figure: str = Field(description="duration (milliseconds), state_size (bytes) or interval (seconds)")
+    expected: float = Field(description="The median of the hours that it is told from.")
+    spread: float = Field(description="How they scatter about it: a robust standard deviation.")
+    basis: str = Field(description="Which hours.")
+    hours: int
+
+
+class ForecastOut(Schema):
+    state_per_day: float | None = Field(description="Bytes; null: fewer than seven days are known.")
+    duration_per_day: float | None = Field(description="Milliseconds that the p95 of durations grows by.")
+    exceeds_timeout_on: datetime | None = Field(
+        description="When the p95 reaches the checkpoint time-out if it goes on so; null: not within a year."
+    )
+    days: int = Field(description="Days that it rests on.")
+
+
 class DiagnosisOut(Schema):
     checkpoint_id: int | None = Field(
         description="The checkpoint that the causes are about, as /checkpoints/ names it."
     )
     causes: list[FindingOut]
     advices: list[FindingOut]
+    usual: list[ExpectationOut] = Field(description="At this hour, of the last four weeks; empty without roll-ups.")
+    forecast: ForecastOut | None = Field(description="Null without roll-ups.")
 
 
 @routes.get(
@@ -71,6 +92,8 @@ def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
         "checkpoint_id": found.checkpoint.pk if found.checkpoint else None,
         "causes": _findings(found.causes),
         "advices": _findings(found.advices),
+        "usual": [{"figure": figure, **asdict(each)} for figure, each in found.usual.items()],
+        "forecast": asdict(found.forecast) if found.forecast else None,
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from monitoring.diagnosis.finding import Finding
 from monitoring.diagnosis.gathering import scene_of_checkpoint, scene_of_death, scene_of_job
 from monitoring.diagnosis.judging import advices, causes
+from monitoring.history.expectations import Expectation, Forecast
 from monitoring.models import Checkpoint, Incident, Job, OperatorCheckpoint
 
 NEWEST = 2  # of the current run: the one that is pending, and the one before it
@@ -22,11 +23,14 @@ OF_THE_JOB = OF_A_DEATH | {"no_completed_checkpoint", "data_loss_risk"}
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`checkpoint`: the one that `causes` are about; None: they are about there being none, or the job's death."""
+    """`checkpoint`: the one that `causes` are about; None: they are about there being none, or the job's death.
+    `usual`: what is expected at this hour; `forecast`: both as far as roll-ups tell."""
 
     causes: list[Finding] = field(default_factory=list)
     advices: list[Finding] = field(default_factory=list)
     checkpoint: Checkpoint | None = None
+    usual: Mapping[str, Expectation] = field(default_factory=dict)
+    forecast: Forecast | None = None
 
     @property
     def by_setting(self) -> dict[str, Finding]:
@@ -46,10 +50,10 @@ def of_job(job: Job, now: datetime) -> Diagnosis:
         for checkpoint in _newest(job):
             why = causes(scene_of_checkpoint(checkpoint, checkpoint.operators.all(), now))
             if why:
-                return Diagnosis(why, found, checkpoint)
+                return Diagnosis(why, found, checkpoint, scene.usual, scene.forecast)
             if checkpoint.status == "COMPLETED":
                 break
-    return Diagnosis(causes(scene), found)
+    return Diagnosis(causes(scene), found, None, scene.usual, scene.forecast)
 
 
 def advice_for(job: Job, now: datetime) -> Diagnosis:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from monitoring.history.expectations import Expectation, Forecast
+
 Values = Sequence[int | None]
 
 
@@ -138,6 +140,8 @@ class Scene:
     now: datetime
     checkpoint: CheckpointFacts | None = None
     normal: Normal = Normal()
+    usual: Mapping[str, Expectation] = field(default_factory=dict)  # at its hour of the week; of a job: at this one
+    forecast: Forecast | None = None
     raised: Sequence[Raised] = ()  # the newest first
     settings: Settings = Settings()
     engine: str = ""  # "flink", "spark"

@@ -10,6 +10,7 @@ from django.db import connection
 
 from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 from monitoring.diagnosis.signs.exceptions import AFTER, BEFORE
+from monitoring.history.baselines import forecast_from_rollups, usual_from_rollups
 from monitoring.models import (
     Checkpoint,
     Cluster,
@@ -70,6 +71,7 @@ def scene_of_checkpoint(checkpoint: Checkpoint, operators: Iterable[OperatorChec
         now=now,
         checkpoint=found,
         normal=normal_before(run.job_id, checkpoint.triggered_at),
+        usual=usual_from_rollups(run.job, checkpoint.triggered_at),
         raised=_raised(around) if found.has_failed else (),
         settings=settings_of(run.job, run),
         engine=run.job.cluster.engine,
@@ -85,6 +87,8 @@ def scene_of_job(job: Job, now: datetime) -> Scene:
     return Scene(
         now=now,
         normal=normal_before(job.pk, now),
+        usual=usual_from_rollups(job, now),
+        forecast=forecast_from_rollups(job, now),
         raised=_raised(RunException.objects.filter(run=run)) if troubled else (),
         settings=settings_of(job, run),
         engine=cluster.engine,

@@ -6,17 +6,24 @@ For rules that are relative to a job's own history, and for diagnosis. Nothing i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
+from django.core.cache import cache
+from django.db import connection
+
+from monitoring.history.expectations import OF_THE_WEEK, Expectation, Forecast
 from monitoring.history.pipeline.columns import DAY, HOUR
-from monitoring.history.quantiles import Told, series
+from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_by
+from monitoring.history.stretches import Stretch
 from monitoring.models import Job
 
+T = TypeVar("T")
+
 WEEKS = 4
+MADE = 20_000  # as many checkpoints that no roll-up tells of are read for somebody who waits
 LEAST = 3  # hours that an expectation rests on
 LEAST_DAYS = 7  # days that a forecast rests on
 FARTHEST = timedelta(days=365)  # nothing is foretold beyond
@@ -24,69 +31,66 @@ FARTHEST = timedelta(days=365)  # nothing is foretold beyond
 _SCATTER = 1.4826
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """The median of what the hours had, and how they scatter about it (a robust standard deviation).
-
-    Durations in milliseconds, sizes in bytes, the interval in seconds. `basis`: which hours, in words; `hours`: how
-    many.
-    """
-
-    expected: float
-    spread: float
-    basis: str
-    hours: int
-
-    def deviations(self, value: float) -> float:
-        """How many spreads `value` lies above (below: negative) what is expected; a tenth of it is the least spread."""
-        return (value - self.expected) / max(self.spread, abs(self.expected) / 10, 1e-9)
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Growth of a day, by the days looked at. `exceeds_timeout_on`: the day on which the p95 of durations reaches the
-    checkpoint time-out if it goes on so; None: it does not, or not within a year, or there is too little to tell."""
-
-    state_per_day: float | None
-    duration_per_day: float | None
-    exceeds_timeout_on: datetime | None
-    days: int
-
-
-def usual(job: Job, at: datetime) -> Mapping[str, Expectation]:
+def usual(job: Job, at: datetime, *, most: int | None = None) -> Mapping[str, Expectation]:
     """By "duration", "state_size" and "interval", from the four weeks before the day of `at`; what is not known is left
-    out. Of the same hour of the week, else of the day, else of all hours: the first of which there are enough."""
+    out. Of the same hour of the week, else of the day, else of all hours: the first of which there are enough. `most`:
+    see stretches.read."""
     until = _midnight(at)
-    hours = {
-        figure: series(job, until - timedelta(weeks=WEEKS), until, figure, (0.5,), seconds=HOUR)
-        for figure in ("duration", "state_size")
-    }
+    weeks = Stretch(until - timedelta(weeks=WEEKS), until)
+    hours = told_by(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
+    durations, sizes = ([each[figure] for each in hours] for figure in ("duration", "state_size"))
     found = {
-        "duration": _expectation(hours["duration"], at, _median_of),
-        "state_size": _expectation(hours["state_size"], at, _median_of),
-        "interval": _expectation(hours["duration"], at, _interval_of),
+        "duration": _expectation(durations, at, _median_of),
+        "state_size": _expectation(sizes, at, _median_of),
+        "interval": _expectation(durations, at, _interval_of),
     }
     return {name: each for name, each in found.items() if each is not None}
 
 
-def forecast(job: Job, now: datetime) -> Forecast:
+def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
     """From the whole days of the last four weeks. Growth is the median of that between any two days, so that a day that
     was different does not count."""
     until = _midnight(now)
-    since = until - timedelta(weeks=WEEKS)
-    sizes = [(each.start, each.quantiles[0.5]) for each in series(job, since, until, "state_size", (0.5,), seconds=DAY)]
-    slow = [(each.start, each.quantiles[0.95]) for each in series(job, since, until, "duration", (0.95,), seconds=DAY)]
-    growth = _slope(sizes)
+    weeks = Stretch(until - timedelta(weeks=WEEKS), until)
+    days = told_by(job, weeks, ("state_size", "duration"), (0.5, 0.95), seconds=DAY, most=most)
+    sizes = [(each["state_size"].start, each["state_size"].median) for each in days]
+    slow = [(each["duration"].start, each["duration"].p95) for each in days]
     slowing = _slope(slow)
     timeout = (job.current_run.checkpoint_config or {}).get("timeout") if job.current_run else None
-    return Forecast(growth, slowing, _reached(slow, slowing, timeout, now), len(slow))
+    return Forecast(_slope(sizes), slowing, _reached(slow, slowing, timeout, now), len(slow))
+
+
+def usual_from_rollups(job: Job, at: datetime) -> Mapping[str, Expectation]:
+    """As `usual`, for who waits: of roll-ups, remembered for the hour; nothing where they do not reach."""
+    name = f"usual:{connection.settings_dict['NAME']}:{job.pk}:{int(at.timestamp()) // HOUR}"
+    return _remembered(name, lambda: usual(job, at, most=MADE)) or {}
+
+
+def forecast_from_rollups(job: Job, now: datetime) -> Forecast | None:
+    """As `forecast`, for who waits."""
+    timeout = (job.current_run.checkpoint_config or {}).get("timeout") if job.current_run else None
+    name = f"forecast:{connection.settings_dict['NAME']}:{job.pk}:{timeout}:{_midnight(now):%Y%m%d}"
+    return _remembered(name, lambda: forecast(job, now, most=MADE))
+
+
+def _remembered(name: str, read: Callable[[], T]) -> T | None:
+    """Computed once an hour in a process: it is of whole days that are over. That there is nothing is not kept."""
+    kept: T | None = cache.get(name)
+    if kept is not None:
+        return kept
+    try:
+        found = read()
+    except (NotRolledUp, UnknownSketch):
+        return None
+    cache.set(name, found, HOUR)
+    return found
 
 
 def _expectation(hours: Sequence[Told], at: datetime, value_of: Callable[[Told], float | None]) -> Expectation | None:
     hour = at.astimezone(UTC).hour
     known = [(each.start, value) for each in hours if (value := value_of(each)) is not None]
     for basis, fits in (
-        ("this hour of the week", lambda start: start.hour == hour and start.weekday() == at.astimezone(UTC).weekday()),
+        (OF_THE_WEEK, lambda start: start.hour == hour and start.weekday() == at.astimezone(UTC).weekday()),
         ("this hour of the day", lambda start: start.hour == hour),
         ("all hours", lambda start: True),
     ):

@@ -11,8 +11,10 @@ from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
 from monitoring.alerts.kinds.base import Unit
 from monitoring.diagnosis.facts import CheckpointFacts, Scene
 from monitoring.diagnosis.finding import Evidence, Finding, Words
+from monitoring.history.expectations import OF_THE_WEEK
 
 ENOUGH = 5  # completed checkpoints from which on there is a normal
+USUAL_WITHIN = 2  # spreads
 FLINK = "https://nightlies.apache.org/flink/flink-docs-stable/docs/"
 SPARK = "https://spark.apache.org/docs/latest/streaming/"
 
@@ -52,10 +54,20 @@ def is_slow(scene: Scene, checkpoint: CheckpointFacts) -> bool:
     if checkpoint.lasted is None:
         return False
     usual = scene.normal.duration
+    if is_usual_now(scene, checkpoint.lasted) and not checkpoint.is_savepoint:
+        return False
     if has_normal(scene) and usual is not None and not checkpoint.is_savepoint:
         return checkpoint.lasted >= max(2 * usual, usual + 1000)
     timeout = scene.settings.timeout
     return timeout is not None and checkpoint.lasted >= timeout / 2
+
+
+def is_usual_now(scene: Scene, lasted: float) -> bool:
+    """Every week at this hour they take as long: a nightly load, say."""
+    expected = scene.usual.get("duration")
+    return (
+        expected is not None and expected.basis.startswith(OF_THE_WEEK) and expected.deviations(lasted) < USUAL_WITHIN
+    )
 
 
 def milliseconds(value: float | None) -> str:

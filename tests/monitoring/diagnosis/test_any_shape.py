@@ -11,10 +11,12 @@ from monitoring.alerts.failure_reason import CheckpointFailureReason
 from monitoring.diagnosis.facts import CheckpointFacts, Normal, OperatorFacts, Raised, Scene, Settings
 from monitoring.diagnosis.judging import advices, causes
 from monitoring.diagnosis.signs import signs
+from monitoring.history.expectations import Expectation, Forecast
 from tests.monitoring.diagnosis.scenes import NOW
 
 figures = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 floats = st.one_of(st.none(), st.floats(0, 1e15))
+signed = st.one_of(st.none(), st.floats(-1e15, 1e15))
 arrays = st.lists(figures, max_size=4)
 moments = st.integers(-(10**6), 10**6).map(lambda seconds: NOW + timedelta(seconds=seconds))
 texts = st.one_of(st.text(max_size=40), st.sampled_from([each.prefix for each in CheckpointFailureReason]))
@@ -56,6 +58,14 @@ scenes = st.builds(
         count=st.integers(0, 100),
         **dict.fromkeys(("duration", "duration_p95", "start_delay", "alignment", "sync", "async_"), floats),
         **dict.fromkeys(("checkpointed_size", "state_size"), floats),
+    ),
+    usual=st.dictionaries(
+        st.sampled_from(["duration", "state_size"]),
+        st.builds(Expectation, st.floats(0, 1e15), st.floats(0, 1e15), texts, st.integers(3, 700)),
+    ),
+    forecast=st.one_of(
+        st.none(),
+        st.builds(Forecast, signed, signed, st.one_of(st.none(), moments), st.integers(0, 28)),
     ),
     raised=st.lists(st.builds(Raised, at=moments, text=texts, stacktrace=texts), max_size=2),
     settings=st.builds(

@@ -159,13 +159,14 @@ def test_failures_and_restarts_of_the_week_are_counted(rows, run) -> None:
 
 
 def test_a_long_history_costs_no_more_queries(rows, run, django_assert_num_queries) -> None:
+    """Three of them learn that there are no roll-ups."""
     declined(rows, run)
     job = fresh(run.job)
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(9):
         of_job(job, rows.now)
     for number in range(100, 160):
         rows.failed(run, number, rows.ago(55))
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(9):
         of_job(job, rows.now)
 
 

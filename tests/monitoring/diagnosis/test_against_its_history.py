@@ -1,0 +1,80 @@
+"""What is slow, and where it leads, by the job's own weeks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from monitoring.diagnosis.judging import advices, causes
+from monitoring.history.expectations import OF_THE_WEEK, Expectation, Forecast
+from tests.monitoring.diagnosis.scenes import NOW, USUAL, checkpoint, scene
+
+AT_THIS_HOUR = Expectation(1000.0, 100.0, f"{OF_THE_WEEK}, the last 4 weeks", 4)
+MB = 1024**2
+
+
+def causes_of(took: int, expected: Expectation, **values) -> list[str]:
+    return [each.name for each in causes(scene(checkpoint(lasted=took, **values), usual={"duration": expected}))]
+
+
+@pytest.mark.parametrize(
+    ("took", "values", "told"),
+    [
+        (2000, {}, True),
+        (1999, {}, False),  # not a second more
+        (2000, {"is_savepoint": True}, False),
+        (2000, {"status": "FAILED", "failure": "Task failed."}, False),
+        (2000, {"status": "IN_PROGRESS"}, True),
+    ],
+)
+def test_what_takes_far_longer_than_at_this_hour_is_said_to(took, values, told) -> None:
+    assert ("slow_for_this_hour" in causes_of(took, AT_THIS_HOUR, **values)) is told
+
+
+def test_it_takes_four_spreads() -> None:
+    assert "slow_for_this_hour" not in causes_of(4900, replace(AT_THIS_HOUR, spread=1000.0))
+    assert "slow_for_this_hour" in causes_of(5000, replace(AT_THIS_HOUR, spread=1000.0))
+
+
+def test_what_is_usual_every_week_at_this_hour_is_not_slow() -> None:
+    """The nightly load: against the hundred before it the storage would be slow."""
+    load = replace(AT_THIS_HOUR, expected=9000.0)
+    assert causes_of(9000, load, async_=8500) == []
+    assert causes_of(9000, replace(load, basis="all hours, the last 4 weeks"), async_=8500) == ["slow_storage"]
+
+
+def test_the_sentence_says_it_in_both_languages() -> None:
+    found = next(
+        each
+        for each in causes(scene(checkpoint(number=7, lasted=3000), usual={"duration": AT_THIS_HOUR}))
+        if each.name == "slow_for_this_hour"
+    )
+    usually = "this job's usually take 1 s (this hour of the week, the last 4 weeks)"
+    assert found.sentence.en == f"Checkpoint 7 took 3 s; {usually}."
+    assert "每周此时" in found.sentence.zh
+    assert found.evidence[0].usual == "1 s"
+
+
+def advice_of(told: Forecast | None, **values) -> list[str]:
+    return [each.name for each in advices(scene(forecast=told, **values))]
+
+
+def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
+    growing = Forecast(None, 1000.0, NOW + timedelta(days=89), 28)
+    assert advice_of(growing) == ["timeout_foreseen"]
+    assert advice_of(replace(growing, exceeds_timeout_on=NOW + timedelta(days=91))) == []
+    assert advice_of(replace(growing, exceeds_timeout_on=None)) == []
+    assert advice_of(growing, runs=False) == []
+    assert advice_of(growing, normal=replace(USUAL, duration_p95=36_000)) == ["timeout_near"]
+    (found,) = advices(scene(forecast=growing))
+    assert f"{NOW + timedelta(days=89):%Y-%m-%d}" in found.sentence.en
+
+
+def test_a_state_that_doubles_within_two_months_is_said_to() -> None:
+    held = replace(USUAL, state_size=600.0 * MB)
+    assert advice_of(Forecast(10.0 * MB, None, None, 28), normal=held) == ["state_doubles"]
+    assert advice_of(Forecast(9.9 * MB, None, None, 28), normal=held) == []
+    assert advice_of(Forecast(-10.0 * MB, None, None, 28), normal=held) == []
+    assert advice_of(Forecast(10.0 * MB, None, None, 28), normal=replace(held, state_size=99.0 * MB)) == []

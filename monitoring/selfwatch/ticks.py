@@ -94,8 +94,9 @@ def _tells(sentence: str) -> bool:
 
 
 def _note_done(task: str, sentence: str, took_ms: int, now: datetime) -> None:
-    say(sentence)
     told = _tells(sentence)
+    if SAID.worth_a_line(f"{task} says", sentence):  # what one waits for is the same at each tick
+        say(sentence)
     _write(
         _DONE,
         task=task,

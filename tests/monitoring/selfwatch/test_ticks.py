@@ -20,20 +20,27 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ticks, "SAID", OnceAMinute())
 
 
-def test_a_run_leaves_when_how_long_by_whom_and_what_it_said(caplog):
+def test_a_run_leaves_when_how_long_by_whom_and_what_it_said():
     @noted
     def look() -> str:
         return "Two things changed."
 
-    with caplog.at_level(logging.INFO):
-        look()
-        look()
+    look()
+    look()
     row = Tick.objects.get()
     assert (row.task, row.runs, row.failures, row.sentence) == ("look", 2, 0, "Two things changed.")
     assert row.worker == broker.process_name()
     assert row.ended_at is not None
     assert row.took_ms is not None
-    assert caplog.messages == ["Two things changed."] * 2
+
+
+def test_what_a_task_waits_for_is_no_line_at_every_tick(caplog):
+    said = iter(["1 waiting."] * 3 + ["1 succeeded.", "No restart is due.", "1 waiting."])
+    look = noted(lambda: next(said))
+    with caplog.at_level(logging.INFO):
+        for _ in range(6):
+            look()
+    assert caplog.messages == ["1 waiting.", "1 succeeded.", "1 waiting."]
 
 
 def test_a_run_that_found_nothing_keeps_what_was_said_last():

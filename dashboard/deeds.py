@@ -3,88 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.units import span_text
 from monitoring.models import AuditEntry
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 _FIELDS = {
-    "auto_restart": "automatic restart",
-    "allow_empty_start": "empty start",
-    "automation_note": "note",
-    "automation_paused": "automation paused",
-    "pause_lasts": "paused for",
-    "check_every_s": "checked every",
-    "poll_interval_s": "asked every",
-    "request_limit_s": "waits at most",
-    "requests_at_once": "requests at once",
-    "rest_url": "address",
-    "managed_elsewhere": "managed by",
-    "max_restarts_per_day": "restarts a day at most",
-    "max_restarts_per_hour": "restarts an hour at most",
-    "oldest_state_s": "oldest state",
-    "restart_on_lost": "restarted when lost",
-    "restore_from": "restored from",
-    "savepoint_schedule": "savepoints",
-    "savepoint_time_zone": "time zone",
-    "savepoints_kept": "the newest",
-    "savepoints_kept_s": "those of the last",
-    "window_s": "window",
+    "auto_restart": _("automatic restart"),
+    "allow_empty_start": _("empty start"),
+    "automation_note": _("note"),
+    "automation_paused": _("automation paused"),
+    "pause_lasts": _("paused for"),
+    "check_every_s": _("checked every"),
+    "poll_interval_s": _("asked every"),
+    "request_limit_s": _("waits at most"),
+    "requests_at_once": _("requests at once"),
+    "rest_url": _("address"),
+    "managed_elsewhere": _("managed by"),
+    "max_restarts_per_day": _("restarts a day at most"),
+    "max_restarts_per_hour": _("restarts an hour at most"),
+    "oldest_state_s": _("oldest state"),
+    "restart_on_lost": _("restarted when lost"),
+    "restore_from": _("restored from"),
+    "savepoint_schedule": _("savepoints"),
+    "savepoint_time_zone": _("time zone"),
+    "savepoints_kept": _("the newest"),
+    "savepoints_kept_s": _("those of the last"),
+    "window_s": _("window"),
 }
 
 Details = dict[str, Any]
-_DEEDS: dict[str, str | Callable[[Details], str]] = {
-    "cluster.add": "added the cluster",
-    "cluster.archive": "removed the cluster; the history of its jobs stays",
-    "cluster.change": lambda details: f"changed how it is asked: {_changes(details.get('now'))}",
-    "cluster.pause": "stopped watching the cluster",
-    "cluster.remove": "removed the cluster",
-    "cluster.resume": "had the cluster watched again",
-    "cluster.same": lambda details: f"confirmed that it is the same cluster, rebuilt: now {details.get('now', '')}",
-    "incident.acknowledge": "acknowledged the incident",
-    "channel.add": "added the channel",
-    "channel.change": lambda details: f"changed the channel: {', '.join(_names(details.get('now')))}",
-    "channel.test": "tested the channel",
-    "delivery.retry": "had the message tried again",
-    "incident.snooze": "snoozed the incident",
-    "maintenance.end": "ended the maintenance window",
-    "maintenance.plan": "planned a maintenance window",
-    "incident.resolve": "resolved the incident",
-    "job.automation": lambda details: f"changed what Waymark does: {_changes(details.get('now'))}",
-    "job.launch": lambda details: f"changed how it is started (version {details.get('version')})",
-    "automation.pause": "paused the automation",
-    "automation.resume": "let the automation go on",
-    "restart.breaker-close": "closed the breaker",
-    "restart.breaker-open": "opened the breaker",
-    "restart.cancel": "canceled the restart",
-    "restart.canceled": "canceled the restart",
-    "restart.decide": "decided to restart",
-    "restart.failed": "could not restart it",
-    "restart.needs-person": "asks for a person",
-    "restart.succeeded": "restarted it",
-    "rule.import": lambda details: f"imported rules and channels: {details.get('changes', 'nothing')}",
-    "rule.remove": "removed the rule",
-    "rule.change": lambda details: f"changed the rule: {_changes(_without(details, 'before'))}",
-    "savepoint.dispose": "let a savepoint go",
-    "savepoint.keep": lambda details: f"kept note of a savepoint: {_changes(details.get('now'))}",
-    "savepoint.request": "asked for a savepoint",
-    "savepoint.retention": lambda details: f"changed which savepoints stay: {_changes(details.get('now'))}",
-    "savepoint.schedule": lambda details: f"set savepoints {_schedule(details)}",
-    "savepoint.stop": "asked to stop it with a savepoint",
-    "state.read": lambda details: f"looked into the state of {details.get('snapshot', 'a snapshot')}",
-    "secrets.rekey": "sealed the stored secrets anew",
-    "user.activate": "let the account log in again",
-    "user.change": lambda details: f"changed the account: {_changes(details.get('now'))}",
-    "user.create": lambda details: f"made the account: {_changes(details.get('now'))}",
-    "user.deactivate": "deactivated the account",
-    "user.grant": lambda details: f"granted {_grant(details.get('now'))}",
-    "user.log-in": "logged in",
-    "user.log-in-limited": "stopped further log-ins for a while",
-    "user.log-out": "ended all sessions",
-    "user.password": "set a new password",
-    "user.ungrant": lambda details: f"took away {_grant(details.get('was'))}",
-    "token.make": lambda details: f"made a token that may {'write' if details.get('may_write') else 'read'}",
-    "token.revoke": "revoked the token",
+_DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
+    "cluster.add": _("added the cluster"),
+    "cluster.archive": _("removed the cluster; the history of its jobs stays"),
+    "cluster.change": lambda details: (
+        _("changed how it is asked: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "cluster.pause": _("stopped watching the cluster"),
+    "cluster.remove": _("removed the cluster"),
+    "cluster.resume": _("had the cluster watched again"),
+    "cluster.same": lambda details: (
+        _("confirmed that it is the same cluster, rebuilt: now %(now)s") % {"now": details.get("now", "")}
+    ),
+    "incident.acknowledge": _("acknowledged the incident"),
+    "channel.add": _("added the channel"),
+    "channel.change": lambda details: (
+        _("changed the channel: %(changes)s") % {"changes": ", ".join(_names(details.get("now")))}
+    ),
+    "channel.test": _("tested the channel"),
+    "delivery.retry": _("had the message tried again"),
+    "incident.snooze": _("snoozed the incident"),
+    "maintenance.end": _("ended the maintenance window"),
+    "maintenance.plan": _("planned a maintenance window"),
+    "incident.resolve": _("resolved the incident"),
+    "job.automation": lambda details: (
+        _("changed what Waymark does: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "job.launch": lambda details: (
+        _("changed how it is started (version %(version)s)") % {"version": details.get("version")}
+    ),
+    "automation.pause": _("paused the automation"),
+    "automation.resume": _("let the automation go on"),
+    "restart.breaker-close": _("closed the breaker"),
+    "restart.breaker-open": _("opened the breaker"),
+    "restart.cancel": _("canceled the restart"),
+    "restart.canceled": _("canceled the restart"),
+    "restart.decide": _("decided to restart"),
+    "restart.failed": _("could not restart it"),
+    "restart.needs-person": _("asks for a person"),
+    "restart.succeeded": _("restarted it"),
+    "rule.import": lambda details: (
+        _("imported rules and channels: %(changes)s") % {"changes": details.get("changes", "nothing")}
+    ),
+    "rule.remove": _("removed the rule"),
+    "rule.change": lambda details: (
+        _("changed the rule: %(changes)s") % {"changes": _changes(_without(details, "before"))}
+    ),
+    "savepoint.dispose": _("let a savepoint go"),
+    "savepoint.keep": lambda details: (
+        _("kept note of a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "savepoint.request": _("asked for a savepoint"),
+    "savepoint.retention": lambda details: (
+        _("changed which savepoints stay: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "savepoint.schedule": lambda details: _("set savepoints %(schedule)s") % {"schedule": _schedule(details)},
+    "savepoint.stop": _("asked to stop it with a savepoint"),
+    "state.read": lambda details: (
+        _("looked into the state of %(snapshot)s") % {"snapshot": details.get("snapshot", "a snapshot")}
+    ),
+    "secrets.rekey": _("sealed the stored secrets anew"),
+    "user.activate": _("let the account log in again"),
+    "user.change": lambda details: _("changed the account: %(changes)s") % {"changes": _changes(details.get("now"))},
+    "user.create": lambda details: _("made the account: %(changes)s") % {"changes": _changes(details.get("now"))},
+    "user.deactivate": _("deactivated the account"),
+    "user.grant": lambda details: _("granted %(grant)s") % {"grant": _grant(details.get("now"))},
+    "user.log-in": _("logged in"),
+    "user.log-in-limited": _("stopped further log-ins for a while"),
+    "user.log-out": _("ended all sessions"),
+    "user.password": _("set a new password"),
+    "user.ungrant": lambda details: _("took away %(grant)s") % {"grant": _grant(details.get("was"))},
+    "token.make": lambda details: (
+        _("made a token that may %(may_write)s") % {"may_write": "write" if details.get("may_write") else "read"}
+    ),
+    "token.revoke": _("revoked the token"),
 }
 
 
@@ -93,7 +120,7 @@ def deed_of(entry: AuditEntry) -> str:
     words = _DEEDS.get(entry.action)
     if words is None:
         return entry.action
-    return words if isinstance(words, str) else words(entry.details)
+    return str(words(entry.details) if callable(words) else words)
 
 
 def subject_of(entry: AuditEntry) -> str:
@@ -102,14 +129,16 @@ def subject_of(entry: AuditEntry) -> str:
 
 
 def reason_of(entry: AuditEntry) -> str:
-    return "scheduled" if entry.reason == "schedule" else entry.reason
+    return str(_("scheduled")) if entry.reason == "schedule" else entry.reason
 
 
 def _schedule(details: Details) -> str:
     if "schedule" in details:
-        return str(details["schedule"]).replace("none", "off")
+        return str(details["schedule"]).replace("none", str(_("off")))
     seconds = details.get("interval_s")  # as entries of the first release say it
-    return f"every {span_text(seconds)}" if isinstance(seconds, int | float) and seconds else "off"
+    if isinstance(seconds, int | float) and seconds:
+        return _("every %(span)s") % {"span": span_text(seconds)}
+    return str(_("off"))
 
 
 def _without(details: Details, name: str) -> Details:
@@ -117,27 +146,29 @@ def _without(details: Details, name: str) -> Details:
 
 
 def _grant(granted: object) -> str:
-    return f"{granted.get('role')} on {granted.get('on')}" if isinstance(granted, dict) else ""
+    if not isinstance(granted, dict):
+        return ""
+    return _("%(role)s on %(on)s") % {"role": granted.get("role"), "on": granted.get("on")}
 
 
 def _names(changed: object) -> list[str]:
     named = changed if isinstance(changed, dict) else {}
-    return [_FIELDS.get(name, name.replace("_", " ")) for name in named] or ["nothing"]
+    return [str(_FIELDS.get(name, name.replace("_", " "))) for name in named] or [str(_("nothing"))]
 
 
 def _changes(changed: object) -> str:
     if not isinstance(changed, dict) or not changed:
-        return "nothing"
+        return str(_("nothing"))
     return ", ".join(f"{_FIELDS.get(name, name.replace('_', ' '))} {_value(name, v)}" for name, v in changed.items())
 
 
 def _value(name: str, value: object) -> str:
     match value:
         case True | "True":
-            return "on"
+            return str(_("on"))
         case False | "False":
-            return "off"
+            return str(_("off"))
         case None | "" | "None":
-            return "none"
+            return str(_("none"))
     text = str(value)
     return span_text(float(text)) if name.endswith("_s") and text.replace(".", "", 1).isdigit() else text

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from dashboard.units import age_text
 from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Run, RunState, Severity
 
@@ -15,11 +18,11 @@ PERIODIC_DISABLED_MS = 2**62  # Flink says 2^63 - 1 when no periodic checkpoint 
 class Level(Enum):
     """Ordered by urgency. `word` is what the page says; the colour is only its echo."""
 
-    FAILING = ("failing", 0)
-    DEGRADED = ("degraded", 1)
-    UNKNOWN = ("unknown", 2)
-    HEALTHY = ("healthy", 3)
-    ENDED = ("ended", 4)
+    FAILING = (gettext_noop("failing"), 0)
+    DEGRADED = (gettext_noop("degraded"), 1)
+    UNKNOWN = (gettext_noop("unknown"), 2)
+    HEALTHY = (gettext_noop("healthy"), 3)
+    ENDED = (gettext_noop("ended"), 4)
 
     def __init__(self, word: str, urgency: int) -> None:
         self.word = word
@@ -29,13 +32,13 @@ class Level(Enum):
 class Freshness(Enum):
     """The age of the last completed checkpoint against the job's own interval."""
 
-    FRESH = ("fresh", "within one interval")
-    DUE = ("due", "1–2 intervals")
-    LATE = ("late", "2–5 intervals: late")
-    OVERDUE = ("overdue", "over 5 intervals: overdue")
-    NONE = ("none", "none completed yet")
-    UNKNOWN = ("unknown", "not known now")
-    ENDED = ("ended", "ended")
+    FRESH = ("fresh", gettext_noop("within one interval"))
+    DUE = ("due", gettext_noop("1–2 intervals"))
+    LATE = ("late", gettext_noop("2–5 intervals: late"))
+    OVERDUE = ("overdue", gettext_noop("over 5 intervals: overdue"))
+    NONE = ("none", gettext_noop("none completed yet"))
+    UNKNOWN = ("unknown", gettext_noop("not known now"))
+    ENDED = ("ended", gettext_noop("ended"))
 
     def __init__(self, word: str, meaning: str) -> None:
         self.word = word
@@ -104,14 +107,19 @@ def _level(facts: JobFacts, freshness: Freshness, now: datetime) -> tuple[Level,
     if not_known or facts.run is None:
         return Level.UNKNOWN, not_known
     if facts.attempt is not None:
-        return Level.FAILING, f"Restart {facts.attempt.epoch}: {AttemptState(facts.attempt.state).label.lower()}."
+        return Level.FAILING, _("Restart %(epoch)s: %(state)s.") % {
+            "epoch": facts.attempt.epoch,
+            "state": _(AttemptState(facts.attempt.state).label).lower(),
+        }
     state = RunState(facts.run.state)
     if state in (RunState.FINISHED, RunState.CANCELED):
-        return Level.ENDED, "Finished." if state is RunState.FINISHED else "Canceled."
+        return Level.ENDED, _("Finished.") if state is RunState.FINISHED else _("Canceled.")
     if state is RunState.LOST:
-        return Level.FAILING, "The engine answers and does not know this job any more."
+        return Level.FAILING, _("The engine answers and does not know this job any more.")
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING):
-        return Level.FAILING, facts.run.exception.strip().partition("\n")[0] or f"The job is {state.value}."
+        return Level.FAILING, facts.run.exception.strip().partition("\n")[0] or _("The job is %(state)s.") % {
+            "state": state.value
+        }
     return _level_of_live(facts, freshness, state)
 
 
@@ -119,16 +127,21 @@ def _why_unknown(facts: JobFacts, now: datetime) -> str:
     """Empty when the stored state can be relied on."""
     cluster = facts.cluster
     if not cluster.enabled:
-        return f"{cluster.name} is not being watched."
+        return _("%(name)s is not being watched.") % {"name": cluster.name}
     if cluster.unreachable_since is not None:
         if cluster.stranger:
-            return f"Another cluster answers at the address of {cluster.name}; nothing is restarted until it is mended."
+            return _("Another cluster answers at the address of %(name)s; nothing is restarted until it is mended.") % {
+                "name": cluster.name
+            }
         since = age_text(now - cluster.unreachable_since)
-        return f"{cluster.name} has not answered for {since}; nothing is restarted until it does."
+        return _("%(name)s has not answered for %(since)s; nothing is restarted until it does.") % {
+            "name": cluster.name,
+            "since": since,
+        }
     if cluster.last_answer_at is not None and facts.not_asked(now):
         asked = age_text(now - cluster.last_answer_at)
-        return f"Not looked at for {asked}: do the worker and beat run? See manage.py status."
-    return "" if facts.run else "No run of this job has been seen yet."
+        return _("Not looked at for %(asked)s: do the worker and beat run? See manage.py status.") % {"asked": asked}
+    return "" if facts.run else _("No run of this job has been seen yet.")
 
 
 def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tuple[Level, str]:
@@ -136,11 +149,12 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tu
         critical = facts.worst_severity == Severity.CRITICAL
         return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
     if state is not RunState.RUNNING:
-        being = "is being started" if state in (RunState.INITIALIZING, RunState.CREATED) else "does not run"
-        return Level.DEGRADED, f"The job {being}: {state.value}."
+        starting = state in (RunState.INITIALIZING, RunState.CREATED)
+        said = _("The job is being started: %(state)s.") if starting else _("The job does not run: %(state)s.")
+        return Level.DEGRADED, said % {"state": state.value}
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
-        slow = "Its checkpoints complete more slowly than they are due."
-        return Level.DEGRADED, slow if facts.last_completed_at else "No checkpoint has completed yet, though due."
+        slow = _("Its checkpoints complete more slowly than they are due.")
+        return Level.DEGRADED, slow if facts.last_completed_at else _("No checkpoint has completed yet, though due.")
     return Level.HEALTHY, ""
 
 

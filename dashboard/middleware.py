@@ -38,12 +38,12 @@ def content_security_policy(get_response: Answer) -> Answer:
 
 
 def chosen_language(get_response: Answer) -> Answer:
-    """The language that was chosen in the page's head, by its cookie; English until somebody chooses. What a browser
-    says that it prefers is not asked: not all pages are translated."""
+    """The language that was chosen in the page's head, by its cookie; English until somebody chooses. What programs
+    read has one language, English: the API, whoever calls it."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         chosen = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
-        known = chosen in dict(settings.LANGUAGES)
+        known = chosen in dict(settings.LANGUAGES) and not request.path.startswith("/api/")
         with translation.override(chosen if known else settings.LANGUAGE_CODE):
             response = get_response(request)
         patch_vary_headers(response, ("Cookie",))

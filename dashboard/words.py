@@ -6,3 +6,19 @@ from django.utils.translation import gettext_noop as _
 
 CHECKPOINT_STATUSES = (_("Pending"), _("Completed"), _("Failed"))
 CHECKPOINT_TYPES = (_("checkpoint"), _("unaligned checkpoint"), _("savepoint"), _("savepoint on stop"))
+
+PERIODIC_TASKS = (
+    _("poll clusters"),
+    _("evaluate rules"),
+    _("deliver notifications"),
+    _("advance savepoints"),
+    _("advance recovery"),
+    _("answer state reads"),
+    _("ping dead man"),
+)
+# What Flink's versions and our job manager lack, as EngineVersion.lacks says it.
+LACKING = (
+    _("checkpoints by hand (/jobs/:id/checkpoints)"),
+    _("settings with a launch (flinkConfiguration)"),
+    _("another parallelism in flight (resource-requirements)"),
+)

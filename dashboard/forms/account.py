@@ -9,23 +9,25 @@ from django import forms
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.choices import in_language
 from monitoring.alerts import selector
 from monitoring.models import Cluster, GrantedRole
 
 NOTHING, VIEWER, OPERATOR, ADMIN = "nothing", "viewer", "operator", "admin"
 ROLES = (
-    (VIEWER, "viewer: sees everything"),
-    (OPERATOR, "operator: acts on everything"),
-    (ADMIN, "administrator: also clusters, programs and users"),
-    (NOTHING, "only what is granted below"),
+    (VIEWER, _("viewer: sees everything")),
+    (OPERATOR, _("operator: acts on everything")),
+    (ADMIN, _("administrator: also clusters, programs and users")),
+    (NOTHING, _("only what is granted below")),
 )
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 
 
 class RoleForm(forms.Form):
-    role = forms.ChoiceField(choices=ROLES, initial=VIEWER, widget=forms.RadioSelect, label="Role")
-    email = forms.EmailField(required=False, label="Mail", widget=forms.EmailInput(attrs=_PLAIN))
+    role = forms.ChoiceField(choices=ROLES, initial=VIEWER, widget=forms.RadioSelect, label=_("Role"))
+    email = forms.EmailField(required=False, label=_("Mail"), widget=forms.EmailInput(attrs=_PLAIN))
 
 
 class UserForm(RoleForm):
@@ -33,17 +35,17 @@ class UserForm(RoleForm):
 
     username = forms.CharField(
         max_length=150,
-        label="User name",
+        label=_("User name"),
         validators=User._meta.get_field("username").validators,
         widget=forms.TextInput(attrs=_PLAIN),
-        help_text="Letters, digits and @ . + - _",
+        help_text=_("Letters, digits and @ . + - _"),
     )
     password = forms.CharField(
         max_length=500,
         strip=False,
-        label="First password",
+        label=_("First password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 8 characters, not a common one.",
+        help_text=_("At least 8 characters, not a common one."),
     )
 
     field_order = ("username", "email", "password", "role")
@@ -51,7 +53,7 @@ class UserForm(RoleForm):
     def clean_username(self) -> str:
         name = User.normalize_username(str(self.cleaned_data["username"]).strip())
         if User.objects.filter(username__iexact=name).exists():
-            raise ValidationError("There is an account of this name already.")
+            raise ValidationError(_("There is an account of this name already."))
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -67,9 +69,9 @@ class PasswordForm(forms.Form):
     password = forms.CharField(
         max_length=500,
         strip=False,
-        label="New password",
+        label=_("New password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 8 characters, not a common one. All sessions of the account end.",
+        help_text=_("At least 8 characters, not a common one. All sessions of the account end."),
     )
 
     def __init__(self, *args: Any, user: User, **options: Any) -> None:
@@ -84,16 +86,19 @@ class PasswordForm(forms.Form):
 
 
 class GrantForm(forms.Form):
-    role = forms.ChoiceField(choices=GrantedRole.choices, initial=GrantedRole.VIEWER, label="As")
+    role = forms.ChoiceField(choices=in_language(GrantedRole.choices), initial=GrantedRole.VIEWER, label=_("As"))
     cluster = forms.ModelChoiceField(
-        Cluster.objects.filter(archived_at=None), required=False, label="Of cluster", empty_label="– jobs by label –"
+        Cluster.objects.filter(archived_at=None),
+        required=False,
+        label=_("Of cluster"),
+        empty_label=_("– jobs by label –"),
     )
     selector = forms.CharField(
         max_length=500,
         required=False,
-        label="Or of jobs with",
+        label=_("Or of jobs with"),
         widget=forms.TextInput(attrs=_PLAIN),
-        help_text="Such as team=payments,env!=dev or job=orders-*",
+        help_text=_("Such as team=payments,env!=dev or job=orders-*"),
     )
 
     def clean_selector(self) -> str:
@@ -116,8 +121,8 @@ class GrantForm(forms.Form):
 class PreferencesForm(forms.Form):
     time_zone = forms.ChoiceField(
         required=False,
-        label="Time zone",
-        help_text="Of all times that are written out. “6 s ago” is the same everywhere.",
+        label=_("Time zone"),
+        help_text=_("Of all times that are written out. “6 s ago” is the same everywhere."),
     )
 
     def __init__(self, *args: Any, server: str, **options: Any) -> None:

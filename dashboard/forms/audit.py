@@ -6,6 +6,7 @@ from datetime import date, datetime, time, timedelta
 
 from django import forms
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.queries.audit import AuditFilter
 
@@ -30,12 +31,12 @@ class AuditForm(forms.Form):
     q = forms.CharField(
         required=False,
         max_length=200,
-        label="Who or what",
-        widget=forms.TextInput(attrs={"type": "search", "placeholder": "Who or what", "autocomplete": "off"}),
+        label=_("Who or what"),
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Who or what"), "autocomplete": "off"}),
     )
-    action = forms.ChoiceField(choices=_KINDS, required=False, label="About")
-    since = forms.DateField(required=False, label="From", widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
-    until = forms.DateField(required=False, label="To", widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
+    action = forms.ChoiceField(choices=_KINDS, required=False, label=_("About"))
+    since = forms.DateField(required=False, label=_("From"), widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
+    until = forms.DateField(required=False, label=_("To"), widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
 
     def chosen(self) -> AuditFilter:
         """Of what is valid; days are the reader's own, and the last one is included."""

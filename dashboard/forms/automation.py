@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.choices import in_language
 from dashboard.forms.cluster import LabelsField
 from dashboard.forms.spans import SpanField
 from dashboard.units import span_text
@@ -27,60 +29,60 @@ class AutomationForm(JobModelForm):
     savepoint_schedule = forms.CharField(
         required=False,
         max_length=100,
-        label="Take one",
-        help_text="Every so often, such as 1 h, or at times written as for cron, such as 0 3 * * *. Empty: none.",
+        label=_("Take one"),
+        help_text=_("Every so often, such as 1 h, or at times written as for cron, such as 0 3 * * *. Empty: none."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     savepoint_time_zone = forms.CharField(
         required=False,
         max_length=64,
-        label="Time zone of these times",
-        help_text="Such as Europe/Berlin. Only for times written as for cron.",
+        label=_("Time zone of these times"),
+        help_text=_("Such as Europe/Berlin. Only for times written as for cron."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     max_restarts_per_hour = forms.IntegerField(
         min_value=1,
         max_value=60,
-        label="Restarts an hour, at most",
-        help_text="Beyond it a person is needed.",
+        label=_("Restarts an hour, at most"),
+        help_text=_("Beyond it a person is needed."),
         error_messages={
-            "invalid": "Write a whole number, from 1 to 60.",
-            "min_value": "At least 1. To restart by hand only, clear “Restart automatically”.",
-            "max_value": "At most 60.",
+            "invalid": _("Write a whole number, from 1 to 60."),
+            "min_value": _("At least 1. To restart by hand only, clear “Restart automatically”."),
+            "max_value": _("At most 60."),
         },
     )
 
     labels = LabelsField(
         required=False,
         max_length=1000,
-        label="Labels",
-        help_text="Such as team=payments, env=prod: rules and maintenance windows choose jobs by them.",
+        label=_("Labels"),
+        help_text=_("Such as team=payments, env=prod: rules and maintenance windows choose jobs by them."),
     )
     max_restarts_per_day = forms.IntegerField(
         min_value=1,
         max_value=1000,
-        label="Restarts a day, at most",
-        help_text="Then the breaker opens until a person closes it.",
+        label=_("Restarts a day, at most"),
+        help_text=_("Then the breaker opens until a person closes it."),
         error_messages={
-            "invalid": "Write a whole number, from 1 to 1000.",
-            "min_value": "At least 1. To restart by hand only, clear “Restart automatically”.",
-            "max_value": "At most 1000.",
+            "invalid": _("Write a whole number, from 1 to 1000."),
+            "min_value": _("At least 1. To restart by hand only, clear “Restart automatically”."),
+            "max_value": _("At most 1000."),
         },
     )
     oldest_state_s = SpanField(
         least=60,
         most=365 * 86_400,
         required=False,
-        label="Oldest state to restart from",
-        help_text="Such as 6 h before the death. Empty: however old; more is replayed then.",
+        label=_("Oldest state to restart from"),
+        help_text=_("Such as 6 h before the death. Empty: however old; more is replayed then."),
     )
 
     pause_lasts = SpanField(
         least=60,
         most=90 * 86_400,
         required=False,
-        label="Paused for",
-        help_text="Such as 2 h, from now. Empty: until somebody ends it.",
+        label=_("Paused for"),
+        help_text=_("Such as 2 h, from now. Empty: until somebody ends it."),
     )
 
     class Meta:
@@ -98,18 +100,18 @@ class AutomationForm(JobModelForm):
             "automation_note",
             "labels",
         )
-        help_texts: ClassVar[dict[str, str]] = {
-            "managed_elsewhere": "Such as the Flink Kubernetes operator: then Waymark only watches the job."
+        help_texts: ClassVar[dict[str, Any]] = {
+            "managed_elsewhere": _("Such as the Flink Kubernetes operator: then Waymark only watches the job.")
         }
         widgets: ClassVar[dict[str, Any]] = {"restore_from": forms.RadioSelect, "automation_note": forms.TextInput}
-        labels: ClassVar[dict[str, str]] = {
-            "auto_restart": "Restart automatically when the job dies",
-            "restore_from": "Restart from",
-            "restart_on_lost": "Also when the cluster answers and does not know it any more",
-            "allow_empty_start": "Start it empty when no state can be restored: what it had counted is lost then",
-            "managed_elsewhere": "Managed elsewhere, by",
-            "automation_paused": "Pause all of this for now",
-            "automation_note": "Why it is paused",
+        labels: ClassVar[dict[str, Any]] = {
+            "auto_restart": _("Restart automatically when the job dies"),
+            "restore_from": _("Restart from"),
+            "restart_on_lost": _("Also when the cluster answers and does not know it any more"),
+            "allow_empty_start": _("Start it empty when no state can be restored: what it had counted is lost then"),
+            "managed_elsewhere": _("Managed elsewhere, by"),
+            "automation_paused": _("Pause all of this for now"),
+            "automation_note": _("Why it is paused"),
         }
 
     def __init__(self, *args: Any, instance: Job, **options: Any) -> None:
@@ -120,6 +122,8 @@ class AutomationForm(JobModelForm):
             "pause_lasts": _minutes_left(instance),
         }
         super().__init__(*args, **options | {"instance": instance, "initial": written})
+        restore = self.fields["restore_from"]
+        restore.choices = in_language(restore.choices)  # type: ignore[attr-defined]
 
     @property
     def schedule_changed(self) -> bool:
@@ -143,7 +147,7 @@ class AutomationForm(JobModelForm):
         except forms.ValidationError as problem:
             self.add_error("savepoint_schedule", problem)
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
-            self.add_error("automation_note", "Say why, for whoever finds the job paused.")
+            self.add_error("automation_note", _("Say why, for whoever finds the job paused."))
         self.instance.automation_paused_until = self._pause_end(cleaned)
         return cleaned
 

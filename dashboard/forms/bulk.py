@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.cluster import LabelsField
 from monitoring.models import Job
@@ -28,22 +29,24 @@ _NO_JOB = {
 class BulkForm(forms.Form):
     """`labels`: for LABEL those to add, for UNLABEL those to take off, where a job has them with that value."""
 
-    deed = forms.ChoiceField(choices=DEEDS, label="What to do")
-    labels = LabelsField(required=False, max_length=1000, label="Labels")
+    deed = forms.ChoiceField(choices=DEEDS, label=_("What to do"))
+    labels = LabelsField(required=False, max_length=1000, label=_("Labels"))
     confirmed = forms.BooleanField(required=False)
 
     def __init__(self, *args: Any, offered: QuerySet[Job], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["jobs"] = forms.ModelMultipleChoiceField(offered, label="Jobs", error_messages=_NO_JOB)
+        self.fields["jobs"] = forms.ModelMultipleChoiceField(offered, label=_("Jobs"), error_messages=_NO_JOB)
 
     def clean_jobs(self) -> list[Job]:
         found = list(self.cleaned_data["jobs"])
         if len(found) > MOST:
-            raise forms.ValidationError(f"At most {MOST} at a time; these are {len(found)}.")
+            raise forms.ValidationError(
+                _("At most %(MOST)s at a time; these are %(len)s.") % {"MOST": MOST, "len": len(found)}
+            )
         return sorted(found, key=lambda job: job.name)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if cleaned.get("deed") in (LABEL, UNLABEL) and "labels" in cleaned and not cleaned["labels"]:
-            self.add_error("labels", "Name at least one, such as team=payments.")
+            self.add_error("labels", _("Name at least one, such as team=payments."))
         return cleaned

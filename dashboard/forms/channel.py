@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.http import QueryDict
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.alerts.notify.apprise.transport import service_name
@@ -36,36 +37,36 @@ class ChannelForm(ChannelModelForm):
         least=5 * _MINUTE,
         most=7 * _DAY,
         required=False,
-        label="Repeat every",
-        help_text="While nobody has acknowledged, such as 1 h; empty: told once.",
+        label=_("Repeat every"),
+        help_text=_("While nobody has acknowledged, such as 1 h; empty: told once."),
     )
     escalate_after_s = SpanField(
         least=_MINUTE,
         most=7 * _DAY,
         required=False,
-        label="Escalate after",
-        help_text="When nobody has acknowledged by then, such as 15 min.",
+        label=_("Escalate after"),
+        help_text=_("When nobody has acknowledged by then, such as 15 min."),
     )
     group_wait_s = forms.IntegerField(
         min_value=0,
         max_value=600,
-        label="Collect for (seconds)",
-        help_text="What opens or ends within this time is one message. 0: each at once.",
+        label=_("Collect for (seconds)"),
+        help_text=_("What opens or ends within this time is one message. 0: each at once."),
         error_messages={
-            "invalid": "Write whole seconds, from 0 to 600.",
-            "min_value": "Write whole seconds, from 0 to 600.",
-            "max_value": "At most 600 seconds: people would hear too late.",
+            "invalid": _("Write whole seconds, from 0 to 600."),
+            "min_value": _("Write whole seconds, from 0 to 600."),
+            "max_value": _("At most 600 seconds: people would hear too late."),
         },
     )
     messages_per_10_min = forms.IntegerField(
         min_value=1,
         max_value=1000,
-        label="Messages in 10 min, at most",
-        help_text="The rest goes out as one digest.",
+        label=_("Messages in 10 min, at most"),
+        help_text=_("The rest goes out as one digest."),
         error_messages={
-            "invalid": "Write a whole number, from 1 to 1000.",
-            "min_value": "At least 1. To hear nothing, switch the channel off.",
-            "max_value": "At most 1000.",
+            "invalid": _("Write a whole number, from 1 to 1000."),
+            "min_value": _("At least 1. To hear nothing, switch the channel off."),
+            "max_value": _("At most 1000."),
         },
     )
 
@@ -83,17 +84,17 @@ class ChannelForm(ChannelModelForm):
             "allow_private",
         )
         widgets: ClassVar[dict[str, Any]] = {"language": forms.RadioSelect}
-        labels: ClassVar[dict[str, str]] = {
-            "enabled": "Switched on",
-            "escalate_to": "Escalate to",
-            "allow_private": "May lead to a private address",
+        labels: ClassVar[dict[str, Any]] = {
+            "enabled": _("Switched on"),
+            "escalate_to": _("Escalate to"),
+            "allow_private": _("May lead to a private address"),
         }
-        help_texts: ClassVar[dict[str, str]] = {
-            "escalate_to": "A second channel, for when this one is not heard.",
-            "allow_private": "Addresses of this machine and of private networks; only an administrator may say so.",
+        help_texts: ClassVar[dict[str, Any]] = {
+            "escalate_to": _("A second channel, for when this one is not heard."),
+            "allow_private": _("Addresses of this machine and of private networks; only an administrator may say so."),
         }
         error_messages: ClassVar[dict[str, Any]] = {
-            "name": {"unique": "Another channel has this name; each has its own."},
+            "name": {"unique": _("Another channel has this name; each has its own.")},
         }
 
     def __init__(self, data: QueryDict | None = None, *, instance: Channel, may_allow_private: bool) -> None:
@@ -117,16 +118,16 @@ class ChannelForm(ChannelModelForm):
     def clean_name(self) -> str:
         name = " ".join(str(self.cleaned_data["name"]).split())
         if not name:
-            raise ValidationError("Write a name by which people know it.")
+            raise ValidationError(_("Write a name by which people know it."))
         return name
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         after, to = cleaned.get("escalate_after_s"), cleaned.get("escalate_to")
         if after and not to and "escalate_to" not in self.errors:
-            self.add_error("escalate_to", "Choose who is told then, or leave “Escalate after” empty.")
+            self.add_error("escalate_to", _("Choose who is told then, or leave “Escalate after” empty."))
         if to and not after and "escalate_after_s" not in self.errors:
-            self.add_error("escalate_after_s", f"Write after what time {to} is told, such as 15 min.")
+            self.add_error("escalate_after_s", _("Write after what time %(to)s is told, such as 15 min.") % {"to": to})
         return cleaned
 
     def _post_clean(self) -> None:
@@ -167,22 +168,25 @@ class _WordedForm(ChannelForm):
 
     class Meta(ChannelForm.Meta):
         fields: tuple[str, ...] = (*ChannelForm.Meta.fields, "subject_template", "body_template")
-        labels: ClassVar[dict[str, str]] = {
+        labels: ClassVar[dict[str, Any]] = {
             **ChannelForm.Meta.labels,
-            "subject_template": "Subject",
-            "body_template": "Text",
+            "subject_template": _("Subject"),
+            "body_template": _("Text"),
         }
         widgets: ClassVar[dict[str, Any]] = {
             **ChannelForm.Meta.widgets,
             "subject_template": forms.TextInput,
             "body_template": forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
         }
-        help_texts: ClassVar[dict[str, str]] = {
+        help_texts: ClassVar[dict[str, Any]] = {
             **ChannelForm.Meta.help_texts,
-            "subject_template": "Empty: Waymark's words in the channel's language. "
-            "Else such as: {{ severity }}: {{ job }} – {{ kind }}",
-            "body_template": "Empty: Waymark's words. {{ sentence }}, {{ incident_url }}, "
-            "{% for each in incidents %}{{ each.job }}{% endfor %} …",
+            "subject_template": _(
+                "Empty: Waymark's words in the channel's language. Else such as: {{ severity }}: {{ job }} – {{ kind }}"
+            ),
+            "body_template": _(
+                "Empty: Waymark's words. {{ sentence }}, {{ incident_url }}, "
+                "{% for each in incidents %}{{ each.job }}{% endfor %} …"
+            ),
         }
 
     def clean_subject_template(self) -> str:
@@ -204,17 +208,19 @@ class MailForm(_WordedForm):
     kind = ChannelKind.MAIL
     secret_field = "smtp"  # noqa: S105 (a field's name)
     to = forms.CharField(
-        label="To",
+        label=_("To"),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        help_text="Mail addresses, separated by commas.",
-        error_messages={"required": "Write at least one mail address."},
+        help_text=_("Mail addresses, separated by commas."),
+        error_messages={"required": _("Write at least one mail address.")},
     )
     smtp = _SecretField(
-        label="Its own SMTP server",
-        help_text="Such as smtp+tls://user:password@mail.example.org:587 (smtp, smtps or smtp+tls). "
-        "Empty: the server of the settings (EMAIL_URL), or the one that is set.",
+        label=_("Its own SMTP server"),
+        help_text=_(
+            "Such as smtp+tls://user:password@mail.example.org:587 (smtp, smtps or smtp+tls). "
+            "Empty: the server of the settings (EMAIL_URL), or the one that is set."
+        ),
     )
-    remove_secret = forms.BooleanField(required=False, label="Use the server of the settings again")
+    remove_secret = forms.BooleanField(required=False, label=_("Use the server of the settings again"))
 
     def first_values(self) -> dict[str, object]:
         to = self.instance.settings.get("to", [])
@@ -224,15 +230,18 @@ class MailForm(_WordedForm):
         found = [each for each in re.split(r"[\s,;]+", str(self.cleaned_data["to"])) if each]
         if len(found) > LONGEST_RECIPIENTS:
             raise ValidationError(
-                f"{len(found)} addresses: at most {LONGEST_RECIPIENTS} are allowed; use a mailing list."
+                _("%(len)s addresses: at most %(LONGEST_RECIPIENTS)s are allowed; use a mailing list.")
+                % {"len": len(found), "LONGEST_RECIPIENTS": LONGEST_RECIPIENTS}
             )
         for address in found:
             try:
                 validate_email(address)
             except ValidationError:
-                raise ValidationError(f"{address} is no mail address; one looks like name@example.org.") from None
+                raise ValidationError(
+                    _("%(address)s is no mail address; one looks like name@example.org.") % {"address": address}
+                ) from None
         if not found:
-            raise ValidationError("Write at least one mail address.")
+            raise ValidationError(_("Write at least one mail address."))
         return list(dict.fromkeys(found))
 
     def settings(self) -> dict[str, object]:
@@ -249,16 +258,16 @@ class WebhookForm(ChannelForm):
     secret_field = "signing_secret"  # noqa: S105 (a field's name)
     url = forms.CharField(
         max_length=2000,
-        label="Address",
+        label=_("Address"),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "inputmode": "url"}),
-        help_text="Such as https://example.org/hook. Waymark posts JSON to it and follows no redirect.",
-        error_messages={"required": "Write the address that takes the messages."},
+        help_text=_("Such as https://example.org/hook. Waymark posts JSON to it and follows no redirect."),
+        error_messages={"required": _("Write the address that takes the messages.")},
     )
     signing_secret = _SecretField(
-        label="Signing secret",
-        help_text="The receiver checks with it that a message is from here (docs/alerts.md).",
+        label=_("Signing secret"),
+        help_text=_("The receiver checks with it that a message is from here (docs/alerts.md)."),
     )
-    remove_secret = forms.BooleanField(required=False, label="Sign no longer")
+    remove_secret = forms.BooleanField(required=False, label=_("Sign no longer"))
 
     def first_values(self) -> dict[str, object]:
         return {"url": self.instance.settings.get("url", "")}
@@ -271,15 +280,17 @@ class AppriseForm(_WordedForm):
     kind = ChannelKind.APPRISE
     secret_field = "apprise_url"  # noqa: S105 (a field's name)
     apprise_url = _SecretField(
-        label="Apprise URL",
-        help_text="Such as slack://TokenA/TokenB/TokenC/#channel, dingtalk://ACCESS_TOKEN/, tgram://BotToken/ChatId. "
-        "It holds the service's tokens: it is stored encrypted and not shown again.",
+        label=_("Apprise URL"),
+        help_text=_(
+            "Such as slack://TokenA/TokenB/TokenC/#channel, dingtalk://ACCESS_TOKEN/, tgram://BotToken/ChatId. "
+            "It holds the service's tokens: it is stored encrypted and not shown again."
+        ),
     )
 
     def clean_apprise_url(self) -> str:
         url = str(self.cleaned_data["apprise_url"]).strip()
         if not url and not self.keeps_secret:
-            raise ValidationError("Write the URL that Apprise gives the service.")
+            raise ValidationError(_("Write the URL that Apprise gives the service."))
         return url
 
     def settings(self) -> dict[str, object]:

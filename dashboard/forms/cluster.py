@@ -6,7 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.choices import in_language
 from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
 from monitoring.engine.examination import Now, Problem, examine
@@ -16,6 +19,8 @@ from monitoring.outbound import Denied
 from monitoring.secret import Secret
 
 if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
     ClusterModelForm = forms.ModelForm[Cluster]
 else:
     ClusterModelForm = forms.ModelForm
@@ -26,6 +31,8 @@ ZOOKEEPER = ("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id")
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
 _LABEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,62})\s*=\s*([A-Za-z0-9._/@:-]{0,100})")
+_SECONDS = _("Write a number, from {least} to {most} seconds.")
+_COUNT = _("Write a number, from {least} to {most}.")
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 
 
@@ -37,9 +44,10 @@ def _pem(kind: str) -> forms.Textarea:
     return forms.Textarea(attrs=_PLAIN | {"rows": "4", "class": "pem", "placeholder": f"-----BEGIN {kind}-----"})
 
 
-def _number(label: str, unit: str, least: int, most: int, help_text: str) -> dict[str, Any]:
-    said = f"Write a number, from {least} to {most}{unit}."
-    errors = dict.fromkeys(("invalid", "min_value", "max_value", "required"), said)
+def _number(label: StrOrPromise, said: StrOrPromise, least: int, most: int, help_text: StrOrPromise) -> dict[str, Any]:
+    """`said` names {least} and {most}."""
+    wrong = format_lazy(said, least=least, most=most)
+    errors = dict.fromkeys(("invalid", "min_value", "max_value", "required"), wrong)
     return {
         "label": label,
         "min_value": least,
@@ -61,7 +69,9 @@ class LabelsField(forms.CharField):
         for part in filter(None, (part.strip() for part in (super().to_python(value) or "").split(","))):
             written = _LABEL.fullmatch(part)
             if not written:
-                raise forms.ValidationError(f"{part[:60]!r} is no label: write key=value, separated by commas.")
+                raise forms.ValidationError(
+                    _("%(part)s is no label: write key=value, separated by commas.") % {"part": repr(part[:60])}
+                )
             labels[written[1]] = written[2]
         return labels
 
@@ -74,23 +84,25 @@ class ClusterForm(ClusterModelForm):
 
     secrets = (*SECRETS, "ca_bundle", "client_certificate")  # never repeated in a message
 
-    token = forms.CharField(required=False, max_length=4000, label="Token", widget=forms.PasswordInput(attrs=_PLAIN))
+    token = forms.CharField(required=False, max_length=4000, label=_("Token"), widget=forms.PasswordInput(attrs=_PLAIN))
     password = forms.CharField(
-        required=False, max_length=1000, label="Password", widget=forms.PasswordInput(attrs=_PLAIN), strip=False
+        required=False, max_length=1000, label=_("Password"), widget=forms.PasswordInput(attrs=_PLAIN), strip=False
     )
-    client_key = forms.CharField(required=False, max_length=20_000, label="Its key", widget=_pem("PRIVATE KEY"))
+    client_key = forms.CharField(required=False, max_length=20_000, label=_("Its key"), widget=_pem("PRIVATE KEY"))
     labels = LabelsField(
-        required=False, max_length=1000, label="Labels", widget=_text(placeholder="team=payments, env=prod")
+        required=False, max_length=1000, label=_("Labels"), widget=_text(placeholder="team=payments, env=prod")
     )
     poll_interval_s = forms.FloatField(
-        **_number("Ask every (seconds)", " seconds", 1, 3600, "Jobs that checkpoint faster are read faster.")
+        **_number(_("Ask every (seconds)"), _SECONDS, 1, 3600, _("Jobs that checkpoint faster are read faster."))
     )
     request_limit_s = forms.FloatField(
-        **_number("Wait for an answer (seconds)", " seconds", 1, 60, "Beyond it a request counts as not answered.")
+        **_number(_("Wait for an answer (seconds)"), _SECONDS, 1, 60, _("Beyond it a request counts as not answered."))
     )
-    requests_at_once = forms.IntegerField(**_number("Requests at once, at most", "", 1, 64, "Fewer spare the cluster."))
+    requests_at_once = forms.IntegerField(
+        **_number(_("Requests at once, at most"), _COUNT, 1, 64, _("Fewer spare the cluster."))
+    )
     unanswered = forms.BooleanField(
-        required=False, label="Save it although it does not answer now", widget=forms.CheckboxInput
+        required=False, label=_("Save it although it does not answer now"), widget=forms.CheckboxInput
     )
 
     class Meta:
@@ -113,25 +125,25 @@ class ClusterForm(ClusterModelForm):
             "ca_bundle": _pem("CERTIFICATE"),
             "client_certificate": _pem("CERTIFICATE"),
         }
-        labels: ClassVar[dict[str, str]] = {
-            "name": "Name",
-            "discovery": "It is found",
-            "rest_url": "Address of its REST API",
-            "zookeeper_hosts": "ZooKeeper servers",
-            "zookeeper_root": "Root",
-            "zookeeper_cluster_id": "Cluster id",
-            "authentication": "It asks for",
-            "username": "User name",
-            "ca_bundle": "Authorities to trust (CA bundle)",
-            "client_certificate": "Certificate to show",
+        labels: ClassVar[dict[str, Any]] = {
+            "name": _("Name"),
+            "discovery": _("It is found"),
+            "rest_url": _("Address of its REST API"),
+            "zookeeper_hosts": _("ZooKeeper servers"),
+            "zookeeper_root": _("Root"),
+            "zookeeper_cluster_id": _("Cluster id"),
+            "authentication": _("It asks for"),
+            "username": _("User name"),
+            "ca_bundle": _("Authorities to trust (CA bundle)"),
+            "client_certificate": _("Certificate to show"),
         }
-        help_texts: ClassVar[dict[str, str]] = {
-            "rest_url": "http:// or https://, host and port, and a path where there is one.",
-            "zookeeper_hosts": "The leader's address is read there, and followed when another one leads.",
-            "zookeeper_root": "high-availability.zookeeper.path.root",
-            "zookeeper_cluster_id": "high-availability.cluster-id",
-            "ca_bundle": "PEM. Empty: the authorities that this machine trusts.",
-            "client_certificate": "PEM, for mutual TLS. Empty: none.",
+        help_texts: ClassVar[dict[str, Any]] = {
+            "rest_url": _("http:// or https://, host and port, and a path where there is one."),
+            "zookeeper_hosts": _("The leader's address is read there, and followed when another one leads."),
+            "zookeeper_root": _("high-availability.zookeeper.path.root"),
+            "zookeeper_cluster_id": _("high-availability.cluster-id"),
+            "ca_bundle": _("PEM. Empty: the authorities that this machine trusts."),
+            "client_certificate": _("PEM, for mutual TLS. Empty: none."),
         }
 
     def __init__(self, *args: Any, instance: Cluster | None = None, **options: Any) -> None:
@@ -139,6 +151,9 @@ class ClusterForm(ClusterModelForm):
         shown = {name: f"{getattr(instance, name):g}" for name in ("poll_interval_s", "request_limit_s")}
         initial = dict.fromkeys(SECRETS, "") | shown  # what is stored of a secret never goes into the page
         super().__init__(*args, **options | {"instance": instance, "initial": initial})
+        for name in ("discovery", "authentication"):
+            field = self.fields[name]
+            field.choices = in_language(field.choices)  # type: ignore[attr-defined]
         self._kept: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}
         self.found: Found | None = None
         self.may_be_down = False
@@ -153,7 +168,7 @@ class ClusterForm(ClusterModelForm):
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"]).strip()
         if Cluster.objects.filter(name=name, archived_at__isnull=False).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError("A removed cluster has this name: bring that one back, or choose another.")
+            raise forms.ValidationError(_("A removed cluster has this name: bring that one back, or choose another."))
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -187,7 +202,7 @@ class ClusterForm(ClusterModelForm):
         if isinstance(target, Denied):
             self.add_error("rest_url", target.sentence)
         elif "?" in url or "#" in url:
-            self.add_error("rest_url", "The address of a REST API has no ? and no #.")
+            self.add_error("rest_url", _("The address of a REST API has no ? and no #."))
         cleaned["rest_url"] = url.rstrip("/")
 
     def _clean_zookeeper(self, cleaned: dict[str, Any]) -> None:
@@ -198,28 +213,32 @@ class ClusterForm(ClusterModelForm):
         wrong = [host for host in hosts if not (m := _SERVER.fullmatch(host)) or not 0 < int(m[2]) < 65_536]
         if not hosts or wrong:
             said = f"{wrong[0][:80]!r} is no server" if wrong else "At least one server is needed"
-            self.add_error("zookeeper_hosts", f"{said}: write host:port, separated by commas.")
+            self.add_error("zookeeper_hosts", _("%(said)s: write host:port, separated by commas.") % {"said": said})
         cleaned["zookeeper_hosts"] = ",".join(hosts)
         for name, usual in (("zookeeper_root", "/flink"), ("zookeeper_cluster_id", "/default")):
             cleaned[name] = (cleaned.get(name) or "").strip() or usual
             if not _NODE.fullmatch(cleaned[name]):
-                self.add_error(name, f"{cleaned[name][:80]!r} is no path of ZooKeeper: write it like {usual}.")
+                self.add_error(
+                    name,
+                    _("%(cleaned)s is no path of ZooKeeper: write it like %(usual)s.")
+                    % {"cleaned": repr(cleaned[name][:80]), "usual": usual},
+                )
 
     def _clean_authentication(self, cleaned: dict[str, Any]) -> None:
         kind = cleaned.get("authentication")
         if kind != Authentication.BASIC:
             cleaned |= {"username": "", "password": Secret()}
         elif not cleaned.get("username"):
-            self.add_error("username", "The name is missing.")
+            self.add_error("username", _("The name is missing."))
         elif ":" in cleaned["username"]:
-            self.add_error("username", "A name cannot have a colon in it.")
+            self.add_error("username", _("A name cannot have a colon in it."))
         if kind != Authentication.BEARER:
             cleaned["token"] = Secret()
         self._keep(cleaned, "password", needed=kind == Authentication.BASIC, missing="The password is missing.")
         self._keep(cleaned, "token", needed=kind == Authentication.BEARER, missing="The token is missing.")
         token = cleaned.get("token")
         if isinstance(token, str) and (not token.isascii() or any(c.isspace() for c in token)):
-            self.add_error("token", "A token has no spaces and only plain characters: it becomes a header.")
+            self.add_error("token", _("A token has no spaces and only plain characters: it becomes a header."))
 
     def _clean_tls(self, cleaned: dict[str, Any]) -> None:
         if not cleaned.get("client_certificate") and not cleaned.get("client_key"):
@@ -249,7 +268,7 @@ class ClusterForm(ClusterModelForm):
         if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
             cleaned[name] = self._kept[name]
             if cleaned[name] and name in SENT and self._leads_elsewhere(cleaned):
-                self.add_error(name, "The address is another one: enter this again, so that it goes nowhere else.")
+                self.add_error(name, _("The address is another one: enter this again, so that it goes nowhere else."))
                 return
         if needed and not cleaned[name]:
             self.add_error(name, missing)

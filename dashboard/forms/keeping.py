@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.models import Job, Savepoint
@@ -22,20 +24,20 @@ class RetentionForm(JobModelForm):
         required=False,
         min_value=1,
         max_value=MOST_KEPT,
-        label="Keep the newest",
-        help_text="How many of those that Waymark took. Empty: not counted.",
+        label=_("Keep the newest"),
+        help_text=_("How many of those that Waymark took. Empty: not counted."),
         error_messages={
-            "invalid": f"Write a whole number, from 1 to {MOST_KEPT}, or nothing.",
-            "min_value": "At least 1; empty: not counted.",
-            "max_value": f"At most {MOST_KEPT}.",
+            "invalid": format_lazy(_("Write a whole number, from 1 to {most}, or nothing."), most=MOST_KEPT),
+            "min_value": _("At least 1; empty: not counted."),
+            "max_value": format_lazy(_("At most {most}."), most=MOST_KEPT),
         },
     )
     savepoints_kept_s = SpanField(
         least=SHORTEST_S,
         most=LONGEST_S,
         required=False,
-        label="Keep those of the last",
-        help_text="Such as 7 d. Empty: age does not count. With both, a savepoint goes only when neither keeps it.",
+        label=_("Keep those of the last"),
+        help_text=_("Such as 7 d. Empty: age does not count. With both, a savepoint goes only when neither keeps it."),
     )
 
     class Meta:
@@ -47,6 +49,11 @@ class KeepForm(SavepointModelForm):
     class Meta:
         model = Savepoint
         fields = ("pinned", "note")
-        labels: ClassVar[dict[str, str]] = {"pinned": "Pinned: kept whatever the job's retention says", "note": "Note"}
+        labels: ClassVar[dict[str, Any]] = {
+            "pinned": _("Pinned: kept whatever the job's retention says"),
+            "note": _("Note"),
+        }
         widgets: ClassVar[dict[str, Any]] = {"note": forms.Textarea(attrs={"rows": 3, "maxlength": NOTE_LIMIT})}
-        help_texts: ClassVar[dict[str, str]] = {"note": "What this state is good for; people see it when they restart."}
+        help_texts: ClassVar[dict[str, Any]] = {
+            "note": _("What this state is good for; people see it when they restart.")
+        }

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import Job, LaunchVersion
@@ -25,57 +27,61 @@ class LaunchForm(forms.Form):
     """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
     arguments and settings are an administrator's to choose. Secrets are shown hidden, and stay when left so."""
 
-    kind = forms.ChoiceField(choices=_KINDS, label="The job is")
+    kind = forms.ChoiceField(choices=_KINDS, label=_("The job is"))
     upload = forms.FileField(
         required=False,
-        label="New version of the program",
-        help_text=f"A .py, .zip or .jar file of up to {LARGEST_MB} MB.",
+        label=_("New version of the program"),
+        help_text=format_lazy(_("A .py, .zip or .jar file of up to {most} MB."), most=LARGEST_MB),
     )
-    jar_id = forms.CharField(required=False, max_length=500, label="Program on the cluster")
+    jar_id = forms.CharField(required=False, max_length=500, label=_("Program on the cluster"))
     entry_class = forms.CharField(
-        required=False, max_length=500, label="Entry", help_text="module:function, or a jar's main class."
+        required=False, max_length=500, label=_("Entry"), help_text=_("module:function, or a jar's main class.")
     )
     program_args = forms.CharField(
-        required=False, label="Arguments", help_text="One a line.", widget=forms.Textarea(attrs={"rows": 4})
+        required=False, label=_("Arguments"), help_text=_("One a line."), widget=forms.Textarea(attrs={"rows": 4})
     )
     configuration = forms.CharField(
         required=False,
-        label="Configuration",
-        help_text="key: value, one a line.",
+        label=_("Configuration"),
+        help_text=_("key: value, one a line."),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
-    parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label="Parallelism")
+    parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label=_("Parallelism"))
     command = forms.CharField(
         required=False,
-        label="Command",
-        help_text="One argument a line, the program's path first; there is no shell. "
-        "{savepoint}, {job_id} and {job_name} are filled in.",
+        label=_("Command"),
+        help_text=_(
+            "One argument a line, the program's path first; there is no shell. "
+            "{savepoint}, {job_id} and {job_name} are filled in."
+        ),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
     now = forms.ChoiceField(
         choices=(
-            (REPLACE, "Stop the job and start it with this"),
-            (CLONE, "Start a second job beside it"),
-            (SAVE, "Only remember it: it counts from the next start"),
+            (REPLACE, _("Stop the job and start it with this")),
+            (CLONE, _("Start a second job beside it")),
+            (SAVE, _("Only remember it: it counts from the next start")),
         ),
         widget=forms.RadioSelect,
-        label="What now?",
+        label=_("What now?"),
     )
-    state = forms.ChoiceField(required=False, label="From")
+    state = forms.ChoiceField(required=False, label=_("From"))
     goes_back = forms.BooleanField(
         required=False,
         initial=True,
-        label="If it does not start, start the job as it was, from the same state",
+        label=_("If it does not start, start the job as it was, from the same state"),
     )
     name = forms.CharField(
         required=False,
         max_length=500,
-        label="Name of the second job",
-        help_text="Give it outputs of its own. What a sink keeps in its state goes with the savepoint: "
-        "Flink's file sink writes on in the first job's directory.",
+        label=_("Name of the second job"),
+        help_text=_(
+            "Give it outputs of its own. What a sink keeps in its state goes with the savepoint: "
+            "Flink's file sink writes on in the first job's directory."
+        ),
     )
     note = forms.CharField(
-        required=False, max_length=500, label="What changes", help_text="For whoever reads the history."
+        required=False, max_length=500, label=_("What changes"), help_text=_("For whoever reads the history.")
     )
 
     FIXED: ClassVar[tuple[str, ...]] = (
@@ -105,9 +111,12 @@ class LaunchForm(forms.Form):
     def clean_upload(self) -> Any:
         upload = self.cleaned_data["upload"]
         if upload and not upload.name.endswith((".py", ".zip", ".jar")):
-            raise forms.ValidationError(f"{upload.name} is no .py, .zip or .jar file.")
+            raise forms.ValidationError(_("%(name)s is no .py, .zip or .jar file.") % {"name": upload.name})
         if upload and upload.size > LARGEST_MB * 1024 * 1024:
-            raise forms.ValidationError(f"The file has {upload.size:,} bytes; at most {LARGEST_MB} MB are allowed.")
+            raise forms.ValidationError(
+                _("The file has %(size)s bytes; at most %(LARGEST_MB)s MB are allowed.")
+                % {"size": format(upload.size, ","), "LARGEST_MB": LARGEST_MB}
+            )
         return upload
 
     def clean(self) -> dict[str, Any]:
@@ -117,14 +126,16 @@ class LaunchForm(forms.Form):
         try:
             self.spec = unmasked_launch(self._spec(cleaned), self.base or self.found)
         except ValueError as problem:
-            self.add_error("command" if cleaned["kind"] == "command" else "configuration", f"{problem}.")
+            self.add_error(
+                "command" if cleaned["kind"] == "command" else "configuration", _("%(problem)s.") % {"problem": problem}
+            )
             return cleaned
         try:
             check_launch(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
         except BadLaunch as problem:
             self.add_error(problem.field if problem.field in self.fields else None, str(problem))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
-            self.add_error("name", "A second job needs a name of its own.")
+            self.add_error("name", _("A second job needs a name of its own."))
         return cleaned
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +158,11 @@ class LaunchForm(forms.Form):
                 continue
             key, colon, value = line.partition(":")
             if not colon or not key.strip():
-                self.add_error("configuration", f"Line {number} is {line.strip()!r}: key: value is needed.")
+                self.add_error(
+                    "configuration",
+                    _("Line %(number)s is %(strip)s: key: value is needed.")
+                    % {"number": number, "strip": repr(line.strip())},
+                )
             pairs[key.strip()] = value.strip()
         return pairs
 

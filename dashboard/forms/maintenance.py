@@ -8,50 +8,51 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.alerts.selector import BadSelector, parse
 from monitoring.models import Cluster, Job, MaintenanceWindow
 
 LONGEST_S = 30 * 86_400
-SCOPES = (("job", "One job"), ("cluster", "A cluster and its jobs"), ("selector", "Jobs by label"))
+SCOPES = (("job", _("One job")), ("cluster", _("A cluster and its jobs")), ("selector", _("Jobs by label")))
 
 
 class MaintenanceForm(forms.Form):
-    scope = forms.ChoiceField(choices=SCOPES, initial="job", label="Of", widget=forms.RadioSelect)
+    scope = forms.ChoiceField(choices=SCOPES, initial="job", label=_("Of"), widget=forms.RadioSelect)
     job = forms.CharField(
         required=False,
         max_length=600,
-        label="Job",
+        label=_("Job"),
         widget=forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"}),
-        help_text="Its name; with “cluster/” before it where several clusters have one.",
+        help_text=_("Its name; with “cluster/” before it where several clusters have one."),
     )
-    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label="Cluster", empty_label="choose")
+    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label=_("Cluster"), empty_label=_("choose"))
     selector = forms.CharField(
         required=False,
         max_length=500,
-        label="Labels",
-        help_text="Such as team=payments,env!=dev: jobs that match all of it.",
+        label=_("Labels"),
+        help_text=_("Such as team=payments,env!=dev: jobs that match all of it."),
     )
     starts_at = forms.DateTimeField(
         required=False,
-        label="From",
+        label=_("From"),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text="Empty: from now on.",
-        error_messages={"invalid": "Write a date and a time, such as 2026-11-21 22:00."},
+        help_text=_("Empty: from now on."),
+        error_messages={"invalid": _("Write a date and a time, such as 2026-11-21 22:00.")},
     )
     lasts = SpanField(
         least=60,
         most=LONGEST_S,
-        label="Lasts",
+        label=_("Lasts"),
         initial=3600,
-        error_messages={"required": "Write how long, such as 2 h."},
+        error_messages={"required": _("Write how long, such as 2 h.")},
     )
     reason = forms.CharField(
         max_length=500,
-        label="Why",
-        help_text="For whoever wonders why nobody was told.",
-        error_messages={"required": "Say why, for whoever wonders why nobody was told."},
+        label=_("Why"),
+        help_text=_("For whoever wonders why nobody was told."),
+        error_messages={"required": _("Say why, for whoever wonders why nobody was told.")},
     )
 
     def clean_selector(self) -> str:
@@ -67,7 +68,7 @@ class MaintenanceForm(forms.Form):
         scope = cleaned.get("scope")
         if scope in ("job", "cluster", "selector") and not cleaned.get(scope) and scope not in self.errors:
             what = {"job": "the job", "cluster": "the cluster", "selector": "at least one label"}[scope]
-            self.add_error(scope, f"Say {what} that is meant.")
+            self.add_error(scope, _("Say %(what)s that is meant.") % {"what": what})
         elif scope == "job":
             self._find_job(str(cleaned["job"]).strip())
         return cleaned
@@ -76,9 +77,9 @@ class MaintenanceForm(forms.Form):
         at: datetime | None = self.cleaned_data["starts_at"]
         now = timezone.now()
         if at is not None and at < now - timedelta(minutes=5):
-            raise ValidationError("That is past: people were told already. Leave it empty to begin now.")
+            raise ValidationError(_("That is past: people were told already. Leave it empty to begin now."))
         if at is not None and at > now + timedelta(days=366):
-            raise ValidationError("That is more than a year ahead.")
+            raise ValidationError(_("That is more than a year ahead."))
         return at
 
     def window(self, by: str, now: datetime) -> MaintenanceWindow:
@@ -98,11 +99,15 @@ class MaintenanceForm(forms.Form):
     def _find_job(self, text: str) -> None:
         found = list(Job.objects.filter(name=text).select_related("cluster")[:2])
         if not found and "/" in text:
-            cluster, _, name = text.partition("/")
+            cluster, _slash, name = text.partition("/")
             found = list(Job.objects.filter(name=name, cluster__name=cluster).select_related("cluster")[:2])
         if not found:
-            self.add_error("job", f"No job is called {text!r}.")
+            self.add_error("job", _("No job is called %(text)s.") % {"text": repr(text)})
         elif len(found) > 1:
-            self.add_error("job", f"Several clusters have a job {text!r}: write {found[0].cluster.name}/{text}.")
+            self.add_error(
+                "job",
+                _("Several clusters have a job %(text)s: write %(name)s/%(text2)s.")
+                % {"text": repr(text), "name": found[0].cluster.name, "text2": text},
+            )
         else:
             self.cleaned_data["found_job"] = found[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.alerts.kinds.base import Day, Number, Unit
@@ -20,9 +21,11 @@ def field_of(measure: Number | Day) -> forms.Field:
     """The form's field for what a kind lets people set."""
     if isinstance(measure, Day):
         widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
-        return forms.DateField(required=False, label=measure.label, help_text=measure.hint, widget=widget)
-    hint = f"{measure.hint} {measure.empty}".strip()
-    common: dict[str, Any] = {"label": measure.label, "help_text": hint, "required": measure.default is not None}
+        return forms.DateField(
+            required=False, label=_(measure.label), help_text=_in_language(measure.hint), widget=widget
+        )
+    hint = f"{_in_language(measure.hint)} {_in_language(measure.empty)}".strip()
+    common: dict[str, Any] = {"label": _(measure.label), "help_text": hint, "required": measure.default is not None}
     match measure.unit:
         case Unit.SECONDS:
             return SpanField(least=measure.least, most=measure.most, **common)
@@ -38,6 +41,10 @@ def field_of(measure: Number | Day) -> forms.Field:
                 "max_value": f"At most {measure.most}, {allowed}.",
             }
             return forms.IntegerField(min_value=measure.least, max_value=measure.most, error_messages=errors, **common)
+
+
+def _in_language(text: str) -> str:
+    return _(text) if text else ""
 
 
 class MeasureField(forms.CharField):
@@ -58,14 +65,21 @@ class MeasureField(forms.CharField):
         size = _size(text) if self._measure.unit is Unit.BYTES else _milliseconds(text)
         if size is None:
             such = "B, KB, MB, GB or TB" if self._measure.unit is Unit.BYTES else "ms, s, min or h"
-            raise ValidationError(f"Write a number and a unit ({such}), {self._measure.allowed}.", code="measure")
+            raise ValidationError(
+                _("Write a number and a unit (%(such)s), %(allowed)s.")
+                % {"such": such, "allowed": self._measure.allowed},
+                code="measure",
+            )
         return size
 
     def validate(self, value: Any) -> None:
         super().validate(value)
         if value is not None and not self._measure.least <= value <= self._measure.most:
             told = self._measure.unit.text(value)
-            raise ValidationError(f"{told} is not allowed: {self._measure.allowed}.", code="range")
+            raise ValidationError(
+                _("%(told)s is not allowed: %(allowed)s.") % {"told": told, "allowed": self._measure.allowed},
+                code="range",
+            )
 
 
 def written(unit: Unit, value: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
 
@@ -10,24 +11,24 @@ SHORTEST_S, LONGEST_S = 60, 30 * 86_400
 
 
 class NoteForm(forms.Form):
-    note = forms.CharField(required=False, max_length=2_000, label="Note", widget=forms.TextInput)
+    note = forms.CharField(required=False, max_length=2_000, label=_("Note"), widget=forms.TextInput)
 
 
 class SnoozeForm(NoteForm):
     snooze_for = SpanField(
         least=SHORTEST_S,
         most=LONGEST_S,
-        label="Snooze for",
+        label=_("Snooze for"),
         initial=3600,
-        error_messages={"required": "Write for how long, such as 2 h."},
-        help_text="Nobody is told again until then.",
+        error_messages={"required": _("Write for how long, such as 2 h.")},
+        help_text=_("Nobody is told again until then."),
     )
 
 
 class SeveralForm(NoteForm):
     """Which incidents of a list are acknowledged together."""
 
-    incident = forms.TypedMultipleChoiceField(coerce=int, label="Incidents")
+    incident = forms.TypedMultipleChoiceField(coerce=int, label=_("Incidents"))
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
 from monitoring.models import Cluster
@@ -10,13 +11,17 @@ from monitoring.pauses import LONGEST_REASON
 
 
 class PauseForm(forms.Form):
-    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label="Of", empty_label="everything")
+    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label=_("Of"), empty_label=_("everything"))
     lasts = SpanField(
-        least=60, most=90 * 86_400, required=False, label="For", help_text="Such as 2 h. Empty: until somebody ends it."
+        least=60,
+        most=90 * 86_400,
+        required=False,
+        label=_("For"),
+        help_text=_("Such as 2 h. Empty: until somebody ends it."),
     )
     reason = forms.CharField(
         max_length=LONGEST_REASON,
-        label="Why",
-        help_text="For whoever finds it paused.",
-        error_messages={"required": "Say why, for whoever finds it paused."},
+        label=_("Why"),
+        help_text=_("For whoever finds it paused."),
+        error_messages={"required": _("Say why, for whoever finds it paused.")},
     )

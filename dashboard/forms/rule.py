@@ -8,7 +8,9 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.choices import in_language
 from dashboard.forms.measures import field_of
 from dashboard.forms.spans import SpanField
 from monitoring.alerts import selector
@@ -17,60 +19,63 @@ from monitoring.alerts.terms import terms_of
 from monitoring.models import AlertRule, Channel, RuleScope, Severity
 
 _DAY = 86_400
-_SCOPES = ((RuleScope.EVERYTHING.value, "All jobs"), (RuleScope.SELECTOR.value, "Jobs by label"))
+_SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.value, _("Jobs by label")))
 
 
 class RuleForm(forms.Form):
     """Bound to `rule`, which `save` changes and the caller stores; `rule.kind` is settled."""
 
-    name = forms.CharField(max_length=100, label="Name", help_text="What lists call it.")
-    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label="For")
+    name = forms.CharField(max_length=100, label=_("Name"), help_text=_("What lists call it."))
+    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("For"))
     selector = forms.CharField(
-        max_length=500, required=False, label="Labels", help_text="Such as team=payments,env!=dev or job=orders-*"
+        max_length=500, required=False, label=_("Labels"), help_text=_("Such as team=payments,env!=dev or job=orders-*")
     )
     open_hold_s = SpanField(
-        least=0, most=_DAY, label="Open after", help_text="The trouble must last so long; 0 s: at once."
+        least=0, most=_DAY, label=_("Open after"), help_text=_("The trouble must last so long; 0 s: at once.")
     )
     close_hold_s = SpanField(
-        least=0, most=_DAY, label="Close after", help_text="It must be gone so long; 0 s: at once."
+        least=0, most=_DAY, label=_("Close after"), help_text=_("It must be gone so long; 0 s: at once.")
     )
     flap_opens = forms.IntegerField(
         min_value=0,
         max_value=100,
-        label="Flapping from",
-        help_text="Openings within the time beside it that become one incident; 0: never.",
+        label=_("Flapping from"),
+        help_text=_("Openings within the time beside it that become one incident; 0: never."),
         error_messages={
-            "min_value": "At least 0: never.",
-            "max_value": "At most 100.",
-            "invalid": "Write a whole number, from 0 to 100.",
+            "min_value": _("At least 0: never."),
+            "max_value": _("At most 100."),
+            "invalid": _("Write a whole number, from 0 to 100."),
         },
     )
     flap_window_s = SpanField(
-        least=600, most=7 * _DAY, label="within", help_text="A flapping incident closes after as long without trouble."
+        least=600,
+        most=7 * _DAY,
+        label=_("within"),
+        help_text=_("A flapping incident closes after as long without trouble."),
     )
     check_every_s = SpanField(
         least=5,
         most=_DAY,
-        label="Check every",
-        help_text="Such as 5 min; what happens between two checks is not missed.",
+        label=_("Check every"),
+        help_text=_("Such as 5 min; what happens between two checks is not missed."),
     )
     severity = forms.ChoiceField(
-        choices=Severity.choices,
+        choices=in_language(Severity.choices),
         widget=forms.RadioSelect,
-        label="Severity",
-        help_text="Critical makes the job count as failing in the fleet.",
+        label=_("Severity"),
+        help_text=_("Critical makes the job count as failing in the fleet."),
     )
     channels = forms.ModelMultipleChoiceField(
         Channel.objects.all(),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        label="Notify",
-        help_text="None chosen: all of them.",
+        label=_("Notify"),
+        help_text=_("None chosen: all of them."),
     )
     enabled = forms.BooleanField(
         required=False,
-        label="Enabled",
-        help_text="Switched off, wider rules do not watch its jobs for this either.",
+        label=_("Enabled"),
+        help_text=_("Switched off, wider rules do not watch its jobs for this either."),
     )
 
     def __init__(self, kind: Kind, rule: AlertRule, data: Mapping[str, Any] | None = None) -> None:
@@ -97,7 +102,7 @@ class RuleForm(forms.Form):
         if self.data.get("scope") != RuleScope.SELECTOR:
             return ""
         if not text:
-            raise ValidationError(f"Say which: {selector.ALLOWED}.")
+            raise ValidationError(_("Say which: %(ALLOWED)s.") % {"ALLOWED": selector.ALLOWED})
         try:
             selector.parse(text)
         except selector.BadSelector as bad:
@@ -107,7 +112,7 @@ class RuleForm(forms.Form):
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"].strip()
         if AlertRule.objects.filter(job=None, name=name).exclude(pk=self.rule.pk).exists():
-            raise ValidationError("Another rule has this name.")
+            raise ValidationError(_("Another rule has this name."))
         return name
 
     def clean_severity(self) -> str:
@@ -115,14 +120,14 @@ class RuleForm(forms.Form):
         if self.rule.job_id is not None:
             same = AlertRule.objects.filter(job=self.rule.job_id, kind=self.kind.name, severity=severity)
             if same.exclude(pk=self.rule.pk).exists():
-                raise ValidationError("The job has a rule of this kind and severity already.")
+                raise ValidationError(_("The job has a rule of this kind and severity already."))
         return severity
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         lead, keeps = cleaned.get("lead_s"), cleaned.get("threshold")
         if lead is not None and keeps is not None and lead >= keeps:
-            self.add_error("lead_s", "Less than what the source keeps, or it would always be too late.")
+            self.add_error("lead_s", _("Less than what the source keeps, or it would always be too late."))
         return cleaned
 
     @property

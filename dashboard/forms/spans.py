@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
 
 from dashboard.units import span_text
 
@@ -34,13 +35,20 @@ class SpanField(forms.CharField):
             return None
         written = _WRITTEN.fullmatch(text.strip())
         if not written:
-            raise ValidationError(f"Write a number and a unit (s, min, h or d), {self._allowed}.", code="span")
+            raise ValidationError(
+                _("Write a number and a unit (s, min, h or d), %(_allowed)s.") % {"_allowed": self._allowed},
+                code="span",
+            )
         return round(float(written[1].replace(",", ".")) * _SECONDS[written[2][0].lower()])
 
     def validate(self, value: Any) -> None:
         super().validate(value)
         if value is not None and not self._least <= value <= self._most:
-            raise ValidationError(f"{span_text(value)} is not allowed: {self._allowed}.", code="range")
+            raise ValidationError(
+                _("%(span_text)s is not allowed: %(_allowed)s.")
+                % {"span_text": span_text(value), "_allowed": self._allowed},
+                code="range",
+            )
 
     @property
     def _allowed(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 READ, WRITE = "read", "write"
 NEVER = "never"
@@ -14,18 +15,18 @@ LASTS = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), (NEVER, "until
 class TokenForm(forms.Form):
     name = forms.CharField(
         max_length=100,
-        label="Name",
-        help_text="What uses it, such as: nightly report.",
+        label=_("Name"),
+        help_text=_("What uses it, such as: nightly report."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        error_messages={"required": "Write what will use it, so that you know it again."},
+        error_messages={"required": _("Write what will use it, so that you know it again.")},
     )
     may = forms.ChoiceField(
-        choices=((READ, "read only"), (WRITE, "read and write, as you may")),
+        choices=((READ, _("read only")), (WRITE, _("read and write, as you may"))),
         initial=READ,
         widget=forms.RadioSelect,
-        label="It may",
+        label=_("It may"),
     )
-    lasts = forms.ChoiceField(choices=LASTS, initial="90", label="Valid for", help_text="The shorter, the safer.")
+    lasts = forms.ChoiceField(choices=LASTS, initial="90", label=_("Valid for"), help_text=_("The shorter, the safer."))
 
     def clean_name(self) -> str:
         return " ".join(str(self.cleaned_data["name"]).split())

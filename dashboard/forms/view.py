@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import SavedView
 
@@ -20,7 +21,7 @@ def filters_of(query: str) -> str:
 
 
 class ViewForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=60)
+    name = forms.CharField(label=_("Name"), max_length=60)
     query = forms.CharField(widget=forms.HiddenInput, max_length=1000)
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
@@ -30,19 +31,19 @@ class ViewForm(forms.Form):
     def clean_query(self) -> str:
         query = filters_of(self.cleaned_data["query"])
         if not query:
-            raise forms.ValidationError("There is no filter to keep: choose a state, a cluster or labels first.")
+            raise forms.ValidationError(_("There is no filter to keep: choose a state, a cluster or labels first."))
         return query
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         own = SavedView.objects.filter(user=self._user)
         if own.exclude(name=cleaned.get("name", "")).count() >= MOST:
-            raise forms.ValidationError(f"At most {MOST} views are kept. Remove one first.")
+            raise forms.ValidationError(_("At most %(MOST)s views are kept. Remove one first.") % {"MOST": MOST})
         return cleaned
 
     def save(self) -> SavedView:
         """One of the same name is replaced."""
-        view, _ = SavedView.objects.update_or_create(
+        view, _made = SavedView.objects.update_or_create(
             user=self._user, name=self.cleaned_data["name"], defaults={"query": self.cleaned_data["query"]}
         )
         return view

@@ -7,9 +7,11 @@ from datetime import datetime
 
 from django.db.models import OuterRef, Q, Subquery
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.deeds import deed_of, subject_of
+from dashboard.language import event_sentence
 from dashboard.units import age_text, bytes_text, duration_text
 from monitoring.models import (
     AttemptState,
@@ -64,10 +66,15 @@ def _incident_steps(limit: int, reach: Reach) -> list[Happening]:
 
 
 def _incident_step(event: IncidentEvent, name: str) -> Happening:
-    resolved = "resolved: " if event.kind == IncidentEventKind.RESOLVED else ""
-    return Happening(
-        event.at, name, resolved + without_name(event.text, name), reverse("incident", args=[event.incident_id])
-    )
+    return Happening(event.at, name, _incident_text(event), reverse("incident", args=[event.incident_id]))
+
+
+def _incident_text(event: IncidentEvent) -> str:
+    told = event_sentence(event, event.incident)
+    if told != event.text:
+        return told
+    resolved = _("resolved: ") if event.kind == IncidentEventKind.RESOLVED else ""
+    return resolved + without_name(event.text, event.incident.subject)
 
 
 def _restart_steps(limit: int, reach: Reach) -> list[Happening]:
@@ -91,13 +98,22 @@ def restart_text(newest: RestartStep) -> str:
     """Where a restart stands: how it ended, or its `newest` step."""
     attempt = newest.attempt
     if attempt.state == AttemptState.SUCCEEDED and attempt.ended_at:
-        run = f" as run {attempt.new_run.number}" if attempt.new_run else ""
+        run = _(" as run %(number)s") % {"number": attempt.new_run.number} if attempt.new_run else ""
         took = age_text(attempt.ended_at - attempt.created_at)
-        return f"restart {attempt.epoch} ({attempt.get_trigger_display()}): runs again{run}, {took} after the decision"
+        said = _("restart %(epoch)s (%(trigger)s): runs again%(run)s, %(took)s after the decision")
+        trigger = _(attempt.get_trigger_display())
+        return said % {"epoch": attempt.epoch, "trigger": trigger, "run": run, "took": took}
     if attempt.state == AttemptState.FAILED:
-        return f"restart {attempt.epoch} failed: {attempt.error}"
-    text = newest.text or StepState(newest.state).label.lower()
-    return f"restart {attempt.epoch}: {newest.name} – {text}"
+        return _("restart %(epoch)s failed: %(error)s") % {"epoch": attempt.epoch, "error": attempt.error}
+    text = newest.text or _(StepState(newest.state).label).lower()
+    where = {"epoch": attempt.epoch, "name": _step_name(newest.name), "text": text}
+    return _("restart %(epoch)s: %(name)s – %(text)s") % where
+
+
+def _step_name(name: str) -> str:
+    """Stages are named as they are shown alone, with a capital."""
+    alone = name[:1].upper() + name[1:]
+    return told if (told := _(alone)) != alone else name
 
 
 def _savepoints(limit: int, reach: Reach) -> list[Happening]:
@@ -115,21 +131,23 @@ def savepoint_text(savepoint: Savepoint) -> str:
     """`savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
     number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
     why = f" ({_why(savepoint)})"
-    stops = ", the job stops with it" if savepoint.stops_job else ""
+    stops = _(", the job stops with it") if savepoint.stops_job else ""
     if savepoint.state == SavepointState.COMPLETED and savepoint.completed_at:
         took = (savepoint.completed_at - savepoint.requested_at).total_seconds() * 1000
-        return f"savepoint{number} completed: {bytes_text(savepoint.size)} in {duration_text(took)}{why}{stops}"
-    said = SavepointState(savepoint.state).label.lower()
+        said = _("savepoint%(number)s completed: %(size)s in %(took)s")
+        figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(took)}
+        return said % figures + why + stops
+    said = _(SavepointState(savepoint.state).label).lower()
     cause = f": {savepoint.failure.strip().partition(chr(10))[0]}" if savepoint.failure else ""
-    return f"savepoint{number} {said}{why}{stops}{cause}"
+    return _("savepoint%(number)s %(state)s") % {"number": number, "state": said} + why + stops + cause
 
 
 def _why(savepoint: Savepoint) -> str:
     if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
-        return f"asked for by {savepoint.requested_by}"
+        return _("asked for by %(name)s") % {"name": savepoint.requested_by}
     if savepoint.origin == SavepointOrigin.SCHEDULED and (timetable := timetable_of(savepoint.job)):
-        return f"scheduled {timetable}"
-    return SavepointOrigin(savepoint.origin).label
+        return _("scheduled %(times)s") % {"times": timetable}
+    return _(SavepointOrigin(savepoint.origin).label)
 
 
 def without_name(text: str, name: str) -> str:

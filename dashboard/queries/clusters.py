@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db.models import Q
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 
 from dashboard.access.reach import EVERYTHING, Reach
 from monitoring.engine.identity import Identity
@@ -18,13 +20,13 @@ LIVE = [state for state in RunState if not state.terminal]
 LATE_INTERVALS = 5.0
 # A state's word in a sentence, of one cluster and of several.
 _SAID = {
-    "answers": ("answers", "answer"),
-    "late": ("is asked late", "are asked late"),
-    "no answer": ("does not answer", "do not answer"),
-    "not watched": ("is not watched", "are not watched"),
-    "not asked yet": ("was not asked yet", "were not asked yet"),
-    "another cluster": ("is another cluster", "are other clusters"),
-    "secret not readable": ("has a secret that cannot be read", "have secrets that cannot be read"),
+    "answers": (_("answers"), _("answer")),
+    "late": (_("is asked late"), _("are asked late")),
+    "no answer": (_("does not answer"), _("do not answer")),
+    "not watched": (_("is not watched"), _("are not watched")),
+    "not asked yet": (_("was not asked yet"), _("were not asked yet")),
+    "another cluster": (_("is another cluster"), _("are other clusters")),
+    "secret not readable": (_("has a secret that cannot be read"), _("have secrets that cannot be read")),
 }
 # What needs somebody comes first.
 _URGENCY = ("bad", "warn", "busy", "good", "calm")
@@ -45,18 +47,18 @@ class ClusterCard:
         """A word, and the tone of its badge."""
         cluster = self.cluster
         if cluster.archived_at:
-            return "removed", "calm"
+            return _("removed"), "calm"
         if not cluster.enabled:
-            return "not watched", "calm"
+            return _("not watched"), "calm"
         if cluster.stranger:
-            return "another cluster", "bad"
+            return _("another cluster"), "bad"
         if self.secret_problem:
-            return "secret not readable", "bad"
+            return _("secret not readable"), "bad"
         if not cluster.reachable:
-            return "no answer", "bad"
+            return _("no answer"), "bad"
         if cluster.last_answer_at is None:
-            return "not asked yet", "busy"
-        return ("late", "warn") if self.late else ("answers", "good")
+            return _("not asked yet"), "busy"
+        return (_("late"), "warn") if self.late else (_("answers"), "good")
 
     @property
     def lag_s(self) -> int:
@@ -92,10 +94,10 @@ class ClusterCard:
     def asked_with(self) -> str:
         cluster = self.cluster
         said = {
-            Authentication.BEARER: "a bearer token",
-            Authentication.BASIC: f"name {cluster.username} and password",
-        }.get(Authentication(cluster.authentication), "nothing")
-        return said + (" and a client's certificate" if cluster.client_certificate else "")
+            Authentication.BEARER: gettext("a bearer token"),
+            Authentication.BASIC: gettext("name %(name)s and password") % {"name": cluster.username},
+        }.get(Authentication(cluster.authentication), gettext("nothing"))
+        return said + (gettext(" and a client's certificate") if cluster.client_certificate else "")
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,11 @@ class Clusters:
         words = Counter(card.state[0] for card in self.shown)
         total = len(self.shown)
         if words["answers"] == total:
-            return "It answers." if total == 1 else f"All {total} answer."
+            return gettext("It answers.") if total == 1 else gettext("All %(total)s answer.") % {"total": total}
         return (
-            ", ".join(f"{count} {_SAID.get(word, (word, word))[count > 1]}" for word, count in words.most_common())
+            ", ".join(
+                f"{count} {gettext(_SAID.get(word, (word, word))[count > 1])}" for word, count in words.most_common()
+            )
             + "."
         )
 

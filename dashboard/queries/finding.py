@@ -8,6 +8,7 @@ from django.db.models import Case, IntegerField, Value, When
 from django.urls import reverse
 
 from dashboard.access.reach import EVERYTHING, Reach
+from dashboard.language import incident_sentence
 from monitoring.models import Cluster, Incident, Job
 
 JOBS = 8
@@ -65,7 +66,9 @@ def _incidents(text: str, reach: Reach) -> list[Hit]:
     if not (number.isascii() and number.isdecimal() and len(number) < 19):
         return []
     found = reach.narrow_either(Incident.objects.filter(pk=int(number)))
-    return [Hit("incident", f"#{each.pk}", each.sentence, reverse("incident", args=[each.pk])) for each in found]
+    return [
+        Hit("incident", f"#{each.pk}", incident_sentence(each), reverse("incident", args=[each.pk])) for each in found
+    ]
 
 
 def _beginning(text: str) -> Case:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, F, Q, QuerySet
+from django.utils.translation import gettext as _
 
+from dashboard.language import explained
 from monitoring.alerts.kinds import GROUPS, kinds
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.terms import terms_of
@@ -23,24 +25,24 @@ class RuleRow:
 
     @property
     def title(self) -> str:
-        return self.kind.title if self.kind else self.rule.kind
+        return _(self.kind.title) if self.kind else self.rule.kind
 
     @property
     def sentence(self) -> str:
-        return self.kind.explain(terms_of(self.rule)) if self.kind else "This Waymark does not know the kind."
+        return explained(self.kind, terms_of(self.rule)) if self.kind else _("This Waymark does not know the kind.")
 
     @property
     def watches(self) -> str:
         """For whom, in words."""
         if self.kind and self.kind.subject is not Subject.JOB:
-            return "every cluster" if self.kind.subject is Subject.CLUSTER else "Waymark"
+            return _("every cluster") if self.kind.subject is Subject.CLUSTER else "Waymark"
         match self.rule.scope:
             case RuleScope.JOB:
                 return str(self.rule.job)
             case RuleScope.SELECTOR:
                 return self.rule.selector
             case RuleScope.EVERYTHING:
-                return "all jobs"
+                return _("all jobs")
 
 
 def listed_rules(text: str = "") -> QuerySet[AlertRule]:
@@ -59,6 +61,6 @@ def rows_of(rules: Sequence[AlertRule]) -> list[RuleRow]:
 def kinds_by_group(of_jobs: bool) -> list[tuple[str, list[tuple[Kind, str]]]]:
     """Each kind with the sentence of its defaults; `of_jobs`: only those that a single job can have."""
     found = [kind for kind in kinds().values() if not of_jobs or kind.subject is Subject.JOB]
-    explained = [(kind, kind.explain(kind.fill(None, None, {}))) for kind in found]
-    groups = [(group, [each for each in explained if each[0].group == group]) for group in GROUPS]
+    sentences = [(kind, explained(kind, kind.fill(None, None, {}))) for kind in found]
+    groups = [(group, [each for each in sentences if each[0].group == group]) for group in GROUPS]
     return [(group, members) for group, members in groups if members]

@@ -20,10 +20,12 @@ from django.utils.translation import gettext as _
 from dashboard import units
 from dashboard.deeds import deed_of, reason_of, subject_of
 from dashboard.health import Freshness, Level
+from dashboard.language import event_sentence, explained, incident_sentence
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
 from monitoring.alerts.failure_reason import failure_in_words
+from monitoring.alerts.walk import Watch
 from monitoring.masking import shown_launch
 from monitoring.models import (
     AttemptState,
@@ -64,6 +66,12 @@ _TONES: dict[str, str] = {
     **dict.fromkeys((NotificationState.WAITING, "again"), "busy"),
     "given_up": "bad",
 }
+
+
+@register.filter
+def translated(text: object) -> str:
+    """A label or a word that the code names in English, in the page's language."""
+    return _(str(text)) if text else ""
 
 
 @register.filter
@@ -238,7 +246,9 @@ def lasted(start: datetime | None, end: datetime | None) -> str:
 @register.simple_tag
 def badge(word: str, label: str = "", *, tone: str = "") -> SafeString:
     """A state's word with a dot. `tone`: good, warn, bad, busy or calm; by default the one of the word."""
-    return format_html('<span class="badge badge-{}">{}</span>', tone or _TONES.get(word, "calm"), label or str(word))
+    return format_html(
+        '<span class="badge badge-{}">{}</span>', tone or _TONES.get(word, "calm"), translated(label or word)
+    )
 
 
 @register.filter
@@ -257,6 +267,13 @@ register.filter("failure_in_words", failure_in_words)
 register.filter("deed_reason", reason_of)
 register.filter("deed_subject", subject_of)
 register.filter("without_name", without_name)
+register.filter("incident_sentence", incident_sentence)
+register.filter("event_sentence", event_sentence)
+
+
+@register.filter
+def rule_sentence(watch: Watch) -> str:
+    return explained(watch.kind, watch.terms)
 
 
 @register.filter

@@ -9,6 +9,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
@@ -47,7 +48,10 @@ def pause(request: HttpRequest) -> HttpResponse:
     except pauses.BadPause as problem:
         form.add_error(problem.field if problem.field in form.fields else None, problem.allowed)
         return _show(request, form, 422)
-    messages.success(request, f"The automation of {made.cluster or 'everything'} is paused.")
+    messages.success(
+        request,
+        _("The automation of %(whose)s is paused.") % {"whose": made.cluster or "everything"},
+    )
     return redirect("automation")
 
 
@@ -55,9 +59,12 @@ def pause(request: HttpRequest) -> HttpResponse:
 def end_pause(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(AutomationPause.objects.select_related("cluster"), pk=pk)
     if pauses.end(found, actor_of(request), timezone.now()):
-        messages.success(request, f"The automation of {found.cluster or 'everything'} goes on.")
+        messages.success(
+            request,
+            _("The automation of %(whose)s goes on.") % {"whose": found.cluster or "everything"},
+        )
     else:
-        messages.warning(request, "That pause had ended already.")
+        messages.warning(request, _("That pause had ended already."))
     return redirect("automation")
 
 
@@ -66,9 +73,9 @@ def close_job_breaker(request: HttpRequest, pk: int) -> HttpResponse:
     job, form = find_job(pk), NoteForm(request.POST)
     why = form.cleaned_data["note"].strip() if form.is_valid() else ""
     if close_breaker(job, why, actor_of(request), timezone.now()):
-        messages.success(request, "The breaker is closed: the job may be restarted again, with a fresh budget.")
+        messages.success(request, _("The breaker is closed: the job may be restarted again, with a fresh budget."))
     else:
-        messages.warning(request, "The breaker is closed already.")
+        messages.warning(request, _("The breaker is closed already."))
     return redirect("job-restarts", pk)
 
 

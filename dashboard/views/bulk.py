@@ -11,6 +11,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, refusal, require_somewhere
@@ -37,7 +38,11 @@ def act(request: HttpRequest) -> HttpResponse:
     form = BulkForm(request.POST, offered=reach_at(request).narrow(jobs_with_runs()))
     if not form.is_valid():
         for name, errors in form.errors.items():
-            messages.error(request, f"{form.fields[name].label}: {' '.join(map(str, errors))} Nothing was done.")
+            messages.error(
+                request,
+                _("%(label)s: %(errors)s Nothing was done.")
+                % {"label": form.fields[name].label, "errors": " ".join(map(str, errors))},
+            )
         return redirect("fleet")
     typed = form.cleaned_data
     context = {"jobs": typed["jobs"], "deed": typed["deed"], "title": dict(DEEDS)[typed["deed"]], "section": "fleet"}

@@ -9,6 +9,7 @@ from django.db.models import Count, Max, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
@@ -59,9 +60,9 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Channel, pk=pk)
     match try_channel(found, actor_of(request), timezone.now()):
         case Sent(answer):
-            messages.success(request, f"The test was taken. The receiver's answer: {answer}")
+            messages.success(request, _("The test was taken. The receiver's answer: %(answer)s") % {"answer": answer})
         case failed:
-            messages.error(request, f"The test did not arrive. {failed.answer}")
+            messages.error(request, _("The test did not arrive. %(answer)s") % {"answer": failed.answer})
     return redirect("channel", pk)
 
 
@@ -77,7 +78,7 @@ def _edit(request: HttpRequest, found: Channel) -> HttpResponse:
     if not form.is_valid():
         return _show(request, found, form, 422)
     save_channel(form.instance, before, form.secret_changed, actor_of(request))
-    messages.success(request, "Saved. Send a test to see that it arrives.")
+    messages.success(request, _("Saved. Send a test to see that it arrives."))
     return redirect("channel", form.instance.pk)
 
 

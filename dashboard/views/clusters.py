@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.forms.cluster import ClusterForm
@@ -51,7 +52,9 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
     form = ClusterForm(request.POST or None, instance=find_cluster(pk), label_suffix="")
     if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
         changed = registration.change(form.instance, actor_of(request))
-        messages.success(request, "Saved. It is asked with these settings from now on." if changed else "No change.")
+        messages.success(
+            request, _("Saved. It is asked with these settings from now on.") if changed else _("No change.")
+        )
         return redirect("cluster", pk)
     return _form(request, form, Cluster.objects.get(pk=pk))
 
@@ -83,13 +86,16 @@ def watch(request: HttpRequest, pk: int) -> HttpResponse:
     actor = actor_of(request)
     if request.POST.get("watched") == "yes":
         registration.watch(found, watched=True, actor=actor)
-        messages.success(request, f"{found.name} is watched again.")
+        messages.success(request, _("%(name)s is watched again.") % {"name": found.name})
         return redirect("cluster", pk)
     form = ReasonForm(request.POST, label_suffix="")
     if not form.is_valid():
         return render(request, "clusters/cluster.html", _context(found) | {"reason_form": form}, status=422)
     registration.watch(found, watched=False, actor=actor, reason=form.cleaned_data["reason"])
-    messages.success(request, f"{found.name} is not watched any more. Its jobs and their history stay as they are.")
+    messages.success(
+        request,
+        _("%(name)s is not watched any more. Its jobs and their history stay as they are.") % {"name": found.name},
+    )
     return redirect("cluster", pk)
 
 
@@ -101,7 +107,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
         name, actor = found.name, actor_of(request)
         gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
         stays = "" if gone else " The history of its jobs stays; its secrets are erased."
-        messages.success(request, f"{name} is removed.{stays}")
+        messages.success(request, _("%(name)s is removed.%(stays)s") % {"name": name, "stays": stays})
         return redirect("clusters")
     status = 422 if form.is_bound else 200
     return render(request, "clusters/remove.html", _context(found) | {"form": form}, status=status)
@@ -111,7 +117,9 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
 def same(request: HttpRequest, pk: int) -> HttpResponse:
     found = find_cluster(pk)
     registration.confirm_same(found, actor_of(request))
-    messages.success(request, f"What answers there is {found.name} from now on. It is asked at once.")
+    messages.success(
+        request, _("What answers there is %(name)s from now on. It is asked at once.") % {"name": found.name}
+    )
     return redirect("cluster", pk)
 
 

@@ -7,6 +7,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
 from dashboard.acts.job_settings import save_automation
@@ -32,7 +33,7 @@ def change_automation(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return render(request, "job/configuration.html", _context(request, job, form), status=422)
     save_automation(form, actor_of(request), timezone.now())
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return redirect("job-configuration", pk)
 
 

@@ -8,6 +8,7 @@ from django.db.models import Count, OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
 from dashboard.views.access import action
@@ -61,5 +62,5 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
     except NotGivenUp as problem:
         messages.warning(request, str(problem))
     else:
-        messages.success(request, "It is tried again now, under the same key.")
+        messages.success(request, _("It is tried again now, under the same key."))
     return redirect("delivery", pk)

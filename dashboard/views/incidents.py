@@ -12,11 +12,22 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from dashboard.access.guard import access_of, actor_of, reach_at
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
-from dashboard.queries.incidents import UNRESOLVED, IncidentFilter, find_incidents, hidden_by, hidden_now, steps_of
+from dashboard.language import is_chinese
+from dashboard.queries.incidents import (
+    UNRESOLVED,
+    IncidentFilter,
+    find_incidents,
+    hidden_by,
+    hidden_now,
+    steps_of,
+    with_findings,
+)
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
 from monitoring.diagnosis.asking import of_incident
@@ -24,13 +35,16 @@ from monitoring.models import Incident, IncidentState, Severity
 
 PAGE_SIZE = 50
 HIDDEN_SHOWN = 20
-STATES = [(UNRESOLVED, "Unresolved"), *IncidentState.choices]
+STATES = [(UNRESOLVED, gettext_noop("Unresolved")), *IncidentState.choices]
 
 
 def incidents(request: HttpRequest) -> HttpResponse:
     chosen = IncidentFilter.read(request.GET.dict())
     reach = reach_at(request)
     page = Paginator(reach.narrow_either(find_incidents(chosen)), PAGE_SIZE).get_page(request.GET.get("page"))
+    if is_chinese():
+        page.object_list = list(page.object_list)
+        with_findings(page.object_list)
     context = {
         "page": page,
         "chosen": chosen,
@@ -55,7 +69,7 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         chosen = "incident" not in form.errors
         problem = "Note: at most 2000 characters." if chosen else "Choose at least one incident of the list."
-        messages.error(request, f"{problem} Nothing was changed.")
+        messages.error(request, _("%(problem)s Nothing was changed.") % {"problem": problem})
         return redirect(_back(request))
     named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster")
     found = list(reach_at(request).narrow_either(named))
@@ -101,7 +115,7 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
     if not form.is_valid():
         if isinstance(form, SnoozeForm):
             return _show(request, pk, form, "incident", 422)
-        messages.error(request, "Note: at most 2000 characters. Nothing was changed.")
+        messages.error(request, _("Note: at most 2000 characters. Nothing was changed."))
         return redirect("incident", pk)
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))

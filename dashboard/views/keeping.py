@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
 from dashboard.acts.job_settings import save_retention
@@ -36,7 +37,7 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
             form.add_error("note", str(problem))
     if not form.is_valid():
         return render(request, "savepoints/savepoint.html", _context(found, form), status=422)
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return redirect("savepoint", pk)
 
 
@@ -44,14 +45,14 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
 def dispose_of(request: HttpRequest, pk: int) -> HttpResponse:
     found, form = _find(pk), NoteForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "Why: at most 2000 characters. Nothing was removed.")
+        messages.error(request, _("Why: at most 2000 characters. Nothing was removed."))
         return redirect("savepoint", pk)
     try:
         dispose(found, form.cleaned_data["note"] or "by hand", actor_of(request), timezone.now())
     except NotDisposable as stays:
-        messages.error(request, f"Nothing was removed. {stays}")
+        messages.error(request, _("Nothing was removed. %(stays)s") % {"stays": stays})
     else:
-        messages.success(request, "Its files are being removed.")
+        messages.success(request, _("Its files are being removed."))
     return redirect("savepoint", pk)
 
 
@@ -69,7 +70,7 @@ def change_retention(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return _retention_page(request, job, form, status=422)
     save_retention(form, actor_of(request))
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return redirect("job-savepoints", pk)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
@@ -46,7 +47,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
-        form.add_error(None, f"Nothing was stopped. {taken}")
+        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": taken})
     else:
         return redirect("restart-progress", attempt.pk)
     return _page(request, job, form, status=422)
@@ -54,7 +55,9 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _save(request: HttpRequest, job: Job, form: LaunchForm, by: str) -> HttpResponse:
     version = save_launch(job, form, by)
-    messages.success(request, f"Saved as version {version.number}. It counts from the next start.")
+    messages.success(
+        request, _("Saved as version %(number)s. It counts from the next start.") % {"number": version.number}
+    )
     return redirect("job-launch", job.pk)
 
 

@@ -10,6 +10,7 @@ from django.db.models import Case, Count, IntegerField, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
@@ -42,7 +43,11 @@ def plan(request: HttpRequest) -> HttpResponse:
     window = form.window(actor_of(request), timezone.now())
     require_on_window(request, window)
     plan_window(window)
-    messages.success(request, f"Planned: {window}, until {timezone.localtime(window.ends_at):%Y-%m-%d %H:%M %Z}.")
+    messages.success(
+        request,
+        _("Planned: %(window)s, until %(ends_at)s.")
+        % {"window": window, "ends_at": format(timezone.localtime(window.ends_at), "%Y-%m-%d %H:%M %Z")},
+    )
     return redirect("maintenance")
 
 
@@ -63,7 +68,7 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
         messages.warning(request, str(problem))
     else:
         told = f" {freed} notification{'' if freed == 1 else 's'} that it held back go out now." if freed else ""
-        messages.success(request, f"Ended.{told}")
+        messages.success(request, _("Ended.%(told)s") % {"told": told})
     return redirect("maintenance")
 
 

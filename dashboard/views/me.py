@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
@@ -29,7 +30,7 @@ def me(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _page(request, 422, form=form)
     Account.objects.update_or_create(user=_user(request), defaults={"time_zone": form.cleaned_data["time_zone"]})
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return redirect("me")
 
 
@@ -40,7 +41,7 @@ def password(request: HttpRequest) -> HttpResponse:
     user = _user(request)
     form = PasswordChangeForm(user, request.POST, label_suffix="")
     if not user.has_usable_password():
-        messages.error(request, "Your account logs in elsewhere: its password is changed there.")
+        messages.error(request, _("Your account logs in elsewhere: its password is changed there."))
         return redirect("me")
     if not form.is_valid():
         return _page(request, 422, password_form=form)
@@ -50,7 +51,7 @@ def password(request: HttpRequest) -> HttpResponse:
     update_session_auth_hash(request, user)
     sessions.begin(request, now)
     audit.record(user.get_username(), "user.password", f"user {user.get_username()}")
-    messages.success(request, "Your password is changed. Your other sessions are over.")
+    messages.success(request, _("Your password is changed. Your other sessions are over."))
     return redirect("me")
 
 

@@ -7,6 +7,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
@@ -57,13 +58,13 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     choice = next((c for c in offered_states(job) if c.key == request.POST.get("from")), None)
     if choice is None:
-        messages.error(request, "From: choose one of the states below; the one you sent is not offered (any more).")
+        messages.error(request, _("From: choose one of the states below; the one you sent is not offered (any more)."))
         return redirect("job-restart", pk)
     saved_first = request.POST.get("stop") != "cancel"
     try:
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        messages.error(request, f"Nothing was stopped or started. {refused}")
+        messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": refused})
         return redirect("job-restart", pk)
     return redirect("restart-progress", attempt.pk)
 
@@ -72,9 +73,9 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
 def cancel_restart(request: HttpRequest, pk: int) -> HttpResponse:
     attempt = get_object_or_404(RestartAttempt.objects.select_related("job"), pk=pk)
     if cancel_attempt(attempt, actor_of(request), timezone.now()):
-        messages.success(request, "Canceled. Nothing was stopped or started.")
+        messages.success(request, _("Canceled. Nothing was stopped or started."))
     else:
-        messages.warning(request, "Too late: the job is being stopped or started already, or the restart has ended.")
+        messages.warning(request, _("Too late: the job is being stopped or started already, or the restart has ended."))
     return redirect("restart-progress", pk)
 
 

@@ -9,12 +9,14 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
 from dashboard.forms.rule import RuleForm
+from dashboard.language import explained
 from dashboard.queries.rules import kinds_by_group, listed_rules, rows_of
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
@@ -77,7 +79,7 @@ def remove_rule(request: HttpRequest, pk: int) -> HttpResponse:
     except acts.RuleStays as stays:
         messages.error(request, str(stays))
         return redirect("rule", pk)
-    messages.success(request, "Rule removed. Its open incidents are resolved at the next check.")
+    messages.success(request, _("Rule removed. Its open incidents are resolved at the next check."))
     return redirect("job-alerts", found.job_id) if found.job_id else redirect("rules")
 
 
@@ -127,7 +129,7 @@ def _save(request: HttpRequest, form: RuleForm) -> HttpResponse:
     if not form.is_valid():
         return _page(request, form, status=422)
     rule = acts.save_rule(form, actor_of(request), timezone.now())
-    messages.success(request, "Rule saved. It is checked at once and then on its interval.")
+    messages.success(request, _("Rule saved. It is checked at once and then on its interval."))
     return redirect("job-alerts", rule.job_id) if rule.job_id else redirect("rules")
 
 
@@ -139,7 +141,7 @@ def _page(request: HttpRequest, form: RuleForm, status: int = 200) -> HttpRespon
         "kind": kind,
         "rule": rule,
         "job": rule.job,
-        "sentence": kind.explain(terms),
+        "sentence": explained(kind, terms),
         "has_incidents": rule.pk is not None and rule.incidents.exists(),
         "section": "rules",
     }

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import ngettext
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
@@ -38,7 +39,11 @@ def _import(request: HttpRequest) -> HttpResponse:
         changes = apply(text, who, timezone.now(), prune=prune, may_allow_private=may)
     except NotApplied as refused:
         return _show(request, text, refused.plan, prune=prune)
-    messages.success(request, f"Imported: {len(changes)} change{'' if len(changes) == 1 else 's'}.")
+    messages.success(
+        request,
+        ngettext("Imported: %(number)s change.", "Imported: %(number)s changes.", len(changes))
+        % {"number": len(changes)},
+    )
     return redirect("rules")
 
 

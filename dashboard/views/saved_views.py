@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.forms.view import ViewForm, filters_of
@@ -17,11 +18,11 @@ def save_view(request: HttpRequest) -> HttpResponse:
     form = ViewForm(request.POST, user=request.user)
     if form.is_valid():
         view = form.save()
-        messages.success(request, f"The view “{view.name}” is kept.")
+        messages.success(request, _("The view “%(name)s” is kept.") % {"name": view.name})
         return _fleet(view.query)
     for name, errors in form.errors.items():
         label = "" if name == "__all__" else f"{form.fields[name].label or 'Filter'}: "
-        messages.error(request, f"{label}{' '.join(map(str, errors))}")
+        messages.error(request, _("%(label)s%(join)s") % {"label": label, "join": " ".join(map(str, errors))})
     return _fleet(filters_of(request.POST.get("query", "")))
 
 
@@ -29,7 +30,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
 def forget_view(request: HttpRequest, pk: int) -> HttpResponse:
     view = get_object_or_404(SavedView, pk=pk, user=request.user)
     view.delete()
-    messages.success(request, f"The view “{view.name}” is gone.")
+    messages.success(request, _("The view “%(name)s” is gone.") % {"name": view.name})
     return redirect("fleet")
 
 

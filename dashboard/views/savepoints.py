@@ -7,6 +7,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.queries.states import read_retained
@@ -60,7 +61,7 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
     try:
         problem = look_at(job, found.external_path, timezone.now())
     except EngineError as error:
-        messages.error(request, f"{name} was not looked at: {error}")
+        messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": error})
     else:
         _say(request, name, problem)
     return redirect("job-savepoints", pk)
@@ -69,11 +70,11 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
 def _say(request: HttpRequest, name: str, problem: str | None) -> None:
     if problem is None:
         why = "the cluster cannot say, and WAYMARK_STATE_ROOTS names no place that it lies in"
-        messages.warning(request, f"{name} was not looked at: {why}.")
+        messages.warning(request, _("%(name)s was not looked at: %(why)s.") % {"name": name, "why": why})
     elif problem:
-        messages.error(request, f"{name} is damaged: {problem}")
+        messages.error(request, _("%(name)s is damaged: %(problem)s") % {"name": name, "problem": problem})
     else:
-        messages.success(request, f"{name} is complete: every file is there.")
+        messages.success(request, _("%(name)s is complete: every file is there.") % {"name": name})
 
 
 @action
@@ -100,5 +101,5 @@ def _request(request: HttpRequest, pk: int, *, stop_job: bool) -> HttpResponse:
     except SavepointDeferred as deferred:
         messages.error(request, str(deferred))
     else:
-        messages.success(request, "Savepoint requested." if not stop_job else "Stopping with a savepoint.")
+        messages.success(request, _("Savepoint requested.") if not stop_job else _("Stopping with a savepoint."))
     return redirect("job-savepoints", pk)

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
@@ -36,7 +37,7 @@ def ask_state(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     snapshot = _chosen(request, job)
     if snapshot is None:
-        messages.error(request, "Choose a snapshot that completed and is known to this job.")
+        messages.error(request, _("Choose a snapshot that completed and is known to this job."))
         return redirect("job-state", pk)
     if request.POST.get("kind") == StateReadKind.LIST:
         return _asked(request, job, snapshot, Question(StateReadKind.LIST))

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
@@ -41,9 +42,9 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(ApiToken, pk=pk, user=request.user.pk)
     if access.revoke(token, request.user.get_username(), timezone.now()):
-        messages.success(request, f"{token.name} is revoked: what uses it is refused from now on.")
+        messages.success(request, _("%(name)s is revoked: what uses it is refused from now on.") % {"name": token.name})
     else:
-        messages.warning(request, f"{token.name} was revoked already.")
+        messages.warning(request, _("%(name)s was revoked already.") % {"name": token.name})
     return redirect("tokens")
 
 

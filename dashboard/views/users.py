@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from dashboard.access import accounts, tokens
@@ -34,7 +35,7 @@ def users(request: HttpRequest) -> HttpResponse:
         return _list(request, form, 422)
     typed = form.cleaned_data
     made = accounts.create(typed["username"], typed["email"], typed["password"], typed["role"], actor_of(request))
-    messages.success(request, f"{made} may log in.")
+    messages.success(request, _("%(made)s may log in.") % {"made": made})
     return redirect("user", made.pk)
 
 
@@ -52,7 +53,7 @@ def user(request: HttpRequest, pk: int) -> HttpResponse:
     except accounts.NotAllowed as refused:
         form.add_error("role", str(refused))
         return _one(request, _find(pk), 422, form=form)
-    messages.success(request, "Saved." if changed else "No change.")
+    messages.success(request, _("Saved.") if changed else _("No change."))
     return redirect("user", pk)
 
 
@@ -65,8 +66,9 @@ def activate(request: HttpRequest, pk: int) -> HttpResponse:
     except accounts.NotAllowed as refused:
         messages.error(request, str(refused))
     else:
-        does = "may log in again" if active else "cannot log in any more; its sessions and tokens are over"
-        messages.success(request, f"{found} {does}.")
+        again = _("%(found)s may log in again.")
+        no_more = _("%(found)s cannot log in any more; its sessions and tokens are over.")
+        messages.success(request, (again if active else no_more) % {"found": found})
     return redirect("user", pk)
 
 
@@ -78,7 +80,9 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return _one(request, found, 422, password_form=form)
     accounts.set_password(found, form.cleaned_data["password"], actor_of(request), timezone.now())
-    messages.success(request, f"{found} logs in with the new password from now on. Tell it on another way.")
+    messages.success(
+        request, _("%(found)s logs in with the new password from now on. Tell it on another way.") % {"found": found}
+    )
     return redirect("user", pk)
 
 
@@ -86,7 +90,7 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
 def log_out(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(pk)
     accounts.log_out_everywhere(found, actor_of(request), timezone.now())
-    messages.success(request, f"All sessions of {found} are over.")
+    messages.success(request, _("All sessions of %(found)s are over.") % {"found": found})
     return redirect("user", pk)
 
 
@@ -101,7 +105,7 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
             form.add_error("selector", str(refused))
     if not form.is_valid():
         return _one(request, found, 422, grant_form=form)
-    messages.success(request, "Granted.")
+    messages.success(request, _("Granted."))
     return redirect("user", pk)
 
 
@@ -109,7 +113,7 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
 def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Grant.objects.select_related("user", "cluster"), pk=pk)
     accounts.take_away(found, actor_of(request))
-    messages.success(request, f"{found.user} has it no more: {found}.")
+    messages.success(request, _("%(user)s has it no more: %(found)s.") % {"user": found.user, "found": found})
     return redirect("user", found.user_id)
 
 
@@ -117,7 +121,7 @@ def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
 def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(ApiToken.objects.select_related("user"), pk=pk)
     tokens.revoke(found, actor_of(request), timezone.now())
-    messages.success(request, f"{found.name} is revoked.")
+    messages.success(request, _("%(name)s is revoked.") % {"name": found.name})
     return redirect("user", found.user_id)
 
 

@@ -139,7 +139,12 @@ def close_unwatched(now: datetime) -> int:
         .exclude(state=IncidentState.RESOLVED)
         .select_related("job", "cluster")
     )
-    endings = [Ending(each, f"its rule was {'switched off' if each.rule_id else 'removed'}.") for each in left]
+    endings = [
+        Ending(each, "its rule was switched off.", {"rule": "off"})
+        if each.rule_id
+        else Ending(each, "its rule was removed.", {"rule": "removed"})
+        for each in left
+    ]
     return len(resolve_incidents(endings, now)) if endings else 0
 
 
@@ -150,5 +155,5 @@ def close_left_behind(kind: Kind, rule: AlertRule, subjects: Sequence[int], now:
     column = {Subject.JOB: "job__in", Subject.CLUSTER: "cluster__in", Subject.WAYMARK: ""}[kind.subject]
     left = Incident.objects.filter(rule=rule, **({column: subjects} if column else {}))
     left = left.exclude(state=IncidentState.RESOLVED).select_related("job", "cluster")
-    endings = [Ending(each, "its rule decides here no more.") for each in left]
+    endings = [Ending(each, "its rule decides here no more.", {"rule": "elsewhere"}) for each in left]
     return len(resolve_incidents(endings, now)) if endings else 0

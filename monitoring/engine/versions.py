@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+
 OLDEST, NEWEST_SEEN = (1, 15), (2, 3)
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 WAYMARK = "waymark"
@@ -80,10 +82,15 @@ class EngineVersion:
         if self.waymark:
             return ""
         if self.numbers is None:
-            return f"The version {self.text!r} cannot be read; it is treated as a new Flink."
+            return _("The version %(text)s cannot be read; it is treated as a new Flink.") % {"text": repr(self.text)}
         oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST_SEEN))
         if self.numbers < OLDEST:
-            return f"Flink {self.text} is older than {oldest}, the oldest that Waymark knows: parts may be missing."
+            return _(
+                "Flink %(text)s is older than %(oldest)s, the oldest that Waymark knows: parts may be missing."
+            ) % {"text": self.text, "oldest": oldest}
         if self.numbers > NEWEST_SEEN:
-            return f"Flink {self.text} is newer than {newest}, the newest that Waymark was tried with."
+            return _("Flink %(text)s is newer than %(newest)s, the newest that Waymark was tried with.") % {
+                "text": self.text,
+                "newest": newest,
+            }
         return ""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.conf import settings
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 
 class ApiToken(models.Model):
@@ -89,8 +90,8 @@ class Account(models.Model):
 
 
 class GrantedRole(models.TextChoices):
-    VIEWER = "viewer", "viewer"
-    OPERATOR = "operator", "operator"
+    VIEWER = "viewer", _("viewer")
+    OPERATOR = "operator", _("operator")
 
 
 class Grant(models.Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
@@ -29,10 +30,10 @@ class AutomationPause(models.Model):
 
 
 class Verdict(models.TextChoices):
-    RESTART = "restart", "restarted"
-    LEAVE = "leave", "left for now"
-    PERSON = "person", "needs a person"
-    BREAKER = "breaker", "breaker opened"
+    RESTART = "restart", _("restarted")
+    LEAVE = "leave", _("left for now")
+    PERSON = "person", _("needs a person")
+    BREAKER = "breaker", _("breaker opened")
 
 
 class RestartDecision(models.Model):

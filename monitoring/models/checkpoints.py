@@ -14,21 +14,22 @@ from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Run
 
 
 class CheckpointStatus(models.TextChoices):
-    IN_PROGRESS = "IN_PROGRESS", "Pending"
-    COMPLETED = "COMPLETED", "Completed"
-    FAILED = "FAILED", "Failed"
+    IN_PROGRESS = "IN_PROGRESS", _("Pending")
+    COMPLETED = "COMPLETED", _("Completed")
+    FAILED = "FAILED", _("Failed")
 
 
 class CheckpointType(models.TextChoices):
-    CHECKPOINT = "CHECKPOINT", "checkpoint"
-    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT", "unaligned checkpoint"
-    SAVEPOINT = "SAVEPOINT", "savepoint"
-    SYNC_SAVEPOINT = "SYNC_SAVEPOINT", "savepoint on stop"
+    CHECKPOINT = "CHECKPOINT", _("checkpoint")
+    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT", _("unaligned checkpoint")
+    SAVEPOINT = "SAVEPOINT", _("savepoint")
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT", _("savepoint on stop")
 
 
 class Checkpoint(models.Model):

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.secret_field import SecretField
 
 
 class Engine(models.TextChoices):
-    UNKNOWN = "unknown", "not known yet"
-    FLINK = "flink", "Apache Flink"
-    SPARK = "spark", "PySpark"
+    UNKNOWN = "unknown", _("not known yet")
+    FLINK = "flink", _("Apache Flink")
+    SPARK = "spark", _("PySpark")
 
 
 class Discovery(models.TextChoices):
-    URL = "url", "at an address"
-    ZOOKEEPER = "zookeeper", "through ZooKeeper"
+    URL = "url", _("at an address")
+    ZOOKEEPER = "zookeeper", _("through ZooKeeper")
 
 
 class Authentication(models.TextChoices):
-    NONE = "none", "nothing"
-    BEARER = "bearer", "a bearer token"
-    BASIC = "basic", "name and password"
+    NONE = "none", _("nothing")
+    BEARER = "bearer", _("a bearer token")
+    BASIC = "basic", _("name and password")
 
 
 class Cluster(models.Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
@@ -10,17 +11,17 @@ from monitoring.models.rules import AlertRule, Severity
 
 
 class IncidentState(models.TextChoices):
-    OPEN = "open", "Open"
-    ACKNOWLEDGED = "acknowledged", "Acknowledged"
-    SNOOZED = "snoozed", "Snoozed"
-    RESOLVED = "resolved", "Resolved"
+    OPEN = "open", _("Open")
+    ACKNOWLEDGED = "acknowledged", _("Acknowledged")
+    SNOOZED = "snoozed", _("Snoozed")
+    RESOLVED = "resolved", _("Resolved")
 
 
 class IncidentKind(models.TextChoices):
-    FAILED_IN_WINDOW = "failed_in_window", "failed checkpoints within a window"
-    NOT_RESTARTED = "not_restarted", "a dead job that is not restarted"
-    CLUSTER_UNREACHABLE = "cluster_unreachable", "a cluster that does not answer"
-    ANOTHER_CLUSTER = "another_cluster", "another cluster at a cluster's address"
+    FAILED_IN_WINDOW = "failed_in_window", _("failed checkpoints within a window")
+    NOT_RESTARTED = "not_restarted", _("a dead job that is not restarted")
+    CLUSTER_UNREACHABLE = "cluster_unreachable", _("a cluster that does not answer")
+    ANOTHER_CLUSTER = "another_cluster", _("another cluster at a cluster's address")
 
 
 # While one of these is unresolved, nobody is told of incidents of that cluster's jobs.
@@ -85,14 +86,14 @@ class Incident(models.Model):
 
 
 class IncidentEventKind(models.TextChoices):
-    OPENED = "opened", "Opened"
-    CHANGED = "changed", "Changed"
-    ACKNOWLEDGED = "acknowledged", "Acknowledged"
-    SNOOZED = "snoozed", "Snoozed"
-    WOKEN = "woken", "Snooze over"
-    INHIBITED = "inhibited", "Hidden"
-    RELEASED = "released", "Hidden no more"
-    RESOLVED = "resolved", "Resolved"
+    OPENED = "opened", _("Opened")
+    CHANGED = "changed", _("Changed")
+    ACKNOWLEDGED = "acknowledged", _("Acknowledged")
+    SNOOZED = "snoozed", _("Snoozed")
+    WOKEN = "woken", _("Snooze over")
+    INHIBITED = "inhibited", _("Hidden")
+    RELEASED = "released", _("Hidden no more")
+    RESOLVED = "resolved", _("Resolved")
 
 
 class IncidentEvent(models.Model):

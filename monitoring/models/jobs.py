@@ -9,13 +9,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
 
 
 class RestoreFrom(models.TextChoices):
-    NEWEST = "newest", "the newest trusted state of any kind"
-    SAVEPOINT = "savepoint", "the newest savepoint only"
+    NEWEST = "newest", _("the newest trusted state of any kind")
+    SAVEPOINT = "savepoint", _("the newest savepoint only")
 
 
 class Job(models.Model):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job
 
 
 class LaunchOrigin(models.TextChoices):
-    FOUND = "found", "as the engine said"
-    EDITED = "edited", "by hand"
-    RESTART = "restart", "with a restart"
+    FOUND = "found", _("as the engine said")
+    EDITED = "edited", _("by hand")
+    RESTART = "restart", _("with a restart")
 
 
 class LaunchVersion(models.Model):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.incidents import IncidentEvent
 from monitoring.models.maintenance import MaintenanceWindow
@@ -15,13 +16,13 @@ from monitoring.models.secret_field import SecretField
 
 
 class ChannelKind(models.TextChoices):
-    MAIL = "mail", "Mail"
-    WEBHOOK = "webhook", "Webhook"
-    APPRISE = "apprise", "Chat, paging, push"
+    MAIL = "mail", _("Mail")
+    WEBHOOK = "webhook", _("Webhook")
+    APPRISE = "apprise", _("Chat, paging, push")
 
 
 class Language(models.TextChoices):
-    ENGLISH = "en", "English"
+    ENGLISH = "en", _("English")
     CHINESE = "zh-hans", "简体中文"
 
 
@@ -62,9 +63,9 @@ class Channel(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    PENDING = "pending", "Waiting"
-    SENT = "sent", "Sent"
-    DEAD = "dead", "Given up"
+    PENDING = "pending", _("Waiting")
+    SENT = "sent", _("Sent")
+    DEAD = "dead", _("Given up")
 
 
 class Delivery(models.Model):
@@ -91,9 +92,9 @@ class Delivery(models.Model):
 
 
 class AttemptOutcome(models.TextChoices):
-    SENT = "sent", "Sent"
-    AGAIN = "again", "To be tried again"
-    GIVEN_UP = "given_up", "Given up"
+    SENT = "sent", _("Sent")
+    AGAIN = "again", _("To be tried again")
+    GIVEN_UP = "given_up", _("Given up")
 
 
 class DeliveryAttempt(models.Model):
@@ -112,18 +113,18 @@ class DeliveryAttempt(models.Model):
 
 
 class NotificationReason(models.TextChoices):
-    OPENED = "opened", "Opened"
-    RESOLVED = "resolved", "Resolved"
-    REPEAT = "repeat", "Still open"
-    ESCALATION = "escalation", "Escalated"
-    WOKEN = "woken", "Snooze over"
+    OPENED = "opened", _("Opened")
+    RESOLVED = "resolved", _("Resolved")
+    REPEAT = "repeat", _("Still open")
+    ESCALATION = "escalation", _("Escalated")
+    WOKEN = "woken", _("Snooze over")
 
 
 class NotificationState(models.TextChoices):
-    WAITING = "waiting", "Waiting"  # until due_at
-    HELD = "held", "Hidden"  # until the incident that hides this one is resolved
-    GATHERED = "gathered", "In a message"
-    DROPPED = "dropped", "Not told"
+    WAITING = "waiting", _("Waiting")  # until due_at
+    HELD = "held", _("Hidden")  # until the incident that hides this one is resolved
+    GATHERED = "gathered", _("In a message")
+    DROPPED = "dropped", _("Not told")
 
 
 class Notification(models.Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job, Run
 
@@ -53,9 +54,9 @@ class RunException(models.Model):
 
 
 class ConfigurationPart(models.TextChoices):
-    CHECKPOINTING = "checkpointing", "Checkpointing"
-    EXECUTION = "execution", "Execution"
-    OPERATORS = "operators", "Parallelism"
+    CHECKPOINTING = "checkpointing", _("Checkpointing")
+    EXECUTION = "execution", _("Execution")
+    OPERATORS = "operators", _("Parallelism")
 
 
 class JobConfiguration(models.Model):
@@ -70,9 +71,9 @@ class JobConfiguration(models.Model):
 
 
 class ChangeKind(models.TextChoices):
-    ADDED = "added", "added"
-    CHANGED = "changed", "changed"
-    REMOVED = "removed", "removed"
+    ADDED = "added", _("added")
+    CHANGED = "changed", _("changed")
+    REMOVED = "removed", _("removed")
 
 
 class ConfigurationChange(models.Model):

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job, Run
 from monitoring.models.savepoints import Savepoint
 
 
 class RestartTrigger(models.TextChoices):
-    AUTOMATIC = "automatic", "automatic"
-    MANUAL = "manual", "by hand"
+    AUTOMATIC = "automatic", _("automatic")
+    MANUAL = "manual", _("by hand")
 
 
 class AttemptState(models.TextChoices):
-    DECIDED = "decided", "Decided"
-    UPLOADING = "uploading", "Uploading the program"
-    VALIDATING = "validating", "Checking the state"
-    STOPPING = "stopping", "Stopping the job"
-    LAUNCHING = "launching", "Starting the job"
-    WAITING = "waiting", "Waiting until it runs"
-    SUCCEEDED = "succeeded", "Running again"
-    FAILED = "failed", "Failed"
-    CANCELED = "canceled", "Canceled"
+    DECIDED = "decided", _("Decided")
+    UPLOADING = "uploading", _("Uploading the program")
+    VALIDATING = "validating", _("Checking the state")
+    STOPPING = "stopping", _("Stopping the job")
+    LAUNCHING = "launching", _("Starting the job")
+    WAITING = "waiting", _("Waiting until it runs")
+    SUCCEEDED = "succeeded", _("Running again")
+    FAILED = "failed", _("Failed")
+    CANCELED = "canceled", _("Canceled")
 
     @property
     def open(self) -> bool:
@@ -90,10 +91,10 @@ class RestartAttempt(models.Model):
 
 
 class StepState(models.TextChoices):
-    RUNNING = "running", "Under way"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    SKIPPED = "skipped", "Not needed"
+    RUNNING = "running", _("Under way")
+    DONE = "done", _("Done")
+    FAILED = "failed", _("Failed")
+    SKIPPED = "skipped", _("Not needed")
 
 
 class RestartStep(models.Model):

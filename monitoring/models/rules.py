@@ -5,22 +5,23 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
 from monitoring.models.jobs import Job
 
 
 class Severity(models.TextChoices):
-    WARNING = "warning", "Warning"
-    CRITICAL = "critical", "Critical"
+    WARNING = "warning", _("Warning")
+    CRITICAL = "critical", _("Critical")
 
 
 class RuleScope(models.TextChoices):
     """From narrow to wide. For a job the narrowest scope that has a rule of a kind decides; wider ones step back."""
 
-    JOB = "job", "one job"
-    SELECTOR = "selector", "jobs by label"
-    EVERYTHING = "everything", "everything"
+    JOB = "job", _("one job")
+    SELECTOR = "selector", _("jobs by label")
+    EVERYTHING = "everything", _("everything")
 
 
 class AlertRule(models.Model):
@@ -76,11 +77,11 @@ class AlertRule(models.Model):
 
 
 class RulePhase(models.TextChoices):
-    QUIET = "quiet", "Quiet"
-    PENDING = "pending", "Waiting out the hold"  # the trouble is there, not long enough
-    OPEN = "open", "Open"
-    CLOSING = "closing", "Closing"  # the trouble is gone, not long enough
-    DISMISSED = "dismissed", "Dealt with"  # a person resolved it; waits until the trouble was gone once
+    QUIET = "quiet", _("Quiet")
+    PENDING = "pending", _("Waiting out the hold")  # the trouble is there, not long enough
+    OPEN = "open", _("Open")
+    CLOSING = "closing", _("Closing")  # the trouble is gone, not long enough
+    DISMISSED = "dismissed", _("Dealt with")  # a person resolved it; waits until the trouble was gone once
 
 
 class RuleState(models.Model):
@@ -112,9 +113,9 @@ class RuleState(models.Model):
 
 
 class OutageKind(models.TextChoices):
-    NO_ANSWER = "no_answer", "the cluster did not answer"
-    STRANGER = "stranger", "another cluster answered at its address"
-    NOT_ASKED = "not_asked", "Waymark did not ask"
+    NO_ANSWER = "no_answer", _("the cluster did not answer")
+    STRANGER = "stranger", _("another cluster answered at its address")
+    NOT_ASKED = "not_asked", _("Waymark did not ask")
 
 
 class Outage(models.Model):

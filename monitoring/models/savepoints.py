@@ -5,19 +5,20 @@ from __future__ import annotations
 import uuid
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.checkpoints import Checkpoint
 from monitoring.models.jobs import Job, Run
 
 
 class SavepointState(models.TextChoices):
-    DEFERRED = "deferred", "Deferred"  # due, but the preflight said not now; `failure` says why
-    REQUESTED = "requested", "Requested"  # the row exists, the engine may or may not know of it yet
-    IN_PROGRESS = "in_progress", "In progress"
-    COMPLETED = "completed", "Completed"
-    FAILED = "failed", "Failed"
-    DISPOSING = "disposing", "Being disposed of"  # no longer to be restored from: some of its files may be gone
-    DISPOSED = "disposed", "Disposed of"
+    DEFERRED = "deferred", _("Deferred")  # due, but the preflight said not now; `failure` says why
+    REQUESTED = "requested", _("Requested")  # the row exists, the engine may or may not know of it yet
+    IN_PROGRESS = "in_progress", _("In progress")
+    COMPLETED = "completed", _("Completed")
+    FAILED = "failed", _("Failed")
+    DISPOSING = "disposing", _("Being disposed of")  # no longer to be restored from: some of its files may be gone
+    DISPOSED = "disposed", _("Disposed of")
 
     @property
     def open(self) -> bool:
@@ -25,10 +26,10 @@ class SavepointState(models.TextChoices):
 
 
 class SavepointOrigin(models.TextChoices):
-    SCHEDULED = "scheduled", "schedule"
-    MANUAL = "manual", "by hand"
-    RESTART = "restart", "before a restart"
-    ADOPTED = "adopted", "taken elsewhere"
+    SCHEDULED = "scheduled", _("schedule")
+    MANUAL = "manual", _("by hand")
+    RESTART = "restart", _("before a restart")
+    ADOPTED = "adopted", _("taken elsewhere")
 
 
 def new_trigger_id() -> str:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job
 
 
 class StateReadKind(models.TextChoices):
-    LIST = "list", "what it holds"
-    READ = "read", "keys and values"
-    SIZES = "sizes", "rows by partition"
-    DIFF = "diff", "what changed"
+    LIST = "list", _("what it holds")
+    READ = "read", _("keys and values")
+    SIZES = "sizes", _("rows by partition")
+    DIFF = "diff", _("what changed")
 
 
 class StateReadState(models.TextChoices):
-    WAITING = "waiting", "Waiting"
-    RUNNING = "running", "Reading"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
+    WAITING = "waiting", _("Waiting")
+    RUNNING = "running", _("Reading")
+    DONE = "done", _("Done")
+    FAILED = "failed", _("Failed")
 
     @property
     def open(self) -> bool:

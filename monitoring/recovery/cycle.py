@@ -51,10 +51,13 @@ def _decide_all(now: datetime) -> tuple[list[str], list[str]]:
         match decision:
             case OpenBreaker(reason) if open_breaker(job, reason, now):
                 why = breaker_is_open(now, reason)
-                tell(job, _not_restarted(job, why, facts.cause), {}, now)
+                evidence = {**decision.evidence, "since": now.isoformat(), "cause": facts.cause}
+                tell(job, _not_restarted(job, why, facts.cause), evidence, now)
                 done.append(f"The breaker of {job.name} opened: {reason}.")
             case NeedsPerson(reason) | OpenBreaker(reason):
-                told = tell(job, _not_restarted(job, reason, facts.cause), {}, now)
+                told = tell(
+                    job, _not_restarted(job, reason, facts.cause), {**decision.evidence, "cause": facts.cause}, now
+                )
                 (done if told else left).append(f"{job.name} needs a person: {reason}.")
             case Leave(reason):
                 left.append(f"{job.name} is left: {reason}.")

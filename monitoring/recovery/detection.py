@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from monitoring.durations import in_words
@@ -71,16 +72,20 @@ class Leave:
 
 @dataclass(frozen=True)
 class NeedsPerson:
-    """The job is dead, and Waymark does not restart it by itself: a person is told."""
+    """The job is dead, and Waymark does not restart it by itself: a person is told. `evidence`: why, as a word (`why`)
+    and its numbers, for messages in other languages."""
 
     reason: str
+    evidence: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
 class OpenBreaker:
-    """It was restarted too often: a person is told, and nothing more happens until one closes the breaker."""
+    """It was restarted too often: a person is told, and nothing more happens until one closes the breaker.
+    `evidence` as of NeedsPerson."""
 
     reason: str
+    evidence: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
 Decision = Restart | Leave | NeedsPerson | OpenBreaker
@@ -113,17 +118,22 @@ def within(limit: timedelta, since: datetime, now: datetime) -> bool:
 
 def _dead(facts: JobFacts, died_at: datetime, seen_at: datetime, now: datetime) -> Decision:
     if not facts.launch_known:
-        return NeedsPerson("Waymark does not know how it was started")
+        return NeedsPerson("Waymark does not know how it was started", {"why": "start_unknown"})
     if facts.run_state is RunState.LOST and not facts.restart_on_lost:
         return NeedsPerson(
-            "the engine, which answers, does not know it any more, and its automation leaves that to you"
+            "the engine, which answers, does not know it any more, and its automation leaves that to you",
+            {"why": "lost"},
         )
     if facts.breaker_opened_at is not None:
-        return NeedsPerson(breaker_is_open(facts.breaker_opened_at, facts.breaker_reason))
+        return NeedsPerson(
+            breaker_is_open(facts.breaker_opened_at, facts.breaker_reason),
+            {"why": "breaker", "since": facts.breaker_opened_at.isoformat()},
+        )
     if facts.deaths_nearby > BRAKE_JOBS and within(BRAKE_HOLD, seen_at, now):
         return NeedsPerson(
             f"{facts.deaths_nearby} jobs of its cluster died within {in_words(BRAKE_WINDOW)} of each other, which is "
-            f"the cluster and not the jobs; it is held until {seen_at + BRAKE_HOLD:%H:%M %Z}"
+            f"the cluster and not the jobs; it is held until {seen_at + BRAKE_HOLD:%H:%M %Z}",
+            {"why": "cluster", "jobs": facts.deaths_nearby, "until": (seen_at + BRAKE_HOLD).isoformat()},
         )
     return _by_budget(facts, died_at, now)
 
@@ -135,9 +145,15 @@ def breaker_is_open(since: datetime, reason: str) -> str:
 def _by_budget(facts: JobFacts, died_at: datetime, now: datetime) -> Decision:
     recent = sorted(at for at in facts.automatic_restarts if within(BUDGET_WINDOW, at, now))
     if len(recent) >= facts.max_restarts_per_hour:
-        return OpenBreaker(f"its budget of {facts.max_restarts_per_hour} restarts an hour is used up")
+        return OpenBreaker(
+            f"its budget of {facts.max_restarts_per_hour} restarts an hour is used up",
+            {"why": "budget", "restarts": facts.max_restarts_per_hour, "within_s": 3_600},
+        )
     if facts.of_the_day >= facts.max_restarts_per_day:
-        return OpenBreaker(f"its budget of {facts.max_restarts_per_day} restarts a day is used up")
+        return OpenBreaker(
+            f"its budget of {facts.max_restarts_per_day} restarts a day is used up",
+            {"why": "budget", "restarts": facts.max_restarts_per_day, "within_s": 86_400},
+        )
     if recent and now < (next_try := recent[-1] + _backoff(len(recent), recent[-1])):
         return Leave(f"restart {len(recent) + 1} within an hour waits until {next_try:%H:%M:%S %Z}")
     what = "FAILED" if facts.run_state is RunState.FAILED else "no longer known to the engine, which answers"

@@ -44,7 +44,8 @@ def _clear(incident: Incident, now: datetime) -> bool:
     if job is None:
         return False
     run = job.current_run
-    resolved = resolve_incident(incident, f"the job is {run.state if run else 'back'}.", {}, now)
+    evidence = {"state": run.state if run else ""}
+    resolved = resolve_incident(incident, f"the job is {run.state if run else 'back'}.", evidence, now)
     Job.objects.filter(pk=job.pk, automation_note=incident.sentence).update(automation_note="")
     return resolved
 

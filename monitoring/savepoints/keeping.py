@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from monitoring import audit
 from monitoring.models import Job, RestartAttempt, Savepoint, SavepointOrigin, SavepointState
@@ -69,11 +70,13 @@ def why_it_stays(savepoint: Savepoint) -> str:
     of_job = _held(_completed([savepoint.job_id]))
     held = next((each for each in of_job if each.key == savepoint.pk), None)
     if held is None:
-        return "It is no completed savepoint (any more)."
+        return _("It is no completed savepoint (any more).")
     if attempt := _open_attempt(savepoint.job_id):
-        return f"Restart {attempt.epoch} of the job is under way: until it has ended, nothing goes."
+        return _("Restart %(epoch)s of the job is under way: until it has ended, nothing goes.") % {
+            "epoch": attempt.epoch
+        }
     reason = protected(held, newest_good(of_job))
-    return f"It stays: {reason}." if reason else ""
+    return _("It stays: %(reason)s.") % {"reason": reason} if reason else ""
 
 
 def apply_retention(now: datetime) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext as _
+
 from monitoring.durations import in_words
 from monitoring.models import SavepointOrigin
 
@@ -84,21 +86,21 @@ def _judge(held: Held, place: int | None, last_good: Held | None, policy: Policy
 def protected(held: Held, last_good: Held | None) -> str:
     """Why it may not go, by nobody's policy; "" when it may."""
     if held.pinned:
-        return "pinned"
+        return _("pinned")
     if held.live_run_came_from_it:
-        return "the live run came from it"
+        return _("the live run came from it")
     if held == last_good:
-        return "the newest good one"
+        return _("the newest good one")
     return ""
 
 
 def _kept_by_policy(held: Held, place: int | None, policy: Policy, now: datetime) -> str:
     if place is None:
-        return "taken by hand or by another tool: it goes only by hand"
+        return _("taken by hand or by another tool: it goes only by hand")
     if policy.count is None and policy.age is None:
-        return "the job keeps all"
+        return _("the job keeps all")
     if policy.count is not None and place <= policy.count:
-        return f"among the newest {policy.count}"
+        return _("among the newest %(count)s") % {"count": policy.count}
     if policy.age is not None and now - held.taken_at < policy.age:
-        return f"younger than {in_words(policy.age)}"
+        return _("younger than %(age)s") % {"age": in_words(policy.age)}
     return ""

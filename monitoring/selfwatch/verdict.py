@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
 from monitoring.durations import in_words
 from monitoring.selfwatch.facts import Away, ClusterLag, Facts, Queue, Stored
 
@@ -38,10 +41,10 @@ class Verdict:
     @property
     def sentence(self) -> str:
         if self.problems:
-            return "Waymark is blind: " + " ".join(finding.sentence for finding in self.problems)
+            return _("Waymark is blind: ") + " ".join(finding.sentence for finding in self.problems)
         if self.warnings:
-            return "Waymark sees. " + " ".join(finding.sentence for finding in self.warnings)
-        return "Waymark sees: every part answers and every cluster is asked in time."
+            return _("Waymark sees. ") + " ".join(finding.sentence for finding in self.warnings)
+        return _("Waymark sees: every part answers and every cluster is asked in time.")
 
 
 def judge(facts: Facts, blind_after_s: float) -> Verdict:
@@ -55,23 +58,24 @@ def judge(facts: Facts, blind_after_s: float) -> Verdict:
 
 def _servers(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.database, Away):
-        yield Finding("database", f"The database does not answer: {facts.database.why}.")
+        yield Finding("database", _("The database does not answer: %(why)s.") % {"why": facts.database.why})
     if isinstance(facts.queue, Away):
-        yield Finding("redis", f"Redis does not answer: {facts.queue.why}.")
+        yield Finding("redis", _("Redis does not answer: %(why)s.") % {"why": facts.queue.why})
 
 
 def _processes(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.queue, Away):
         return
     if not any(beat.facts.get("leads") for beat in facts.queue.beats if _lives(beat.at, facts)):
-        yield Finding("beat", "No beat ticks, so nobody is told to look.")
+        yield Finding("beat", _("No beat ticks, so nobody is told to look."))
     if not any(_lives(worker.at, facts) for worker in facts.queue.workers):
         yield Finding("worker", _no_worker(facts.queue))
 
 
 def _no_worker(queue: Queue) -> str:
-    waiting = f"; {queue.waiting} ticks wait" if queue.waiting else ""
-    return f"No worker takes ticks{waiting}."
+    if queue.waiting:
+        return _("No worker takes ticks; %(waiting)s ticks wait.") % {"waiting": queue.waiting}
+    return _("No worker takes ticks.")
 
 
 def _lives(at: datetime, facts: Facts) -> bool:
@@ -87,28 +91,45 @@ def _tasks(facts: Facts, limit: timedelta, *, watching: bool) -> Iterator[Findin
         tick = stored.ticks.get(task) if stored else None
         if tick is None and not watching:
             continue  # its first period is not over
-        name = task.replace("_", " ")
+        name = _(task.replace("_", " "))
         if tick is None or tick.ended_at is None:
-            yield Finding(task, f"The task “{name}” has never come to its end{_because(tick)}.")
+            yield Finding(
+                task,
+                _("The task “%(name)s” has never come to its end%(because)s.")
+                % {"name": name, "because": _because(tick)},
+            )
         elif facts.at - tick.ended_at > limit + 3 * period:
             age = in_words(facts.at - tick.ended_at)
-            yield Finding(task, f"The task “{name}” last came to its end {age} ago{_because(tick)}.")
+            yield Finding(
+                task,
+                _("The task “%(name)s” last came to its end %(age)s ago%(because)s.")
+                % {"name": name, "age": age, "because": _because(tick)},
+            )
 
 
 def _because(tick: object) -> str:
     failure = getattr(tick, "failure", "")
     failed_at, ended_at = getattr(tick, "failed_at", None), getattr(tick, "ended_at", None)
-    return f"; it fails: {failure}" if failed_at and (ended_at is None or failed_at > ended_at) else ""
+    return (
+        _("; it fails: %(failure)s") % {"failure": failure}
+        if failed_at and (ended_at is None or failed_at > ended_at)
+        else ""
+    )
 
 
 def _blind_to_clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     clusters = facts.stored.clusters if facts.stored else ()
     if clusters and all(_overdue(cluster, limit) for cluster in clusters):
-        yield Finding("clusters", f"No cluster has been asked for {in_words(min(each.lag_s for each in clusters))}.")
+        yield Finding(
+            "clusters",
+            _("No cluster has been asked for %(time)s.") % {"time": in_words(min(each.lag_s for each in clusters))},
+        )
     elif len(clusters) > 1 and all(not cluster.reachable for cluster in clusters):
         # One that is silent has a problem of its own. All of them at once are more likely ours.
         yield Finding(
-            "clusters", f"None of the {len(clusters)} clusters answers; is this machine cut off from its network?"
+            "clusters",
+            _("None of the %(len)s clusters answers; is this machine cut off from its network?")
+            % {"len": len(clusters)},
         )
 
 
@@ -118,12 +139,18 @@ def _clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     strange = [cluster for cluster in clusters if cluster.stranger]
     silent = [cluster for cluster in clusters if not cluster.reachable and not cluster.stranger]
     if strange:
-        yield Finding("clusters", f"At the address of {_of(strange, clusters)} another one answers.")
+        said = _("At the address of %(clusters)s another one answers.")
+        yield Finding("clusters", said % {"clusters": _of(strange, clusters)})
     if 0 < len(late) < len(clusters):
-        has = "has" if len(late) == 1 else "have"
-        yield Finding("clusters", f"{_of(late, clusters)} {has} not been asked in time: the workers do not keep up.")
+        said = ngettext(
+            "%(clusters)s has not been asked in time: the workers do not keep up.",
+            "%(clusters)s have not been asked in time: the workers do not keep up.",
+            len(late),
+        )
+        yield Finding("clusters", said % {"clusters": _of(late, clusters)})
     if silent and (len(silent) < len(clusters) or len(clusters) == 1):
-        yield Finding("clusters", f"{_of(silent, clusters)} {'gives' if len(silent) == 1 else 'give'} no answer.")
+        said = ngettext("%(clusters)s gives no answer.", "%(clusters)s give no answer.", len(silent))
+        yield Finding("clusters", said % {"clusters": _of(silent, clusters)})
 
 
 def _overdue(cluster: ClusterLag, limit: timedelta) -> bool:
@@ -131,22 +158,28 @@ def _overdue(cluster: ClusterLag, limit: timedelta) -> bool:
 
 
 def _of(some: list[ClusterLag], all_of_them: tuple[ClusterLag, ...]) -> str:
-    noun = "cluster" if len(all_of_them) == 1 else "clusters"
-    return f"{len(some)} of {len(all_of_them)} {noun}"
+    said = ngettext("%(some)s of %(all)s cluster", "%(some)s of %(all)s clusters", len(all_of_them))
+    return said % {"some": len(some), "all": len(all_of_them)}
 
 
 def _clocks(facts: Facts) -> Iterator[Finding]:
     ahead_s = 0.0 if isinstance(facts.database, Away) else facts.database.clock_ahead_s
     if abs(ahead_s) > _CLOCKS_APART_S:
-        direction = "ahead of" if ahead_s > 0 else "behind"
-        yield Finding("clocks", f"This machine's clock is {in_words(abs(ahead_s))} {direction} the database's.")
+        ahead = _("This machine's clock is %(time)s ahead of the database's.")
+        behind = _("This machine's clock is %(time)s behind the database's.")
+        yield Finding("clocks", (ahead if ahead_s > 0 else behind) % {"time": in_words(abs(ahead_s))})
 
 
 def _notifications(facts: Facts) -> Iterator[Finding]:
     stored = facts.stored or Stored()
     oldest = stored.deliveries.oldest_pending_at
     if oldest is not None and facts.at - oldest > _UNDELIVERED_AFTER:
-        yield Finding("notifications", f"A notification has waited for {in_words(facts.at - oldest)} to be delivered.")
+        said = _("A notification has waited for %(time)s to be delivered.")
+        yield Finding("notifications", said % {"time": in_words(facts.at - oldest)})
     if count := stored.deliveries.dead_today:
-        noun = "notification" if count == 1 else "notifications"
-        yield Finding("notifications", f"{count} {noun} of the last day could not be delivered.")
+        said = ngettext(
+            "%(count)s notification of the last day could not be delivered.",
+            "%(count)s notifications of the last day could not be delivered.",
+            count,
+        )
+        yield Finding("notifications", said % {"count": count})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.kinds.base import Number, Terms, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
 
 
 class Alignment(CheckpointFigure):
     name = "alignment"
-    title = "Alignment duration"
+    title = _("Alignment duration")
     column = "alignment_max"
     phrase = "had a subtask that aligned for"
-    threshold = Number("Threshold", Unit.MILLISECONDS, 10_000, 1, 30 * 86_400_000, "Such as 500 ms or 10 s.")
+    threshold = Number(_("Threshold"), Unit.MILLISECONDS, 10_000, 1, 30 * 86_400_000, _("Such as 500 ms or 10 s."))
 
     def explain(self, terms: Terms) -> str:
         limit = self.unit.text(terms.threshold or 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Finding, Number, Source, Subject, Terms, Unit
 from monitoring.alerts.kinds.outage_lengths import OutageLength, current
@@ -12,10 +14,10 @@ from monitoring.durations import in_words
 
 class AnotherCluster(OutageLength):
     name = "another_cluster"
-    title = "Another cluster answers"
+    title = _("Another cluster answers")
     source = Source.STRANGERS
     subject = Subject.CLUSTER
-    threshold = Number("For", Unit.SECONDS, 60, 1, 7 * 86_400, "Such as 60 s.")
+    threshold = Number(_("For"), Unit.SECONDS, 60, 1, 7 * 86_400, _("Such as 60 s."))
 
     def explain(self, terms: Terms) -> str:
         return (

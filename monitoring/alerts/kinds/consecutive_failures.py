@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
@@ -15,10 +17,10 @@ FAILED = 1.0  # the value of a failed checkpoint's event; a completed one has 0
 
 class ConsecutiveFailures(Kind):
     name = "consecutive_failures"
-    title = "Checkpoints failing in a row"
-    group = "Checkpoints"
+    title = _("Checkpoints failing in a row")
+    group = _("Checkpoints")
     source = Source.SETTLED
-    threshold = Number("Threshold", Unit.COUNT, 3, 1, 10_000, "Failures in a row that open an incident.")
+    threshold = Number(_("Threshold"), Unit.COUNT, 3, 1, 10_000, _("Failures in a row that open an incident."))
     counts = True
     reach = timedelta(days=1)
 

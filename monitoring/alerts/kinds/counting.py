@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Kind, Number, Terms, Unit
 
@@ -13,7 +15,7 @@ EVIDENCE_EVENTS = 20
 
 
 def window(default: int) -> Number:
-    return Number("Window", Unit.SECONDS, default, 60, 30 * 86_400, "How far back is counted, such as 15 min.")
+    return Number(_("Window"), Unit.SECONDS, default, 60, 30 * 86_400, _("How far back is counted, such as 15 min."))
 
 
 class CountInWindow(Kind):

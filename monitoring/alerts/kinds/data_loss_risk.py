@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.ages import Age
 from monitoring.alerts.kinds.base import Day, Finding, Number, Source, Terms, Unit
@@ -16,14 +18,21 @@ _DAY = 86_400
 
 class DataLossRisk(Age):
     name = "data_loss_risk"
-    title = "Data-loss risk"
-    group = "State"
+    title = _("Data-loss risk")
+    group = _("State")
     source = Source.COMPLETIONS
     threshold = Number(
-        "The source keeps", Unit.SECONDS, 7 * _DAY, 60, 3650 * _DAY, "The retention of the topic or table, such as 7 d."
+        _("The source keeps"),
+        Unit.SECONDS,
+        7 * _DAY,
+        60,
+        3650 * _DAY,
+        _("The retention of the topic or table, such as 7 d."),
     )
     parameters: ClassVar[Mapping[str, Number | Day]] = {
-        "lead_s": Number("Tell people before", Unit.SECONDS, _DAY, 0, 3650 * _DAY, "The time that a repair needs.")
+        "lead_s": Number(
+            _("Tell people before"), Unit.SECONDS, _DAY, 0, 3650 * _DAY, _("The time that a repair needs.")
+        )
     }
     check_every_s = 300
 

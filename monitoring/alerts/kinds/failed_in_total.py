@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time
 from typing import ClassVar
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.alerts.kinds.base import Day, Finding, Kind, Number, Source, Terms, Unit, plural
@@ -14,12 +16,12 @@ from monitoring.alerts.kinds.base import Day, Finding, Kind, Number, Source, Ter
 
 class FailedInTotal(Kind):
     name = "failed_in_total"
-    title = "Failed checkpoints in total"
-    group = "Checkpoints"
+    title = _("Failed checkpoints in total")
+    group = _("Checkpoints")
     source = Source.FAILURES
-    threshold = Number("Threshold", Unit.COUNT, 100, 1, 10_000_000, "Failed checkpoints that open an incident.")
+    threshold = Number(_("Threshold"), Unit.COUNT, 100, 1, 10_000_000, _("Failed checkpoints that open an incident."))
     parameters: ClassVar[Mapping[str, Number | Day]] = {
-        "since": Day("Since", "Counted from the beginning of this day, UTC; empty: from the first one known.")
+        "since": Day(_("Since"), _("Counted from the beginning of this day, UTC; empty: from the first one known."))
     }
     check_every_s = 300
     counts = True

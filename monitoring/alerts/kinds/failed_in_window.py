@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.failure_reason import failure_in_words
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit, plural
@@ -17,10 +19,10 @@ from monitoring.durations import in_words
 
 class FailedInWindow(CountInWindow):
     name = "failed_in_window"
-    title = "Failed checkpoints within a window"
-    group = "Checkpoints"
+    title = _("Failed checkpoints within a window")
+    group = _("Checkpoints")
     source = Source.FAILURES
-    threshold = Number("Threshold", Unit.COUNT, 3, 1, 100_000, "Failed checkpoints that open an incident.")
+    threshold = Number(_("Threshold"), Unit.COUNT, 3, 1, 100_000, _("Failed checkpoints that open an incident."))
     window = window(900)
     check_every_s = 300
 

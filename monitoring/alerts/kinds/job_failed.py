@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts, RunFact
 from monitoring.alerts.kinds.base import Finding, Kind, Source, Terms
 
 
 class JobFailed(Kind):
     name = "job_failed"
-    title = "Job failed"
-    group = "Job"
+    title = _("Job failed")
+    group = _("Job")
     source = Source.RUNS
     check_every_s = 30
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Finding, Kind, Source, Terms, Unit
 
@@ -15,7 +17,7 @@ class CheckpointFigure(Kind):
 
     source = Source.METRIC
     unit = Unit.MILLISECONDS
-    group = "Checkpoints"
+    group = _("Checkpoints")
     reach = timedelta(days=1)
     column: ClassVar[str]
     phrase: ClassVar[str]  # "Checkpoint 41 of x <phrase> 3 s"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts, RunFact
 from monitoring.alerts.kinds.ages import Age, live_run
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
@@ -12,17 +14,17 @@ from monitoring.durations import in_words
 
 class NoCompletedCheckpoint(Age):
     name = "no_completed_checkpoint"
-    title = "No completed checkpoint"
-    group = "Checkpoints"
+    title = _("No completed checkpoint")
+    group = _("Checkpoints")
     source = Source.COMPLETIONS
     threshold = Number(
-        "For",
+        _("For"),
         Unit.SECONDS,
         None,
         10,
         90 * 86_400,
-        "Such as 30 min.",
-        "Empty: derived for each job, max(interval, timeout) × (tolerable failures + 2).",
+        _("Such as 30 min."),
+        _("Empty: derived for each job, max(interval, timeout) × (tolerable failures + 2)."),
     )
 
     def explain(self, terms: Terms) -> str:

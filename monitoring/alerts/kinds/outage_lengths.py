@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts, Interval
 from monitoring.alerts.kinds.base import Kind, Terms, Unit
 
@@ -14,7 +16,7 @@ _INSTANT = timedelta(microseconds=1)
 class OutageLength(Kind):
     """Value: seconds since the outage began; 0 without one."""
 
-    group = "Watching"
+    group = _("Watching")
     unit = Unit.SECONDS
     check_every_s = 30
 

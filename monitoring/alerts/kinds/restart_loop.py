@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit, plural
 from monitoring.alerts.kinds.counting import CountInWindow, window
@@ -12,10 +14,10 @@ from monitoring.durations import in_words
 
 class RestartLoop(CountInWindow):
     name = "restart_loop"
-    title = "Restart loop"
-    group = "Job"
+    title = _("Restart loop")
+    group = _("Job")
     source = Source.RESTARTS
-    threshold = Number("Threshold", Unit.COUNT, 5, 2, 10_000, "Restarts that open an incident.")
+    threshold = Number(_("Threshold"), Unit.COUNT, 5, 2, 10_000, _("Restarts that open an incident."))
     window = window(1800)
 
     def explain(self, terms: Terms) -> str:

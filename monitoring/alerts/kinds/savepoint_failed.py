@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import takewhile
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit, plural
 
@@ -14,10 +16,10 @@ FAILED = 1.0
 
 class SavepointFailed(Kind):
     name = "savepoint_failed"
-    title = "Savepoint failed"
-    group = "Savepoints"
+    title = _("Savepoint failed")
+    group = _("Savepoints")
     source = Source.FAILED_SAVEPOINTS
-    threshold = Number("Threshold", Unit.COUNT, 1, 1, 1000, "Failed savepoints in a row that open an incident.")
+    threshold = Number(_("Threshold"), Unit.COUNT, 1, 1, 1000, _("Failed savepoints in a row that open an incident."))
     counts = True
 
     def explain(self, terms: Terms) -> str:

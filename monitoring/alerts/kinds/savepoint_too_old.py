@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.ages import Age, live_run
 from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
@@ -14,11 +16,11 @@ _DAY = 86_400
 
 class SavepointTooOld(Age):
     name = "savepoint_too_old"
-    title = "Savepoint missing or too old"
-    group = "Savepoints"
+    title = _("Savepoint missing or too old")
+    group = _("Savepoints")
     source = Source.SAVEPOINTS
     threshold = Number(
-        "Oldest", Unit.SECONDS, 2 * _DAY, 60, 3650 * _DAY, "The age of the newest savepoint, such as 2 d."
+        _("Oldest"), Unit.SECONDS, 2 * _DAY, 60, 3650 * _DAY, _("The age of the newest savepoint, such as 2 d.")
     )
     check_every_s = 300
 

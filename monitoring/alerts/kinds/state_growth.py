@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.kinds.base import Finding, Kind, Number, Source, Terms, Unit
 
@@ -19,11 +21,13 @@ FRESH = timedelta(hours=3)
 
 class StateGrowth(Kind):
     name = "state_growth"
-    title = "Growth of the state per day"
-    group = "State"
+    title = _("Growth of the state per day")
+    group = _("State")
     source = Source.HOURLY_SIZE
     unit = Unit.BYTES
-    threshold = Number("Threshold", Unit.BYTES, 1024**3, 1, 1024**6, "Growth within 24 hours, such as 500 MB or 1 GB.")
+    threshold = Number(
+        _("Threshold"), Unit.BYTES, 1024**3, 1, 1024**6, _("Growth within 24 hours, such as 500 MB or 1 GB.")
+    )
     check_every_s = 300
 
     def explain(self, terms: Terms) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import ClassVar
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Day, Finding, Number, Terms, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
@@ -17,14 +19,14 @@ from monitoring.alerts.kinds.levels import CheckpointFigure
 
 class StateSizeRelative(CheckpointFigure):
     name = "state_size_relative"
-    title = "State size against the job's own p95"
-    group = "State"
+    title = _("State size against the job's own p95")
+    group = _("State")
     unit = Unit.PERCENT
     column = "state_size"
     phrase = "holds a state of"
-    threshold = Number("Threshold", Unit.PERCENT, 200, 101, 100_000, "Percent of the p95: 200 is twice as large.")
+    threshold = Number(_("Threshold"), Unit.PERCENT, 200, 101, 100_000, _("Percent of the p95: 200 is twice as large."))
     parameters: ClassVar[Mapping[str, Number | Day]] = {
-        "days": Number("Days", Unit.COUNT, 7, 1, 90, "Whole days, UTC, before today, that the p95 is of.")
+        "days": Number(_("Days"), Unit.COUNT, 7, 1, 90, _("Whole days, UTC, before today, that the p95 is of."))
     }
     check_every_s = 300
 

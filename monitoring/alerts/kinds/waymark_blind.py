@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.kinds.base import Finding, Number, Source, Subject, Terms, Unit
 from monitoring.alerts.kinds.outage_lengths import OutageLength, current
@@ -12,10 +14,10 @@ from monitoring.durations import in_words
 
 class WaymarkBlind(OutageLength):
     name = "waymark_blind"
-    title = "Waymark itself blind"
+    title = _("Waymark itself blind")
     source = Source.NOT_ASKED
     subject = Subject.WAYMARK
-    threshold = Number("For", Unit.SECONDS, 120, 30, 7 * 86_400, "Such as 2 min.")
+    threshold = Number(_("For"), Unit.SECONDS, 120, 30, 7 * 86_400, _("Such as 2 min."))
 
     def explain(self, terms: Terms) -> str:
         return (

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
@@ -37,7 +39,7 @@ class Seen:
 
 
 class AwaitRunning:
-    step = "Wait until it runs"
+    step = _("Wait until it runs")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         lives = lives_of(attempt)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext_noop as _
+
 from checkpointing.ids import new_id
 from monitoring.durations import in_words
 from monitoring.engine.answers import SavepointValidation
@@ -19,7 +21,7 @@ from monitoring.savepoints.stored import validate
 
 
 class CheckState:
-    step = "Check the state"
+    step = _("Check the state")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := given_up(attempt, now):

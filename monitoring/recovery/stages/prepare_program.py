@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.models import AttemptState, RestartAttempt, StepState
@@ -26,7 +28,7 @@ class Uploaded:
 
 
 class CheckProgram:
-    step = "Check the program"
+    step = _("Check the program")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := given_up(attempt, now):
@@ -72,7 +74,7 @@ def lost(attempt: RestartAttempt) -> Next | End:
 class UploadProgram:
     """After a crash it may be uploaded twice: one of the two is never run."""
 
-    step = "Upload the program"
+    step = _("Upload the program")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := given_up(attempt, now):

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound, Refused
@@ -68,7 +70,7 @@ class NotSeen:
 
 
 class StartJob:
-    step = "Start the job"
+    step = _("Start the job")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if not attempt.restore_path and not attempt.start_empty:

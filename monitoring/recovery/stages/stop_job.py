@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils.translation import gettext_noop as _
+
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
@@ -39,7 +41,7 @@ class Living:
 
 
 class StopJob:
-    step = "Stop the job"
+    step = _("Stop the job")
 
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := given_up(attempt, now):

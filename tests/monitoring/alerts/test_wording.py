@@ -162,3 +162,36 @@ def test_what_makes_no_sense_is_refused_with_what_is_allowed(source, said):
 
 def test_a_template_that_stopped_making_sense_keeps_no_message_back():
     assert text(body_template="{% include 'x' %}").body == text().body
+
+
+@pytest.mark.parametrize(
+    ("evidence", "found"),
+    [
+        ({"why": "start_unknown", "cause": ""}, "flights 已终止且未自动重启：Waymark 不知道它是如何启动的。"),
+        ({"why": "lost", "cause": "IOException: disk full."}, "终止原因：IOException: disk full。"),
+        ({"why": "budget", "restarts": 3, "within_s": 3600}, "1 小时内的 3 次重启已用完"),
+        ({"why": "breaker", "since": "2026-11-21T12:00:00+00:00"}, "其熔断器自 2026-11-21 12:00:00 UTC 起断开"),
+        ({"why": "cluster", "jobs": 9, "until": "2026-11-21T12:00:00+00:00"}, "同一集群有 9 个作业同时终止"),
+        ({"attempt": 4}, "flights 已终止，且重启未能成功。"),
+    ],
+)
+def test_why_a_dead_job_is_not_restarted_is_chinese(evidence, found):
+    item = replace(ITEM, kind="not_restarted", sentence="flights is dead and is not restarted.", evidence=evidence)
+    said = text(Message("k", (item,)), language=Language.CHINESE).body
+    assert found in said
+    assert item.sentence not in said
+
+
+@pytest.mark.parametrize(
+    ("evidence", "found"),
+    [
+        ({"resolved_by": "olga", "note": ""}, "flights 的告警已由 olga 手动解决，持续 1 分钟 15 秒。"),
+        ({"resolved_by": "olga", "note": "disk is new"}, "已由 olga 手动解决（disk is new），持续"),
+        ({"rule": "off"}, "flights 的告警因规则已关闭而解除"),
+    ],
+)
+def test_an_end_by_hand_is_chinese_whatever_the_kind(evidence, found):
+    item = replace(ITEM, event="resolved", sentence="Resolved after 1 min by olga: closed.", evidence=evidence)
+    for kind in ("failed_in_window", "not_restarted", "cluster_unreachable"):
+        over = replace(item, kind=kind, lasted_s=75)
+        assert found in text(Message("k", (over,)), language=Language.CHINESE).body

@@ -20,6 +20,8 @@ def sentence_of(kind: str, subject: str, evidence: Mapping[str, Any], lasted_s: 
     over = "" if lasted_s is None else f"已恢复，持续 {length_of(lasted_s)}。"
     if kind == "test":
         return "这是渠道测试消息：没有发生任何事情。"
+    if lasted_s is not None and (ended := _ended_otherwise(evidence)):
+        return f"{subject} 的告警{ended}，持续 {length_of(lasted_s)}。"
     say = _SENTENCES.get(kind)
     if say is None:
         return ""
@@ -34,13 +36,28 @@ def length_of(seconds: float) -> str:
     return _translated(Unit.SECONDS.text(seconds))
 
 
+def _ended_otherwise(evidence: Mapping[str, Any]) -> str:
+    """By a person, or because its rule is no more; "" where the trouble itself went away."""
+    if "resolved_by" in evidence:
+        note = f"（{evidence['note']}）" if evidence.get("note") else ""
+        return f"已由 {evidence['resolved_by']} 手动解决{note}"
+    return _RULES_GONE.get(str(evidence.get("rule", "")), "")
+
+
+_RULES_GONE = {
+    "off": "因规则已关闭而解除",
+    "removed": "因规则已移除而解除",
+    "elsewhere": "因规则不再适用于此作业而解除",
+}
+
+
 def _translated(length: str) -> str:
     """`1 h 30 min` → `1 小时 30 分钟`; what is smaller than a second keeps its unit."""
     words = dict(_UNITS)
     return " ".join(words.get(word, word) for word in length.split())
 
 
-def _milliseconds(value: float) -> str:
+def milliseconds(value: float) -> str:
     return _translated(Unit.MILLISECONDS.text(value))
 
 
@@ -124,6 +141,24 @@ def _job_failed(job: str, e: Mapping[str, Any]) -> str:
     return f"{job} 失败：第 {e['run']} 次运行于 {_moment(e['ended_at'])} 结束{f'，原因：{cause}' if cause else ''}。"
 
 
+def _not_restarted(job: str, e: Mapping[str, Any]) -> str:
+    if "state" in e:
+        return f"{job} 的状态为 {e['state']}。" if e["state"] else f"{job} 已恢复。"
+    if "attempt" in e:
+        return f"{job} 已终止，且重启未能成功。"
+    cause = str(e.get("cause") or "").strip().partition("\n")[0][:200].rstrip(".")
+    return f"{job} 已终止且未自动重启：{_WHYS_NOT[e['why']](e)}。{f'终止原因：{cause}。' if cause else ''}"
+
+
+_WHYS_NOT: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "start_unknown": lambda e: "Waymark 不知道它是如何启动的",
+    "lost": lambda e: "引擎有响应但已不认识它，其自动化设置将此留给您处理",
+    "breaker": lambda e: f"其熔断器自 {_moment(e['since'])} 起断开；闭合后才会继续",
+    "cluster": lambda e: f"同一集群有 {e['jobs']} 个作业同时终止，问题在集群而不在作业；保持到 {_moment(e['until'])}",
+    "budget": lambda e: f"{length_of(e['within_s'])}内的 {e['restarts']} 次重启已用完，熔断器已断开；闭合后才会继续",
+}
+
+
 def _restart_loop(job: str, e: Mapping[str, Any]) -> str:
     return f"{job} 在 {length_of(e['window_s'])}内重启了 {e['count']} 次（阈值 {e['threshold']}）。"
 
@@ -151,9 +186,9 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "failed_in_window": _failed_in_window,
     "failed_in_total": _failed_in_total,
     "consecutive_failures": _consecutive,
-    "alignment": _figure("有子任务的对齐时间为", _milliseconds),
-    "start_delay": _figure("有子任务的启动延迟为", _milliseconds),
-    "end_to_end_duration": _figure("端到端耗时为", _milliseconds),
+    "alignment": _figure("有子任务的对齐时间为", milliseconds),
+    "start_delay": _figure("有子任务的启动延迟为", milliseconds),
+    "end_to_end_duration": _figure("端到端耗时为", milliseconds),
     "state_size": _figure("状态大小为", Unit.BYTES.text),
     "state_size_relative": _relative,
     "state_growth": _growth,
@@ -163,6 +198,7 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "data_loss_risk": _data_loss,
     "job_failed": _job_failed,
     "restart_loop": _restart_loop,
+    "not_restarted": _not_restarted,
     "cluster_unreachable": _unreachable,
     "another_cluster": _stranger,
     "waymark_blind": _blind,

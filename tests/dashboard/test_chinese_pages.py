@@ -1,0 +1,148 @@
+"""Every page in Chinese: what is left of English on it is data, a name or an engine's own word."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils.translation import gettext as translated
+from django.utils.translation import override
+from django.utils.translation.template import templatize
+
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.notify.wording.chinese_rules import explanation_of
+from tests.dashboard.access.scene import rows_of_every_kind
+from tests.dashboard.access.table import PERMISSIONS
+from tests.dashboard.access.test_permission_table import address_of
+
+ROOT = Path(configured.BASE_DIR)
+_TEXT = r"u?('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+_MARKED = re.compile(rf"(?<![\w.])(?:_|gettext|ngettext)\({_TEXT}")
+_FUNCTIONS = ("_", "gettext", "gettext_lazy", "gettext_noop", "ngettext")
+# In both languages the same: names, formats, what people type.
+SAME = {
+    "API",
+    "ID",
+    "Task managers",
+    "Apache Flink",
+    "PySpark",
+    "Webhook",
+    "English",
+    "Apprise URL",
+    "YAML",
+    "CSV",
+    "JSON",
+    "%(database_ms)s ms",
+}
+
+
+def texts_of_templates() -> Iterator[str]:
+    for path in (ROOT / "templates").rglob("*.html"):
+        for quoted in _MARKED.findall(templatize(path.read_text())):
+            yield ast.literal_eval(quoted)
+
+
+def texts_of_code() -> Iterator[str]:
+    for path in [*(ROOT / "dashboard").rglob("*.py"), *(ROOT / "monitoring").rglob("*.py")]:
+        source = path.read_text()
+        if "gettext" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+            if named and node.args and isinstance(node.args[0], ast.Constant):  # type: ignore[attr-defined]
+                yield str(node.args[0].value)  # type: ignore[attr-defined]
+
+
+def test_every_text_that_is_marked_has_its_chinese() -> None:
+    with override("zh-hans"):
+        marked = {*texts_of_templates(), *texts_of_code()}
+        left = [text for text in sorted(marked) if not re.search("[一-鿿]", translated(text)) and _has_words(text)]
+    assert len(marked) > 1500
+    assert left == [], left
+
+
+def _has_words(text: str) -> bool:
+    """Apart from placeholders, markup and what is the same in both languages."""
+    bare = re.sub(r"%\(\w+\)s|<[^>]+>|&\w+;|high-availability\S*|[\w.-]*ZooKeeper|ID|Flink", "", text)
+    return text not in SAME and re.search(r"[A-Za-z]{2,}", bare) is not None
+
+
+def test_every_rule_kind_is_explained() -> None:
+    for kind in kinds().values():
+        assert re.search("[一-鿿]", explanation_of(kind.name, kind.fill(None, None, {}))), kind.name
+
+
+class _Sentences(HTMLParser):
+    """What people read: text, and the attributes that are read out or shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._closed: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _UNREAD:
+            self._closed.append(tag)
+        self.found += [value for name, value in attrs if name in _READ and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._closed and self._closed[-1] == tag:
+            self._closed.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._closed and data.strip():
+            self.found.append(" ".join(data.split()))
+
+
+_UNREAD = ("script", "style", "code", "pre", "time", "option", "textarea", "svg")
+_READ = ("aria-label", "title", "placeholder", "data-name")
+# Three English words that begin in lower case, or a capital and two of them: a sentence, not a name.
+_ENGLISH = re.compile(r"\b[A-Za-z][a-z’']+ [a-z’']+ [a-z’']{2,}\b")
+# What people or engines wrote, in the scene.
+_DATA = re.compile(
+    r"whole-|manage\.py|on-call|Source: |java\.|org\.apache|Sink: |aggregate by aircraft|incident_url|"
+    # An incident of the scene, without its evidence, and what the automation wrote down when it acted.
+    r"\(rule: 3\)|Run 1 is FAILED|savepoint 96|had ended already"
+)
+_NO_PAGE = re.compile(r"^api/|\.json|\.csv|\.<slug:form>|\.yaml|healthz|^health$|metrics|oidc|mail/<|<slug:kind>")
+_PAGES = [
+    route
+    for route, doors in sorted(PERMISSIONS.items())
+    if re.search(r"GET (viewer|operator|admin|open)", doors)
+    and not re.search(
+        r"^api/|\.json|\.csv|\.<slug:form>|\.yaml|healthz|^health$|metrics|oidc|mail/<|<slug:kind>", route
+    )
+]
+
+
+@pytest.fixture
+def reader(db: None, redis_url: str, settings: Any) -> Client:
+    settings.CELERY_BROKER_URL = redis_url
+    client = Client()
+    client.force_login(User.objects.create_superuser("anna"))
+    client.cookies["django_language"] = "zh-hans"
+    return client
+
+
+def test_no_page_has_an_english_sentence_left(reader: Client, now: datetime) -> None:
+    ids = rows_of_every_kind(now, "whole").ids
+    left = {}
+    addresses = [address_of(route, ids) for route in _PAGES] + [f"/rules/new/{name}/" for name in kinds()]
+    for address in [*addresses, "/channels/add/mail/", "/channels/add/webhook/", "/channels/add/apprise/"]:
+        response = reader.get(address)
+        if response.status_code != 200 or "html" not in response.headers["Content-Type"]:
+            continue
+        page = _Sentences()
+        page.feed(response.content.decode())
+        if english := [text for text in page.found if _ENGLISH.search(text) and not _DATA.search(text)]:
+            left[address] = english
+    assert left == {}, "\n".join(f"{page}: {texts}" for page, texts in left.items())

@@ -22,3 +22,8 @@ LACKING = (
     _("settings with a launch (flinkConfiguration)"),
     _("another parallelism in flight (resource-requirements)"),
 )
+
+BADGES = (
+    *(_("damaged"), _("done"), _("fails"), _("flapping"), _("found"), _("goes"), _("holding"), _("not active")),
+    *(_("open"), _("breaker open"), _("refused"), _("stays"), _("Over"), _("Planned"), _("Running")),
+)

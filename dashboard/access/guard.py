@@ -45,6 +45,16 @@ class Access:
     def may(self, role: Role) -> bool:
         return self.role is not None and self.role >= role
 
+    def may_on(self, role: Role, job_id: int | None, cluster_id: int | None) -> bool:
+        """As `may`, on what a row of a list is about."""
+        found = self.role_on(Subject(job_id, cluster_id))
+        return found is not None and found >= role
+
+    def may_somewhere(self, role: Role) -> bool:
+        """On something: what a list or a form for all of them is shown for. On what, each row says."""
+        roles = [self.reach.everywhere, *self.reach.clusters.values(), *self.reach.jobs.values()]
+        return max((min(found, self.most) for found in roles if found), default=Role.VIEWER) >= role
+
 
 class _Carrier(Protocol):
     waymark_access: Access
@@ -86,8 +96,7 @@ def require_on(request: HttpRequest, role: Role, job_id: int | None, cluster_id:
 def require_somewhere(request: HttpRequest, role: Role) -> None:
     """Raises PermissionDenied for a reader who has that role nowhere; on what, the form will say."""
     access = access_of(request)
-    roles = [access.reach.everywhere, *access.reach.clusters.values(), *access.reach.jobs.values()]
-    if max((min(found, access.most) for found in roles if found), default=Role.VIEWER) < role:
+    if not access.may_somewhere(role):
         raise PermissionDenied(refusal(access, role))
 
 
@@ -113,10 +122,16 @@ def _require_to_change(request: HttpRequest, route: str) -> None:
         require(request, Role.ADMIN if route.removeprefix(API).startswith(ADMINISTERED) else Role.OPERATOR)
 
 
-def what_the_reader_may(request: HttpRequest) -> dict[str, bool]:
-    """For templates, of what the page is about: `may_act` and `may_administer`."""
+def what_the_reader_may(request: HttpRequest) -> dict[str, object]:
+    """For templates: of what the page is about `may_act` and `may_administer`; for lists of many jobs
+    `may_act_somewhere`, and `access` for the filter `acts_on` at each row."""
     access = access_of(request) if hasattr(request, "user") else Access()
-    return {"may_act": access.may(Role.OPERATOR), "may_administer": access.may(Role.ADMIN)}
+    return {
+        "may_act": access.may(Role.OPERATOR),
+        "may_administer": access.may(Role.ADMIN),
+        "may_act_somewhere": access.may_somewhere(Role.OPERATOR),
+        "access": access,
+    }
 
 
 Answer = Callable[[HttpRequest], HttpResponse]

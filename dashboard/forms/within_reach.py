@@ -1,14 +1,23 @@
-"""Fields that choose among rows offer those that the reader may see, and take no other."""
+"""Fields that choose among rows offer those that the reader may act on, and take no other."""
 
 from __future__ import annotations
 
 from django import forms
 
 from dashboard.access.reach import Reach
+from dashboard.access.roles import Role
 from monitoring.models import Cluster
 
 
-def offer_clusters(form: forms.BaseForm, reach: Reach, name: str = "cluster") -> None:
-    field = form.fields[name]
-    if isinstance(field, forms.ModelChoiceField) and not reach.sees_everything:
-        field.queryset = reach.narrow_clusters(Cluster.objects.all())
+def offer_clusters(form: forms.BaseForm, reach: Reach, *, else_all: bool = False) -> None:
+    """`else_all`: no cluster means everything, which only whoever acts everywhere may choose."""
+    field = form.fields["cluster"]
+    if not isinstance(field, forms.ModelChoiceField) or acts_everywhere(reach):
+        return
+    if else_all:
+        field.required, field.empty_label = True, None
+    field.queryset = Cluster.objects.filter(pk__in=[pk for pk, role in reach.clusters.items() if role >= Role.OPERATOR])
+
+
+def acts_everywhere(reach: Reach) -> bool:
+    return reach.everywhere is not None and reach.everywhere >= Role.OPERATOR

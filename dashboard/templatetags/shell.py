@@ -10,13 +10,32 @@ from django.conf import settings
 from django.template.context import RequestContext
 from django.utils import timezone
 
-from dashboard.access.guard import reach_at
+from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
+from dashboard.access.roles import Role
 from dashboard.queries.incidents import told_incidents
 from monitoring import pauses
-from monitoring.models import Cluster, Delivery, DeliveryState, IncidentState, Job, MaintenanceWindow
+from monitoring.models import (
+    AutomationPause,
+    Cluster,
+    Delivery,
+    DeliveryState,
+    Incident,
+    IncidentState,
+    Job,
+    MaintenanceWindow,
+)
 
 register = template.Library()
+
+
+@register.filter
+def acts_on(access: Access, row: Job | Incident | MaintenanceWindow | AutomationPause) -> bool:
+    """Whether the reader may act on what `row` is about: where the button of its deed is shown."""
+    if isinstance(row, Job):
+        return access.may_on(Role.OPERATOR, row.pk, row.cluster_id)
+    job = None if isinstance(row, AutomationPause) else row.job
+    return access.may_on(Role.OPERATOR, job.pk if job else None, job.cluster_id if job else row.cluster_id)
 
 
 @register.simple_tag(takes_context=True)

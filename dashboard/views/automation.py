@@ -37,7 +37,7 @@ def automation(request: HttpRequest) -> HttpResponse:
 def pause(request: HttpRequest) -> HttpResponse:
     form = PauseForm(request.POST, label_suffix="")
     require_somewhere(request, Role.OPERATOR)
-    offer_clusters(form, reach_at(request))
+    offer_clusters(form, reach_at(request), else_all=True)
     if not form.is_valid():
         return _show(request, form, 422)
     typed, now = form.cleaned_data, timezone.now()
@@ -81,7 +81,7 @@ def close_job_breaker(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _show(request: HttpRequest, form: PauseForm, status: int = 200) -> HttpResponse:
     now = timezone.now()
-    offer_clusters(form, reach_at(request))
+    offer_clusters(form, reach_at(request), else_all=True)
     reach = reach_at(request)
     decisions = reach.narrow(RestartDecision.objects.select_related("job__cluster"), "job")
     jobs = reach.narrow(Job.objects.select_related("cluster"))

@@ -14,8 +14,9 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
+from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import access_of, actor_of, reach_at
+from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
 from dashboard.language import is_chinese
@@ -51,7 +52,7 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "severities": Severity.choices,
         "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
-        "may_act": access_of(request).may(Role.OPERATOR) and any(each.state != IncidentState.RESOLVED for each in page),
+        "choosing": any(_may_acknowledge(request, each) for each in page),
         "section": "incidents",
     }
     live = request.headers.get("HX-Target") == "incidents-live"
@@ -63,8 +64,15 @@ def incident(request: HttpRequest, pk: int) -> HttpResponse:
     return _show(request, pk, SnoozeForm(label_suffix=""), "incident_live" if live else "incident")
 
 
-@action
+def _may_acknowledge(request: HttpRequest, found: Incident) -> bool:
+    may = access_of(request).may_on(Role.OPERATOR, found.job_id, found.cluster_id)
+    return may and found.state in (IncidentState.OPEN, IncidentState.SNOOZED)
+
+
+@require_POST
 def acknowledge_several(request: HttpRequest) -> HttpResponse:
+    """Those of the chosen that the reader may act on."""
+    require_somewhere(request, Role.OPERATOR)
     form = SeveralForm(request.POST)
     if not form.is_valid():
         chosen = "incident" not in form.errors
@@ -72,7 +80,8 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
         messages.error(request, _("%(problem)s Nothing was changed.") % {"problem": problem})
         return redirect(_back(request))
     named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster")
-    found = list(reach_at(request).narrow_either(named))
+    access = access_of(request)
+    found = [each for each in named if access.may_on(Role.OPERATOR, each.job_id, each.cluster_id)]
     by, note = actor_of(request), form.cleaned_data["note"]
     done = lifecycle.acknowledge_all(found, by, note, timezone.now())
     left = len(form.cleaned_data["incident"]) - done

@@ -14,9 +14,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.forms.maintenance import MaintenanceForm
-from dashboard.forms.within_reach import offer_clusters
+from dashboard.forms.within_reach import acts_everywhere, offer_clusters
 from dashboard.views.access import action
 from monitoring.alerts.maintenance import WindowIsOver, end_window, plan_window
 from monitoring.models import Incident, Job, MaintenanceWindow
@@ -81,15 +82,24 @@ def require_on_window(request: HttpRequest, window: MaintenanceWindow) -> None:
 def _show(request: HttpRequest, form: MaintenanceForm, status: int = 200) -> HttpResponse:
     now, reach = timezone.now(), reach_at(request)
     offer_clusters(form, reach)
+    if not acts_everywhere(reach):
+        scope = form.fields["scope"]
+        scope.choices = [each for each in scope.choices if each[0] != "selector"]  # type: ignore[attr-defined]
     page = Paginator(reach.narrow_either(_ordered(now)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "form": form,
         "page": page,
         "rows": [(each, _phase(each, now)) for each in page],
-        "jobs": reach.narrow(Job.objects.select_related("cluster")).order_by("name")[:JOBS_OFFERED],
+        "jobs": _offered_jobs(reach),
         "section": "maintenance",
     }
     return render(request, "channels/maintenance.html", context, status=status)
+
+
+def _offered_jobs(reach: Reach) -> QuerySet[Job]:
+    jobs = Job.objects.select_related("cluster").order_by("name")
+    mine = jobs if acts_everywhere(reach) else jobs.filter(reach.on_jobs(least=Role.OPERATOR))
+    return mine[:JOBS_OFFERED]
 
 
 def _ordered(now: datetime) -> QuerySet[MaintenanceWindow]:

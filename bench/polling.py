@@ -2,13 +2,14 @@
 
 Clusters of Flink's REST API are played (`polling_engines`) with 200 jobs each, checkpoints every 60 s, read every 10 s:
 10 clusters, or with `--full` 50. The worker has one core to itself, the players and PostgreSQL the other. Three spans:
-from nothing to everything read; the steady state; and one in ten clusters hangs (accepts, and never answers).
+from nothing to everything read; the steady state; and one in ten clusters hangs (accepts, and never answers) while the
+others go on as before.
 
 The ratios compare requests per processor second with those of plain concurrent GETs of the same mix of answers on the
 same core, in the same run: what parsing, planning and storing leave of what the client can do. One is taken at the pace
 of the steady state: the GETs come in the same bursts over as many connections, so both wait and wake as often. The
-other is taken with work without end: every cluster becomes due at one moment, half a minute after the last poll, and
-the GETs follow each other without a pause over as many connections.
+other is taken with work without end: every cluster that answers becomes due at one moment, half a minute after the last
+poll, and the GETs follow each other without a pause over as many connections.
 """
 
 from __future__ import annotations
@@ -109,12 +110,13 @@ def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
             first_sight_s = time.monotonic() - began
             steady = _span(worker, ports, span_s)
             memory = worker.memory_info().rss
-            burst = _burst(dsn, worker, ports, FULL_BURST_S if plan.clusters == FULL_CLUSTERS else BURST_S)
             hanging = plan.clusters // 10
             for port in ports[:hanging]:
                 _ask(port, "/_hang")
             time.sleep(12)  # the first requests to them have timed out by then
             hung = _span(worker, ports, span_s / 2)
+            # Last: what half a minute has left to be read keeps a worker busy for as long again.
+            burst = _burst(dsn, worker, ports, FULL_BURST_S if plan.clusters == FULL_CLUSTERS else BURST_S)
         answering = ports[hanging:]
         plain = _plain(_flights(plan, answering, steady), core, paced=True)
         plain_burst = _plain(_flights(plan, answering, burst), core, paced=False)

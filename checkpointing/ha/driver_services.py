@@ -6,6 +6,7 @@ from checkpointing.clock import Clock, SystemClock
 from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
 from checkpointing.ha.leadership import LeaderRetrieval
 from checkpointing.ha.zookeeper import ZooKeeperConnection
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.jobs.driver_spec import HighAvailabilitySpec
 
@@ -21,6 +22,7 @@ class DriverServices:
             specification.root,
             session_timeout_s=specification.session_timeout_s,
             operation_timeout_s=specification.session_timeout_s / _OPERATIONS_PER_TIMEOUT,
+            access=_access(specification),
         )
         self._connection.start()
         self.leader_retrieval = ZooKeeperLeaderRetrieval(self._connection, clock)
@@ -28,6 +30,10 @@ class DriverServices:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _access(specification: HighAvailabilitySpec) -> ZooKeeperAccess:
+    return specification.access.opened() if specification.access else OPEN
 
 
 class OwningLeaderRetrieval(ZooKeeperLeaderRetrieval):
@@ -45,7 +51,10 @@ def driver_services(specification: HighAvailabilitySpec, clock: Clock | None = N
 def leader_retrieval_for(specification: HighAvailabilitySpec, clock: Clock | None = None) -> LeaderRetrieval:
     """For one that only looks for the leader. ConnectionUnavailable when no server answers."""
     connection = ZooKeeperConnection(
-        specification.hosts, specification.root, session_timeout_s=specification.session_timeout_s
+        specification.hosts,
+        specification.root,
+        session_timeout_s=specification.session_timeout_s,
+        access=_access(specification),
     )
     connection.start()
     return OwningLeaderRetrieval(connection, clock or SystemClock())

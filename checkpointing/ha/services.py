@@ -36,6 +36,7 @@ from checkpointing.ha.leadership import (
 )
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.ha.zookeeper import Delete, Fence, ZooKeeperConnection
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccessFiles
 from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
@@ -64,6 +65,7 @@ class HighAvailabilitySettings:
     root: str = DEFAULT_ROOT
     cluster_id: str = DEFAULT_CLUSTER_ID
     session_timeout_s: float = DEFAULT_SESSION_TIMEOUT_S
+    access: ZooKeeperAccessFiles | None = None
 
     def __post_init__(self) -> None:
         if self.mode is HighAvailabilityMode.ZOOKEEPER and not self.hosts:
@@ -231,12 +233,14 @@ def zookeeper_services(
     session_timeout_s: float = DEFAULT_SESSION_TIMEOUT_S,
     *,
     clock: Clock | None = None,
+    access: ZooKeeperAccessFiles | None = None,
 ) -> HighAvailabilityServices:
     """Connects; ConnectionUnavailable when no server answers. `clock` measures leases and waits."""
     path = f"{root.rstrip('/')}/{cluster_id.strip('/')}"
-    connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s)
+    opened = access.opened() if access else OPEN
+    connection = ZooKeeperConnection(hosts, path, session_timeout_s=session_timeout_s, access=opened)
     connection.start()
-    specification = HighAvailabilitySpec(hosts, path, session_timeout_s)
+    specification = HighAvailabilitySpec(hosts, path, session_timeout_s, access)
     try:
         return ZooKeeperServices(
             connection, storage_directory.absolute(), load_checkpoint, specification, clock or SystemClock()
@@ -256,4 +260,5 @@ def make_services(settings: HighAvailabilitySettings, load_checkpoint: LoadCheck
         settings.storage_directory,
         load_checkpoint,
         settings.session_timeout_s,
+        access=settings.access,
     )

@@ -1,4 +1,4 @@
-"""The one door to ZooKeeper: nothing else in this package imports kazoo.
+"""The one door to ZooKeeper: nothing else in this package imports kazoo, but what says who asks (`zookeeper_access`).
 
 Paths are relative to the root that the connection was made with. Every operation is tried once, waits at most the
 operation time-out, and fails as `errors` says; `retrying` repeats one that may safely be repeated.
@@ -18,7 +18,6 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -34,6 +33,7 @@ from checkpointing.ha.errors import (
     NodeNotEmpty,
     ZooKeeperRefusal,
 )
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 
 T = TypeVar("T")
 
@@ -130,6 +130,7 @@ class ZooKeeperConnection:
         session_timeout_s: float,
         operation_timeout_s: float | None = None,
         clock: Clock | None = None,
+        access: ZooKeeperAccess = OPEN,
     ) -> None:
         servers, _, chroot = hosts.partition("/")
         self._root = "/" + "/".join(part for part in (chroot + "/" + root).split("/") if part)
@@ -141,11 +142,8 @@ class ZooKeeperConnection:
         self._state = ConnectionState.LOST
         self._listeners: list[StateListener] = []
         self._closed = False
-        self._client = KazooClient(
-            hosts=servers,
-            timeout=session_timeout_s,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0),
-        )
+        retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0)
+        self._client = make_client(servers, access, timeout=session_timeout_s, connection_retry=retry)
         self._client.add_listener(self._on_state)
         self._remember_negotiated_timeout()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.messages import from_plain, to_plain
 
 
@@ -36,6 +37,7 @@ class HighAvailabilitySpec:
     hosts: str
     root: str
     session_timeout_s: float
+    access: ZooKeeperAccessFiles | None = None  # None: as anybody, in plain text
 
 
 @dataclass(frozen=True)

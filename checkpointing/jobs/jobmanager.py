@@ -11,12 +11,14 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
 
 from checkpointing.clock import SystemClock
 from checkpointing.ha.services import HighAvailabilityServices, HighAvailabilitySettings, make_services
+from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.java import JavaNotFound, find_java
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
@@ -105,6 +107,7 @@ def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices
             root=settings.zookeeper_root,
             cluster_id=settings.cluster_id,
             session_timeout_s=settings.zookeeper_session_timeout_s,
+            access=_zookeeper_access(settings),
         ),
         read_metadata,
     )
@@ -127,15 +130,27 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
     )
 
 
+def _zookeeper_access(settings: JobManagerSettings) -> ZooKeeperAccessFiles | None:
+    """With the password in a file, as drivers read it."""
+    access, password = settings.zookeeper_access, settings.zookeeper_password
+    if access is None or not password or access.password_file:
+        return access
+    return replace(access, password_file=str(_secret_file(settings, "zookeeper-password", password)))
+
+
 def _token_file(settings: JobManagerSettings) -> Path | None:
     """Drivers read the token from a file: an environment would show it to every process that may list it."""
     if settings.token is None or settings.token_file is not None:
         return settings.token_file
-    path = settings.state_directory / "token"
+    return _secret_file(settings, "token", settings.token)
+
+
+def _secret_file(settings: JobManagerSettings, name: str, secret: str) -> Path:
+    path = settings.state_directory / name
     settings.state_directory.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(settings.token)
+        file.write(secret)
     return path
 
 

@@ -6,13 +6,14 @@ Any variable may come from a file instead: `NAME_FILE` holds the path (for secre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
+from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, is_local
@@ -53,6 +54,8 @@ class JobManagerSettings:
     zookeeper_root: str
     cluster_id: str
     zookeeper_session_timeout_s: float
+    zookeeper_access: ZooKeeperAccessFiles | None
+    zookeeper_password: str
     token: str | None
     token_file: Path | None
     advertised_address: str
@@ -116,6 +119,8 @@ class JobManagerSettings:
             zookeeper_root=read.text("WAYMARK_ZOOKEEPER_ROOT", DEFAULT_ROOT),
             cluster_id=read.text("WAYMARK_CLUSTER_ID", DEFAULT_CLUSTER_ID),
             zookeeper_session_timeout_s=read.seconds("WAYMARK_ZOOKEEPER_SESSION_TIMEOUT", DEFAULT_SESSION_TIMEOUT_S),
+            zookeeper_access=read.zookeeper_access("WAYMARK_ZOOKEEPER"),
+            zookeeper_password=read.text("WAYMARK_ZOOKEEPER_PASSWORD", ""),
             token=token,
             token_file=Path(environ["WAYMARK_JOBMANAGER_TOKEN_FILE"])
             if read.is_from_file("WAYMARK_JOBMANAGER_TOKEN")
@@ -209,6 +214,31 @@ class _Reader:
         except InvalidConfiguration as error:
             self.problems.append(f"{name}: {error.value!r} is not allowed; {error.allowed}")
             return ""
+
+    def zookeeper_access(self, prefix: str) -> ZooKeeperAccessFiles | None:
+        """None: as anybody, in plain text."""
+        scheme = self.choice(f"{prefix}_AUTHENTICATION", ZooKeeperScheme, ZooKeeperScheme.NONE)
+        uses_tls = self.boolean(f"{prefix}_TLS")
+        username = self.text(f"{prefix}_USERNAME", "")
+        password = f"{prefix}_PASSWORD"
+        if scheme is not ZooKeeperScheme.NONE:
+            for name, value in ((f"{prefix}_USERNAME", username), (password, self.text(password, ""))):
+                if not value:
+                    self.problems.append(f"{name}: '' is not allowed with {prefix}_AUTHENTICATION={scheme.value}")
+        elif not uses_tls:
+            return None
+        access = ZooKeeperAccessFiles(
+            scheme,
+            username,
+            self._environ[f"{password}_FILE"] if self.is_from_file(password) else None,
+            uses_tls,
+            *(self.text(f"{prefix}_TLS_{name}", "") or None for name in ("AUTHORITIES", "CERTIFICATE", "KEY")),
+        )
+        try:
+            replace(access, password_file=None).opened()
+        except OSError as error:
+            self.problems.append(f"{prefix}_TLS_…: not allowed; PEM files that can be read and used ({error})")
+        return access
 
     def _parsed(self, name: str, default: T, parse: Callable[[str], T], allowed: str) -> T:
         text = self.text(name, "")

@@ -37,6 +37,10 @@ class ClusterIn(Body):
     zookeeper_hosts: str = ""
     zookeeper_root: str = ""
     zookeeper_cluster_id: str = ""
+    zookeeper_authentication: Literal["none", "digest", "sasl"] = "none"
+    zookeeper_username: str = ""
+    zookeeper_password: str = Field("", description="A secret; empty: it stays as it is.")
+    zookeeper_tls: bool = Field(False, description="With the certificates below.")
     authentication: Literal["none", "bearer", "basic"] = "none"
     token: str = Field("", description="A secret; empty: it stays as it is.")
     username: str = ""

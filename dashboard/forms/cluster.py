@@ -14,7 +14,7 @@ from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
 from monitoring.engine.examination import Now, Problem, examine
 from monitoring.engine.probe import Found
-from monitoring.models import Authentication, Cluster, Discovery
+from monitoring.models import Authentication, Cluster, Discovery, ZooKeeperAuthentication
 from monitoring.outbound import Denied
 from monitoring.secret import Secret
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 else:
     ClusterModelForm = forms.ModelForm
 
-SECRETS = ("token", "password", "client_key")
-SENT = ("token", "password")  # to whoever answers there; a key never leaves
+SECRETS = ("token", "password", "client_key", "zookeeper_password")
+SENT = ("token", "password", "zookeeper_password")  # to whoever answers there; a key never leaves
 ZOOKEEPER = ("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id")
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
@@ -88,6 +88,9 @@ class ClusterForm(ClusterModelForm):
     password = forms.CharField(
         required=False, max_length=1000, label=_("Password"), widget=forms.PasswordInput(attrs=_PLAIN), strip=False
     )
+    zookeeper_password = forms.CharField(
+        required=False, max_length=1000, label=_("Password"), widget=forms.PasswordInput(attrs=_PLAIN), strip=False
+    )
     client_key = forms.CharField(required=False, max_length=20_000, label=_("Its key"), widget=_pem("PRIVATE KEY"))
     labels = LabelsField(
         required=False, max_length=1000, label=_("Labels"), widget=_text(placeholder="team=payments, env=prod")
@@ -109,6 +112,7 @@ class ClusterForm(ClusterModelForm):
         model = Cluster
         fields = (
             *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+            *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
             *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
             *("poll_interval_s", "request_limit_s", "requests_at_once", "labels"),
         )
@@ -120,6 +124,8 @@ class ClusterForm(ClusterModelForm):
             "zookeeper_hosts": _text(placeholder="zk1:2181,zk2:2181,zk3:2181"),
             "zookeeper_root": _text(placeholder="/flink"),
             "zookeeper_cluster_id": _text(placeholder="/default"),
+            "zookeeper_authentication": forms.RadioSelect,
+            "zookeeper_username": _text(),
             "authentication": forms.RadioSelect,
             "username": _text(),
             "ca_bundle": _pem("CERTIFICATE"),
@@ -132,6 +138,9 @@ class ClusterForm(ClusterModelForm):
             "zookeeper_hosts": _("ZooKeeper servers"),
             "zookeeper_root": _("Root"),
             "zookeeper_cluster_id": _("Cluster id"),
+            "zookeeper_authentication": _("ZooKeeper asks for"),
+            "zookeeper_username": _("User name"),
+            "zookeeper_tls": _("Ask ZooKeeper over TLS, with the certificates below"),
             "authentication": _("It asks for"),
             "username": _("User name"),
             "ca_bundle": _("Authorities to trust (CA bundle)"),
@@ -162,6 +171,7 @@ class ClusterForm(ClusterModelForm):
                 self.fields[name].help_text = secret.problem() or "It is set. Leave this empty to keep it."
             elif self.is_bound and self.data.get(self.add_prefix(name)):
                 self.fields[name].help_text = "Enter it again: secrets are not sent back to the page."
+        self.fields["zookeeper_authentication"].required = False  # what is not said is nothing
         for name in ("zookeeper_root", "zookeeper_cluster_id"):
             self.fields[name].widget.attrs["maxlength"] = "200"
 
@@ -177,6 +187,7 @@ class ClusterForm(ClusterModelForm):
             self._clean_zookeeper(cleaned)
         else:
             self._clean_address(cleaned)
+        self._clean_zookeeper_authentication(cleaned)
         self._clean_authentication(cleaned)
         self._clean_tls(cleaned)
         return cleaned
@@ -194,7 +205,8 @@ class ClusterForm(ClusterModelForm):
         return True
 
     def _clean_address(self, cleaned: dict[str, Any]) -> None:
-        cleaned |= {"zookeeper_hosts": "", "zookeeper_root": "", "zookeeper_cluster_id": ""}
+        cleaned |= {"zookeeper_hosts": "", "zookeeper_root": "", "zookeeper_cluster_id": "", "zookeeper_tls": False}
+        cleaned["zookeeper_authentication"] = ZooKeeperAuthentication.NONE
         url = (cleaned.get("rest_url") or "").strip()
         target = outbound.parse(url)
         if "rest_url" in self.errors:
@@ -223,6 +235,19 @@ class ClusterForm(ClusterModelForm):
                     _("%(cleaned)s is no path of ZooKeeper: write it like %(usual)s.")
                     % {"cleaned": repr(cleaned[name][:80]), "usual": usual},
                 )
+
+    def _clean_zookeeper_authentication(self, cleaned: dict[str, Any]) -> None:
+        if "zookeeper_authentication" in self.errors:
+            return
+        cleaned["zookeeper_authentication"] = cleaned.get("zookeeper_authentication") or ZooKeeperAuthentication.NONE
+        if cleaned["zookeeper_authentication"] == ZooKeeperAuthentication.NONE:
+            cleaned |= {"zookeeper_username": "", "zookeeper_password": Secret()}
+            return
+        if not cleaned.get("zookeeper_username"):
+            self.add_error("zookeeper_username", _("The name is missing."))
+        elif ":" in cleaned["zookeeper_username"]:
+            self.add_error("zookeeper_username", _("A name cannot have a colon in it."))
+        self._keep(cleaned, "zookeeper_password", needed=True, missing="The password is missing.")
 
     def _clean_authentication(self, cleaned: dict[str, Any]) -> None:
         kind = cleaned.get("authentication")

@@ -72,6 +72,7 @@ class ClusterCard:
     @property
     def secret_problem(self) -> str:
         secrets = {"token": self.cluster.token, "password": self.cluster.password, "key": self.cluster.client_key}
+        secrets["ZooKeeper password"] = self.cluster.zookeeper_password
         return next((f"Its {name}: {said}" for name, secret in secrets.items() if (said := secret.problem())), "")
 
     @property

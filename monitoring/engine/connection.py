@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from checkpointing.ha.zookeeper_access import ZooKeeperAccess, ZooKeeperScheme
 from monitoring import outbound
 from monitoring.engine.errors import NotAsked
 from monitoring.models import Authentication, Cluster, Discovery
@@ -111,6 +112,21 @@ def connection_of(cluster: Cluster) -> Connection:
         )
     except SecretUnreadable as error:
         raise SecretMissing(f"What {cluster} is asked with cannot be read. {error}", _unreadable(cluster)) from error
+
+
+def zookeeper_access_of(cluster: Cluster) -> ZooKeeperAccess:
+    """Raises NotAsked, with the field, when a secret cannot be read or a certificate cannot be used."""
+    tls = None
+    try:
+        if cluster.zookeeper_tls:
+            tls = trust(Tls(cluster.ca_bundle, cluster.client_certificate, cluster.client_key.reveal()))
+        scheme = ZooKeeperScheme(cluster.zookeeper_authentication)
+        return ZooKeeperAccess(scheme, cluster.zookeeper_username, cluster.zookeeper_password.reveal(), tls)
+    except SecretUnreadable as error:
+        at = "zookeeper_password" if cluster.zookeeper_password.problem() else "client_key"
+        raise SecretMissing(f"What ZooKeeper is asked with cannot be read. {error}", at) from error
+    except BadTls as error:
+        raise SecretMissing(str(error), error.field) from error
 
 
 def _unreadable(cluster: Cluster) -> str:

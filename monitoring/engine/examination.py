@@ -48,7 +48,10 @@ class Problem:
 def examine(cluster: Cluster, now: Now) -> Found | Problem:
     """`cluster` need not be stored; through ZooKeeper its address is filled in."""
     if cluster.discovery == Discovery.ZOOKEEPER:
-        leader = find_leader(leaders.quorum_of(cluster), LIMIT_S)
+        try:
+            leader = find_leader(leaders.quorum_of(cluster), LIMIT_S)
+        except NotAsked as error:
+            return problem_of(cluster, error)
         leaders.note(cluster, leader, now())
         if isinstance(leader, Nobody):
             return Problem("zookeeper_hosts", leader.why, passing=True)

@@ -10,6 +10,8 @@ import os
 import threading
 from datetime import datetime, timedelta
 
+from monitoring.engine.connection import zookeeper_access_of
+from monitoring.engine.errors import NotAsked
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum
 from monitoring.models import Cluster, Discovery
 
@@ -21,14 +23,19 @@ _watches: dict[tuple[int, Quorum], LeaderWatch] = {}
 
 
 def quorum_of(cluster: Cluster) -> Quorum:
-    return Quorum(cluster.zookeeper_hosts, cluster.zookeeper_root, cluster.zookeeper_cluster_id)
+    """Raises NotAsked when a secret cannot be read or a certificate cannot be used."""
+    access = zookeeper_access_of(cluster)
+    return Quorum(cluster.zookeeper_hosts, cluster.zookeeper_root, cluster.zookeeper_cluster_id, access)
 
 
 def follow(cluster: Cluster, now: datetime) -> None:
     """Bring the row up to what ZooKeeper says by now. Does not wait for it."""
     if cluster.discovery != Discovery.ZOOKEEPER:
         return
-    sighting = _watch(quorum_of(cluster)).sighting()
+    try:
+        sighting = _watch(quorum_of(cluster)).sighting()
+    except NotAsked as error:
+        sighting = Nobody(str(error))
     if sighting is not None:
         note(cluster, sighting, now)
 

@@ -15,12 +15,14 @@ from monitoring.models.secret_field import SecretField
 # What a person sets. Everything else of a cluster is what was seen of it.
 SETTINGS = (
     *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+    *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
     *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
     *("labels", "poll_interval_s", "request_limit_s", "requests_at_once"),
 )
 _LONG = frozenset({"ca_bundle", "client_certificate"})
 # Another place or another door: what was known of who answers there is to be found out anew.
-_WHERE = frozenset({"discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"})
+_ZOOKEEPER = frozenset({"zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"})
+_WHERE = frozenset({"discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"}) | _ZOOKEEPER
 
 Described = Mapping[str, object]
 
@@ -88,12 +90,13 @@ def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
         cluster.delete()
         return True
     cluster.enabled, cluster.disabled_reason, cluster.archived_at = False, reason, now
-    cluster.token = cluster.password = cluster.client_key = ""
+    cluster.token = cluster.password = cluster.client_key = cluster.zookeeper_password = ""
     cluster.unreachable_since, cluster.consecutive_failures, cluster.last_error = None, 0, ""
     cluster.next_poll_at = None
     cluster.save(
         update_fields=[
             *("enabled", "disabled_reason", "archived_at", "token", "password", "client_key", "next_poll_at"),
+            "zookeeper_password",
             *("unreachable_since", "consecutive_failures", "last_error"),
         ]
     )

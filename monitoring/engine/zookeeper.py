@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 from monitoring import outbound
 from monitoring.outbound import Denied
 
@@ -51,6 +52,7 @@ class Quorum:
     hosts: str
     root: str
     cluster_id: str
+    access: ZooKeeperAccess = OPEN
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -126,7 +128,7 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
         client.start(limit_s)
         return _read(client, quorum.paths, None)
     except (KazooException, KazooTimeoutError, OSError):
-        return _silent(quorum)
+        return _silent(quorum, client)
     finally:
         _end(client)
 
@@ -142,7 +144,7 @@ def why_it_may_come_back(quorum: Quorum, job_id: str) -> str:
         client.start(_CONNECT_LIMIT_S)
         nodes = [client.exists_async(path).get(timeout=_READ_LIMIT_S) for path in quorum.job_paths(job_id)]
     except (KazooException, KazooTimeoutError, OSError):
-        return _silent(quorum).why
+        return _silent(quorum, client).why
     finally:
         _end(client)
     stored = any(node is not None and node.numChildren for node in nodes)
@@ -186,7 +188,7 @@ class LeaderWatch:
             if client.connected:
                 self._newest = self._look(client)
             elif connecting * _LOOK_AGAIN_S > _SILENT_AFTER_S:
-                self._newest = _silent(self._quorum)
+                self._newest = _silent(self._quorum, client)
             self._changed.wait(_LOOK_AGAIN_S)
             unasked = 0 if self._asked.is_set() else unasked + 1
             self._asked.clear()
@@ -196,13 +198,15 @@ class LeaderWatch:
         try:
             return _read(client, self._quorum.paths, lambda _event: self._changed.set())
         except (KazooException, KazooTimeoutError, OSError):
-            return _silent(self._quorum)
+            return _silent(self._quorum, client)
 
 
 def _read(client: KazooClient, paths: Sequence[str], watch: Any) -> Leader | Nobody:
     for path in paths:
         try:
             data, _ = client.get_async(path, watch).get(timeout=_READ_LIMIT_S)
+        except NoAuthError:
+            return Nobody(f"ZooKeeper does not show {path} to whom we ask as: another name or password is needed.")
         except NoNodeError:
             if watch is not None:
                 client.exists_async(path, watch).get(timeout=_READ_LIMIT_S)
@@ -217,7 +221,7 @@ def _read(client: KazooClient, paths: Sequence[str], watch: Any) -> Leader | Nob
 
 
 def _client(quorum: Quorum) -> KazooClient:
-    return KazooClient(quorum.hosts, timeout=_SESSION_S, read_only=True)
+    return make_client(quorum.hosts, quorum.access, timeout=_SESSION_S, read_only=True)
 
 
 def _end(client: KazooClient) -> None:
@@ -225,5 +229,10 @@ def _end(client: KazooClient) -> None:
     client.close()
 
 
-def _silent(quorum: Quorum) -> Nobody:
+def _silent(quorum: Quorum, client: KazooClient) -> Nobody:
+    if client.refused:
+        return Nobody(f"ZooKeeper at {quorum.hosts} does not accept this name and password.")
+    if quorum.access.tls is not None:
+        why = client.handler.problem
+        return Nobody(f"ZooKeeper at {quorum.hosts} does not answer over TLS{f': {why}' if why else ''}.")
     return Nobody(f"ZooKeeper at {quorum.hosts} does not answer.")

@@ -11,7 +11,7 @@ from monitoring.models.checkpoints import (
     CheckpointType,
     OperatorCheckpoint,
 )
-from monitoring.models.clusters import Authentication, Cluster, Discovery, Engine
+from monitoring.models.clusters import Authentication, Cluster, Discovery, Engine, ZooKeeperAuthentication
 from monitoring.models.incidents import (
     INHIBITING_KINDS,
     Incident,
@@ -144,4 +144,5 @@ __all__ = [
     "StepState",
     "Tick",
     "Verdict",
+    "ZooKeeperAuthentication",
 ]

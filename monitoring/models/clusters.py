@@ -26,6 +26,12 @@ class Authentication(models.TextChoices):
     BASIC = "basic", _("name and password")
 
 
+class ZooKeeperAuthentication(models.TextChoices):
+    NONE = "none", _("nothing")
+    DIGEST = "digest", _("a name for its ACLs (digest)")
+    SASL = "sasl", _("a log-in (SASL, DIGEST-MD5)")
+
+
 class Cluster(models.Model):
     """A server that speaks Flink's REST API: a Flink cluster or our job manager.
 
@@ -40,6 +46,13 @@ class Cluster(models.Model):
     zookeeper_hosts = models.CharField(max_length=500, blank=True, default="")
     zookeeper_root = models.CharField(max_length=200, blank=True, default="")
     zookeeper_cluster_id = models.CharField(max_length=200, blank=True, default="")
+    zookeeper_authentication = models.CharField(
+        max_length=10, choices=ZooKeeperAuthentication.choices, default=ZooKeeperAuthentication.NONE
+    )
+    zookeeper_username = models.CharField(max_length=200, blank=True, default="")
+    zookeeper_password = SecretField()
+    # With the certificates below, which are then for it, too.
+    zookeeper_tls = models.BooleanField(default=False)
     # When ZooKeeper last named `rest_url`'s leader, and why it names none now ("": it does).
     leader_named_at = models.DateTimeField(null=True)
     leader_problem = models.TextField(blank=True, default="")

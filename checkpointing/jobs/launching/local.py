@@ -37,7 +37,16 @@ from checkpointing.messages import MalformedMessage
 
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
-_SECRETS = frozenset({"WAYMARK_JOBMANAGER_TOKEN", "WAYMARK_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "EMAIL_URL"})
+_SECRETS = frozenset(
+    {
+        "WAYMARK_JOBMANAGER_TOKEN",
+        "WAYMARK_ZOOKEEPER_PASSWORD",
+        "WAYMARK_SECRET_KEY",
+        "DATABASE_URL",
+        "REDIS_URL",
+        "EMAIL_URL",
+    }
+)
 
 
 class LocalDriverLauncher:

@@ -22,6 +22,9 @@ _OPTIONS = {
     "zookeeper": ("zookeeper_hosts", "ZooKeeper servers, host:port,…, instead of an address: its leader is followed"),
     "root": ("zookeeper_root", "high-availability.zookeeper.path.root, /flink unless given"),
     "cluster-id": ("zookeeper_cluster_id", "high-availability.cluster-id, /default unless given"),
+    "zookeeper-authentication": ("zookeeper_authentication", "digest or sasl, when it does not talk to everybody"),
+    "zookeeper-user": ("zookeeper_username", "the name for that"),
+    "zookeeper-tls": ("zookeeper_tls", "true: ZooKeeper is asked over TLS, with the certificates below"),
     "user": ("username", "the name it asks for"),
     "labels": ("labels", "team=payments,env=prod"),
     "every": ("poll_interval_s", "seconds from one look to the next, 3 unless given"),
@@ -31,6 +34,7 @@ _OPTIONS = {
 _FILES = {
     "token-file": ("token", "a file that holds the bearer token it asks for"),
     "password-file": ("password", "a file that holds the password of --user"),
+    "zookeeper-password-file": ("zookeeper_password", "a file that holds the password of --zookeeper-user"),
     "ca-file": ("ca_bundle", "PEM: the authorities to trust, instead of this machine's"),
     "certificate-file": ("client_certificate", "PEM: the certificate to show, for mutual TLS"),
     "key-file": ("client_key", "PEM: its key"),

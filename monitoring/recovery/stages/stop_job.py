@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError
+from monitoring.engine.errors import EngineError, NotAsked
 from monitoring.engine.leaders import quorum_of
 from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
 from monitoring.models import (
@@ -46,9 +46,12 @@ class StopJob:
     def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
         if stopped := given_up(attempt, now):
             return stopped
+        try:
+            store = _store(attempt.job.cluster)
+        except NotAsked as problem:
+            return Wait(str(problem))
         lives, known = lives_of(attempt), _known_life(attempt)
         to_cancel = None if automatic(attempt) or attempt.stop_first else known
-        store = _store(attempt.job.cluster)
 
         async def act(client: FlinkClient) -> object:
             jobs = await client.jobs_overview()

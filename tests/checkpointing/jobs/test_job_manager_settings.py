@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.ha.services import HighAvailabilityMode
+from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.jobs.settings import DriversOnShutdown, InvalidSettings, JobManagerSettings
 
 
@@ -48,6 +49,32 @@ def test_all_problems_are_told_at_once_with_variable_value_and_what_is_allowed()
 def test_zookeeper_mode_needs_hosts() -> None:
     with pytest.raises(InvalidSettings, match="ZOOKEEPER_HOSTS"):
         JobManagerSettings.from_environ({"WAYMARK_HIGH_AVAILABILITY": "zookeeper"})
+
+
+def test_how_zookeeper_is_asked_is_told_whole_or_refused(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("let-me-in\n")
+    given = {
+        "WAYMARK_ZOOKEEPER_AUTHENTICATION": "sasl",
+        "WAYMARK_ZOOKEEPER_USERNAME": "waymark",
+        "WAYMARK_ZOOKEEPER_PASSWORD_FILE": str(password),
+    }
+    access = JobManagerSettings.from_environ(given).zookeeper_access
+    assert access == ZooKeeperAccessFiles(ZooKeeperScheme.SASL, "waymark", str(password))
+    assert JobManagerSettings.from_environ({}).zookeeper_access is None
+    with pytest.raises(InvalidSettings) as error:
+        JobManagerSettings.from_environ(
+            {
+                "WAYMARK_ZOOKEEPER_AUTHENTICATION": "digest",
+                "WAYMARK_ZOOKEEPER_TLS": "true",
+                "WAYMARK_ZOOKEEPER_TLS_AUTHORITIES": str(password),
+            }
+        )
+    assert error.value.problems[:2] == (
+        "WAYMARK_ZOOKEEPER_USERNAME: '' is not allowed with WAYMARK_ZOOKEEPER_AUTHENTICATION=digest",
+        "WAYMARK_ZOOKEEPER_PASSWORD: '' is not allowed with WAYMARK_ZOOKEEPER_AUTHENTICATION=digest",
+    )
+    assert error.value.problems[2].startswith("WAYMARK_ZOOKEEPER_TLS_…: not allowed; PEM files")
 
 
 def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:

@@ -46,6 +46,16 @@ def admin(db: None) -> Client:
     return client
 
 
+GUARDED = {
+    "discovery": "zookeeper",
+    "zookeeper_hosts": "127.0.0.1:1",
+    "unanswered": "on",
+    "zookeeper_authentication": "digest",
+    "zookeeper_username": "waymark",
+    "zookeeper_password": "let-me-in",
+}
+
+
 def typed(url: str, **fields: str) -> dict[str, str]:
     return TYPED | {"rest_url": url} | fields
 
@@ -116,6 +126,9 @@ def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: Flink
             "zookeeper_root",
             "no path of ZooKeeper",
         ),
+        (GUARDED | {"zookeeper_username": ""}, "zookeeper_username", "The name is missing"),
+        (GUARDED | {"zookeeper_username": "a:b"}, "zookeeper_username", "colon"),
+        (GUARDED | {"zookeeper_password": ""}, "zookeeper_password", "The password is missing"),
         ({"authentication": "bearer"}, "token", "The token is missing"),
         ({"authentication": "bearer", "token": "a b"}, "token", "no spaces"),
         ({"authentication": "basic", "password": "x"}, "username", "The name is missing"),
@@ -303,6 +316,24 @@ def test_a_stranger_at_the_address_is_shown_and_confirmed(admin: Client, viewer:
     cluster.refresh_from_db()
     assert (cluster.identity, cluster.stranger) == (json.loads(json.dumps(found.as_row())), None)
     assert AuditEntry.objects.get().details["now"] == "path /flink, cluster-id /b at zk:2181"
+
+
+def test_what_zookeeper_asks_for_is_sealed_and_goes_to_no_other_ensemble(admin: Client) -> None:
+    assert admin.post(reverse("cluster-add"), typed("", **GUARDED)).status_code == 302
+    cluster = Cluster.objects.get()
+    assert (cluster.zookeeper_username, cluster.zookeeper_password.reveal()) == ("waymark", "let-me-in")
+    edit = reverse("cluster-edit", args=[cluster.pk])
+    assert "let-me-in" not in admin.get(edit).content.decode()
+    kept = typed("", **GUARDED) | {"zookeeper_password": ""}
+    assert admin.post(edit, kept | {"zookeeper_tls": "on"}).status_code == 302
+    cluster.refresh_from_db()
+    assert (cluster.zookeeper_tls, cluster.zookeeper_password.reveal()) == (True, "let-me-in")
+    elsewhere = admin.post(edit, kept | {"zookeeper_hosts": "127.0.0.1:2"})
+    assert "enter this again" in errors(elsewhere)["zookeeper_password"][0]
+    assert admin.post(edit, kept | {"zookeeper_authentication": "none"}).status_code == 302
+    cluster.refresh_from_db()
+    assert (cluster.zookeeper_username, cluster.zookeeper_password.reveal()) == ("", "")
+    assert "let-me-in" not in str(list(AuditEntry.objects.values_list("details", flat=True)))
 
 
 def test_a_secret_that_cannot_be_read_is_shown_as_that(viewer: Client, now: datetime) -> None:

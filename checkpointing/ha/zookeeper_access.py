@@ -1,0 +1,131 @@
+"""How an ensemble is asked that does not talk to everybody: who asks, and whether in secret."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.security import CREATOR_ALL_ACL
+
+
+class ZooKeeperScheme(Enum):
+    """`DIGEST`: a name and password for ACLs; `SASL`: DIGEST-MD5, which the server itself may demand."""
+
+    NONE = "none"
+    DIGEST = "digest"
+    SASL = "sasl"
+
+
+@dataclass(frozen=True)
+class ZooKeeperAccess:
+    """`tls` None: in plain text."""
+
+    scheme: ZooKeeperScheme = ZooKeeperScheme.NONE
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+
+    def client_options(self) -> dict[str, Any]:
+        """For a client of its own. Who says who he is makes nodes that are his alone."""
+        options: dict[str, Any] = {}
+        match self.scheme:
+            case ZooKeeperScheme.DIGEST:
+                options["auth_data"] = [("digest", f"{self.username}:{self.password}")]
+            case ZooKeeperScheme.SASL:
+                names = {"username": self.username, "password": self.password}
+                options["sasl_options"] = {"mechanism": "DIGEST-MD5", **names}
+        if options:
+            options["default_acl"] = CREATOR_ALL_ACL
+        if self.tls is not None:
+            options |= {"handler": _TlsHandler(self.tls), "use_ssl": True}
+        return options
+
+
+OPEN = ZooKeeperAccess()
+
+
+def make_client(hosts: str, access: ZooKeeperAccess, **options: Any) -> KazooClient:
+    """A client that is not started. `refused` on it: the last log-in was not accepted, or the server left meanwhile."""
+    client = KazooClient(hosts, **options, **access.client_options())
+    client.refused = False
+    if access.scheme is ZooKeeperScheme.SASL:
+        _try_again_when_refused(client)
+    return client
+
+
+def _try_again_when_refused(client: KazooClient) -> None:
+    """kazoo gives up for good when a log-in fails, also when it was the server that died in the middle of it."""
+    connection = client._connection  # noqa: SLF001
+    connect = connection._connect  # noqa: SLF001
+
+    def connect_or_try_again(*arguments: Any) -> Any:
+        try:
+            answer = connect(*arguments)
+        except AuthFailedError as error:
+            client.refused = True
+            raise ConnectionDropped(f"the log-in failed: {error}") from error
+        client.refused = False
+        return answer
+
+    connection._connect = connect_or_try_again  # noqa: SLF001
+
+
+class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo reads certificates from files, for each connection anew; ours may be in no file.
+
+    `problem`: why the last connection did not come about, "" when it did.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self._context = context
+        self.problem = ""
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
+    ) -> ssl.SSLSocket:
+        plain = socket.create_connection(address, timeout)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            wrapped = self._context.wrap_socket(plain, server_hostname=hostname or address[0])
+        except OSError as error:
+            plain.close()
+            self.problem = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+            raise
+        self.problem = ""
+        return wrapped
+
+
+@dataclass(frozen=True)
+class ZooKeeperAccessFiles:
+    """The same as files that another process can read; `certificate` has its chain, `key` no password. None: without.
+
+    No `authorities`: those that the machine trusts.
+    """
+
+    scheme: ZooKeeperScheme = ZooKeeperScheme.NONE
+    username: str = ""
+    password_file: str | None = None
+    uses_tls: bool = False
+    authorities: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def opened(self) -> ZooKeeperAccess:
+        """OSError, of which ssl.SSLError is one, for a file that cannot be read or used."""
+        password = Path(self.password_file).read_text().strip() if self.password_file else ""
+        return ZooKeeperAccess(self.scheme, self.username, password, self._context() if self.uses_tls else None)
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.authorities)
+        if self.certificate is not None:
+            # A key with a password would be asked for on the terminal.
+            context.load_cert_chain(self.certificate, self.key, password="")
+        return context

@@ -1,0 +1,174 @@
+"""An ensemble that does not talk to everybody: digest ACLs, SASL and TLS, for our leader and for Flink's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
+from checkpointing.ha.errors import ConnectionUnavailable, ZooKeeperRefusal
+from checkpointing.ha.services import zookeeper_services
+from checkpointing.ha.zookeeper import Create, ZooKeeperConnection
+from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, ZooKeeperAccessFiles, ZooKeeperScheme, make_client
+from checkpointing.storage import read_metadata
+from dashboard.stack.ports import any_free
+from dashboard.stack.process import running
+from monitoring.engine.connection import Tls, trust
+from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum, find_leader
+from tests.certificates import Authority, Signed
+from tests.guarded_zookeeper import PASSWORD, USER, GuardedZooKeeper
+from tests.monitoring.engine.test_leader_nodes import java
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.zookeeper
+DIGEST, SASL = ZooKeeperScheme.DIGEST, ZooKeeperScheme.SASL
+LEADER = "http://10.0.0.1:8081"
+
+
+@dataclass(frozen=True)
+class Guarded:
+    server: GuardedZooKeeper
+    authority: Authority
+    ours: Signed
+    directory: Path
+
+    def access(self, scheme: ZooKeeperScheme, password: str = PASSWORD, *, tls: bool = False) -> ZooKeeperAccess:
+        context = trust(Tls(self.authority.pem, self.ours.certificate, self.ours.key)) if tls else None
+        return ZooKeeperAccess(scheme, USER, password, context)
+
+    def files(self, scheme: ZooKeeperScheme) -> ZooKeeperAccessFiles:
+        content = {"password": f"{PASSWORD}\n", "ca": self.authority.pem}
+        content |= {"certificate": self.ours.certificate, "key": self.ours.key}
+        for name, text in content.items():
+            (self.directory / name).write_text(text)
+        paths = {name: str(self.directory / name) for name in content}
+        return ZooKeeperAccessFiles(
+            scheme, USER, paths["password"], True, paths["ca"], paths["certificate"], paths["key"]
+        )
+
+    def quorum(self, access: ZooKeeperAccess, *, secure: bool = False) -> Quorum:
+        return Quorum(self.server.secure if secure else self.server.address, root(), "/demo", access)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Guarded]:
+    home = tmp_path_factory.mktemp("guarded")
+    authority = Authority()
+    theirs, ours = authority.sign(("localhost", "127.0.0.1")), authority.sign(("waymark",))
+    (home / "server.pem").write_text(theirs.key + theirs.certificate)
+    (home / "authority.pem").write_text(authority.pem)
+    stores = {"key_store": home / "server.pem", "trust_store": home / "authority.pem"}
+    server = GuardedZooKeeper(home / "zookeeper", (any_free(), any_free()), java_home, **stores)
+    with running(server, log=home / "zookeeper.log"):
+        yield Guarded(server, authority, ours, home)
+
+
+def root() -> str:
+    return f"/test-{uuid.uuid4().hex}"
+
+
+@contextmanager
+def connected(hosts: str, at: str, access: ZooKeeperAccess) -> Iterator[ZooKeeperConnection]:
+    with closing(ZooKeeperConnection(hosts, at, session_timeout_s=10.0, access=access)) as connection:
+        connection.start()
+        yield connection
+
+
+@contextmanager
+def published(quorum: Quorum, access: ZooKeeperAccess) -> Iterator[None]:
+    """Flink's leader, which makes its nodes its own."""
+    client = KazooClient(quorum.hosts, **access.client_options())
+    client.start()
+    client.create(quorum.paths[0], java(LEADER), makepath=True)
+    try:
+        yield
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("scheme", [DIGEST, SASL])
+def test_what_we_make_is_ours_alone(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
+    hosts, at = guarded.server.address, root()
+    with connected(hosts, at, guarded.access(scheme)) as ours:
+        ours.ensure("")
+        ours.commit([Create("/claim", b"mine")])
+        assert ours.get("/claim").data == b"mine"
+    with pytest.raises(ZooKeeperRefusal, match="NoAuth"), connected(hosts, at, OPEN):
+        pass
+    with connected(hosts, at, guarded.access(scheme)) as again:
+        assert again.get("/claim").data == b"mine"
+
+
+@pytest.mark.parametrize("scheme", [ZooKeeperScheme.NONE, DIGEST, SASL])
+def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKeeperScheme, tmp_path: Path) -> None:
+    """The whole way of a driver: it finds the leader and claims its attempt with the files that it was told."""
+    files = guarded.files(scheme)
+    services = zookeeper_services(guarded.server.secure, root(), "demo", tmp_path / "ha", read_metadata, access=files)
+    with closing(services):
+        told = services.driver_specification
+        assert told is not None
+        assert told.access == files
+        with closing(driver_services(told)) as driver:
+            driver.attempts.hold("a" * 32, 1)
+            assert services.attempts.holder("a" * 32) == 1
+        with closing(leader_retrieval_for(told)):
+            pass
+        with pytest.raises(ConnectionUnavailable):
+            leader_retrieval_for(replace(told, access=None, session_timeout_s=1.0))
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("scheme", [DIGEST, SASL])
+def test_flinks_leader_is_found_and_followed(guarded: Guarded, scheme: ZooKeeperScheme, tls: bool) -> None:
+    quorum = guarded.quorum(guarded.access(scheme, tls=tls), secure=tls)
+    with published(quorum, guarded.access(scheme, tls=tls)):
+        assert find_leader(quorum) == Leader(LEADER)
+        with closing(LeaderWatch(quorum)) as watch:
+            eventually("it is followed", lambda: watch.sighting() == Leader(LEADER))
+
+
+@pytest.mark.parametrize(
+    ("access", "says"),
+    [
+        (OPEN, "another name or password is needed"),
+        (ZooKeeperAccess(DIGEST, USER, "wrong"), "another name or password is needed"),
+        (ZooKeeperAccess(SASL, USER, "wrong"), "does not accept this name and password"),
+    ],
+)
+def test_who_is_not_let_in_is_told(guarded: Guarded, access: ZooKeeperAccess, says: str) -> None:
+    quorum = guarded.quorum(access)
+    ours = guarded.access(SASL if access.scheme is SASL else DIGEST)
+    with published(quorum, ours):
+        client = KazooClient(quorum.hosts, **ours.client_options())
+        client.start()
+        with closing(client):
+            answer = find_leader(quorum)
+            client.stop()
+    assert isinstance(answer, Nobody)
+    assert says in answer.why
+
+
+def test_a_log_in_that_failed_is_tried_again(guarded: Guarded) -> None:
+    """The server may have died in the middle of it; and a leader or driver must not be deaf from then on."""
+    client = make_client(guarded.server.address, guarded.access(SASL, "wrong"))
+    with closing(client):
+        client.start_async()
+        eventually("it was refused", lambda: client.refused)
+        client._connection.sasl_options["password"] = PASSWORD
+        eventually("it is let in", lambda: client.connected and not client.refused)
+        client.stop()
+
+
+@pytest.mark.parametrize("trusted", ["another authority", "no certificate of ours"])
+def test_why_tls_does_not_come_about_is_told(guarded: Guarded, trusted: str) -> None:
+    tls = Tls(Authority("Another").pem) if trusted == "another authority" else Tls(guarded.authority.pem)
+    answer = find_leader(guarded.quorum(ZooKeeperAccess(tls=trust(tls)), secure=True), 3.0)
+    assert isinstance(answer, Nobody)
+    assert "over TLS" in answer.why

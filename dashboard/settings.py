@@ -285,6 +285,7 @@ CELERY_BEAT_SCHEDULE = {
     "recovery": _every("monitoring.tasks.advance_recovery", 1.0),
     "partitions": _every("monitoring.tasks.keep_partitions", 600.0),
     "archive": _every("monitoring.tasks.archive_history", 600.0),
+    "history": _every("monitoring.tasks.keep_history_pipeline", 15.0),
     "state": _every("monitoring.tasks.answer_state_reads", 2.0),
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
@@ -307,6 +308,10 @@ HISTORY_KEPT = timedelta(days=env.int("WAYMARK_HISTORY_KEPT", 90, validate=valid
 ARCHIVE = _location("WAYMARK_ARCHIVE", str(VAR_DIR / "archive"))
 ARCHIVE_KEPT = timedelta(days=env.int("WAYMARK_ARCHIVE_KEPT", 0, validate=validate.Range(min=0, max=36_500)) or 0)
 HOURS_KEPT = timedelta(days=env.int("WAYMARK_HOURS_KEPT", 400, validate=validate.Range(min=35, max=36_500)) or 400)
+
+# Whether the roll-ups are made by a job of the embedded job manager, and how often that looks: history/keeping.py.
+HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)
+HISTORY_EVERY_S = env.int("WAYMARK_HISTORY_EVERY", 60, validate=validate.Range(min=1, max=3600)) or 60
 
 # The job manager that `up` started; registered as a cluster of its own.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

@@ -111,6 +111,14 @@ def archive_history() -> str:
 
 @shared_task
 @noted
+def keep_history_pipeline() -> str:
+    from monitoring.history.keeping import keep_running
+
+    return keep_running(clock.now())
+
+
+@shared_task
+@noted
 def advance_recovery() -> str:
     from monitoring.recovery.cycle import advance
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from monitoring.broker import Sign
+from monitoring.history.keeping import NAME as PIPELINE
 from monitoring.models import Tick
 from monitoring.selfwatch.facts import Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
 from monitoring.selfwatch.verdict import Verdict
@@ -63,7 +64,7 @@ def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
     return HealthPage(
         verdict=verdict,
         tone="bad" if verdict.problems else "warn" if verdict.warnings else "good",
-        parts=[*_servers(facts), *_processes(facts)],
+        parts=[*_servers(facts), *_processes(facts), *_history(facts)],
         tasks=[_task(name, period, stored) for name, period in facts.periods.items()],
         clusters=clusters[:CLUSTERS_SHOWN],
         clusters_in_all=len(clusters),
@@ -100,6 +101,20 @@ def _processes(facts: Facts) -> Iterator[PartRow]:
         yield _process("Worker", worker, "takes ticks", facts.at, text)
     if not queue.workers:
         yield PartRow("Worker", "", "bad", "none", None, "Start one: manage.py up, or celery worker.")
+
+
+def _history(facts: Facts) -> Iterator[PartRow]:
+    """The job that makes roll-ups: of our own job manager, where there is one."""
+    name, why = "History", facts.stored.history if facts.stored else ""
+    if facts.stored is None or not settings.EMBEDDED_CLUSTER_URL:
+        return
+    if not settings.HISTORY_PIPELINE:
+        text = "WAYMARK_HISTORY_PIPELINE is off: long charts are made from the checkpoints themselves"
+        yield PartRow(name, "", "calm", "off", None, text)
+    elif why:
+        yield PartRow(name, "", "warn", "not running", None, why)
+    else:
+        yield PartRow(name, "", "good", "kept running", None, f"the job {PIPELINE} makes roll-ups of checkpoints")
 
 
 def _process(kind: str, sign: Sign, word: str, now: datetime, text: str) -> PartRow:

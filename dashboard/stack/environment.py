@@ -137,6 +137,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
             "WAYMARK_JOBMANAGER_PORT": str(ports["jobmanager"]),
             "WAYMARK_JOBMANAGER_STATE": environ.get("WAYMARK_JOBMANAGER_STATE") or str(var / "jobmanager"),
             "WAYMARK_EMBEDDED_CLUSTER_URL": f"http://{LOOPBACK}:{ports['jobmanager']}",
+            "WAYMARK_HISTORY_PIPELINE": environ.get("WAYMARK_HISTORY_PIPELINE") or "on",
         }
     if "mail" not in outside:
         variables |= {"EMAIL_URL": f"smtp://{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}

@@ -14,6 +14,7 @@ from redis import RedisError
 
 from monitoring import broker
 from monitoring.broker import Sign
+from monitoring.history.keeping import why_not_running
 from monitoring.models import Cluster, Tick
 
 _DATABASE = "SELECT clock_timestamp(), pg_database_size(current_database())"
@@ -107,6 +108,7 @@ class Stored:
     clusters: tuple[ClusterLag, ...] = ()  # the enabled ones
     oldest: OldestJob | None = None
     deliveries: Deliveries = Deliveries()
+    history: str = ""  # why the history's pipeline does not run though it should
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,7 @@ def _stored(now: datetime) -> Stored:
         clusters=tuple(_lag(cluster, now) for cluster in Cluster.objects.filter(enabled=True)),
         oldest=OldestJob(*oldest) if oldest else None,
         deliveries=Deliveries(*deliveries) if deliveries else Deliveries(),
+        history=why_not_running(now),
     )
 
 

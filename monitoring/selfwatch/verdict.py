@@ -21,7 +21,8 @@ _UNDELIVERED_AFTER = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Finding:
-    """`part` names who has the problem: "database", "redis", "beat", "worker", a task, "clusters", "notifications"."""
+    """`part` names who has the problem: "database", "redis", "beat", "worker", a task, "clusters", "notifications",
+    "history"."""
 
     part: str
     sentence: str
@@ -53,7 +54,9 @@ def judge(facts: Facts, blind_after_s: float) -> Verdict:
     watching = _tasks(facts, limit, watching=True)
     problems = (*_servers(facts), *_processes(facts), *watching, *_blind_to_clusters(facts, limit))
     others = _tasks(facts, limit, watching=False)
-    return Verdict(problems, (*_clusters(facts, limit), *others, *_clocks(facts), *_notifications(facts)))
+    return Verdict(
+        problems, (*_clusters(facts, limit), *others, *_clocks(facts), *_notifications(facts), *_history(facts))
+    )
 
 
 def _servers(facts: Facts) -> Iterator[Finding]:
@@ -183,3 +186,9 @@ def _notifications(facts: Facts) -> Iterator[Finding]:
             count,
         )
         yield Finding("notifications", said % {"count": count})
+
+
+def _history(facts: Facts) -> Iterator[Finding]:
+    if facts.stored and facts.stored.history:
+        said = _("The history's roll-ups are not being made, so long charts take longer: %(why)s.")
+        yield Finding("history", said % {"why": facts.stored.history.rstrip(".")})

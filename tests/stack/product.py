@@ -80,10 +80,13 @@ class Stack:
         return self.process.wait(240)
 
 
-def start(directory: Path, *options: str) -> Stack:
+def start(directory: Path, *options: str, **settings: str) -> Stack:
+    """Without the history's pipeline unless `settings` say otherwise: it is one more JVM."""
     environ = {
         **{name: value for name, value in os.environ.items() if name not in EXTERNAL_VARIABLES.values()},
         "WAYMARK_VAR": str(directory / "var"),
+        "WAYMARK_HISTORY_PIPELINE": "off",
+        **settings,
     }
     with (directory / "up.log").open("ab") as log:
         process = subprocess.Popen(

@@ -261,16 +261,37 @@ def test_failed_checkpoints_open_an_incident_and_a_dead_job_comes_back(
     expect_exact_routes(database, upstream)
 
 
+# The minutes that are over, and how many of them the roll-ups tell otherwise, or not at all.
+MINUTES = """
+SELECT count(*), count(*) FILTER (WHERE (rolled.completed, rolled.failed, rolled.duration_sum)
+                                        IS DISTINCT FROM (told.completed, told.failed, told.duration))
+FROM (
+    SELECT run.job_id, date_trunc('minute', triggered_at) AS start, count(*) FILTER (WHERE status = 'FAILED') AS failed,
+           count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+           sum(end_to_end_duration) FILTER (WHERE status = 'COMPLETED')::bigint AS duration
+    FROM monitoring_checkpoint JOIN monitoring_run run ON run.id = run_id
+    WHERE triggered_at < date_trunc('minute', now()) GROUP BY 1, 2
+) told
+LEFT JOIN monitoring_rollup rolled ON (rolled.job_id, rolled.start) = (told.job_id, told.start) AND rolled.seconds = 60
+"""
+
+
+def rolled_up(database: str) -> bool:
+    ((minutes, others),) = read(database, MINUTES)
+    return minutes > 2 and others == 0
+
+
 def test_a_second_start_goes_on_where_the_first_stopped(stack: Stack, upstream: Upstream, database: str) -> None:
     jobs = stack.jobs()
     assert stack.stop() == 0
     upstream.deliver(200)
-    again = start(stack.var.parent)
+    again = start(stack.var.parent, WAYMARK_HISTORY_PIPELINE="on", WAYMARK_HISTORY_EVERY="2")
     try:
         for name in (ROUTES, MOODY):
             eventually(f"{name} runs again", lambda name=name: again.jobs()[name]["state"] == "RUNNING", 240)
             assert again.jobs()[name]["jid"] == jobs[name]["jid"]
         expect_exact_routes(database, upstream)
+        eventually("roll-ups of all that is over", lambda: rolled_up(database), 240)
         again.keep_logs(PICTURES / "second_start")
     finally:
         assert again.stop() == 0

@@ -52,6 +52,15 @@ def test_an_external_job_manager_is_the_one_that_is_watched(tmp_path: Path) -> N
     assert environment.jobmanager_url == "http://jobs.example:8081"
 
 
+def test_roll_ups_are_made_by_its_own_job_manager_unless_that_is_switched_off(tmp_path: Path) -> None:
+    def pipeline(environ: dict[str, str]) -> str | None:
+        return build(environ, tmp_path, JAVA).variables.get("WAYMARK_HISTORY_PIPELINE")
+
+    assert pipeline({}) == "on"
+    assert pipeline({"WAYMARK_HISTORY_PIPELINE": "off"}) == "off"
+    assert pipeline({"WAYMARK_JOBMANAGER_URL": "http://jobs.example:8081"}) is None
+
+
 def test_a_password_is_never_shown() -> None:
     assert without_password("postgresql://ann:secret@db:5432/x") == "postgresql://ann:***@db:5432/x"
     assert without_password("zk1:2181,zk2:2181") == "zk1:2181,zk2:2181"

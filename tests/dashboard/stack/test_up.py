@@ -30,6 +30,7 @@ class Product:
         self.var = var
         self.environ = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "JAVA_HOME")}
         self.environ["WAYMARK_VAR"] = str(var)
+        self.environ["WAYMARK_HISTORY_PIPELINE"] = "off"
         self.pids: set[int] = set()
         self.process: subprocess.Popen[bytes] | None = None
 

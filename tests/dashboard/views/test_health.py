@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from redis import Redis
 
 from dashboard.logs import is_no_probe
 from monitoring import broker
-from monitoring.models import Tick
+from monitoring.models import Cluster, Tick
 from monitoring.selfwatch.facts import periods
 
 
@@ -124,3 +125,31 @@ def test_a_probe_while_it_is_blind_fills_no_log(db: None, redis: Redis, stranger
     told = {record.getMessage(): is_no_probe(record) for record in caplog.records if record.name == "django.request"}
     assert told["Service Unavailable: /health"] is False
     assert all(shown for message, shown in told.items() if "/health" not in message)
+
+
+class TestTheHistorysPipeline:
+    """A row among the parts, where there is a job manager that it would run on."""
+
+    @pytest.fixture
+    def shown(self, seeing: None, operator: Client, settings: Any) -> Callable[[], str]:
+        settings.EMBEDDED_CLUSTER_URL = "http://127.0.0.1:1"
+        settings.HISTORY_PIPELINE = True
+        self.cluster = Cluster.objects.create(name="waymark", rest_url="http://127.0.0.1:1")
+        return lambda: operator.get(reverse("system-health")).content.decode()
+
+    def test_it_is_kept_running(self, shown: Callable[[], str]) -> None:
+        assert "kept running" in shown()
+
+    def test_it_does_not_run(self, shown: Callable[[], str]) -> None:
+        Cluster.objects.update(created_at=timezone.now() - timedelta(hours=1))
+        page = shown()
+        assert "not running" in page
+        assert "so long charts take longer: it was never started." in page
+
+    def test_it_is_switched_off(self, shown: Callable[[], str], settings: Any) -> None:
+        settings.HISTORY_PIPELINE = False
+        assert "WAYMARK_HISTORY_PIPELINE is off" in shown()
+
+    def test_there_is_no_job_manager_of_ours(self, shown: Callable[[], str], settings: Any) -> None:
+        settings.EMBEDDED_CLUSTER_URL = ""
+        assert "kept running" not in shown()

@@ -115,3 +115,14 @@ def test_a_task_that_fails_says_why() -> None:
 
 def test_a_task_that_failed_once_and_ran_since_is_well() -> None:
     assert stored(ticks={"poll_clusters": tick(failed_at=ago(9), failure="ValueError")}) == Verdict((), ())
+
+
+def test_roll_ups_that_are_not_made_are_a_warning():
+    found = stored(history="it is FAILED: no database.")
+    assert found.healthy
+    assert [(each.part, each.sentence) for each in found.warnings] == [
+        (
+            "history",
+            "The history's roll-ups are not being made, so long charts take longer: it is FAILED: no database.",
+        )
+    ]

@@ -1,0 +1,303 @@
+"""Keeps the history's pipeline running as a job of the embedded job manager, as WAYMARK_HISTORY_PIPELINE says.
+
+Waymark submits it, brings it back when somebody stopped it, and starts it anew from its newest state when it comes with
+another program. All else is done for it as for any job: it is polled, judged by rules, and restarted when it dies
+(recovery/). While the automation is paused, for everything or for this job, nothing is done here either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar, assert_never
+
+from django.conf import settings
+
+from checkpointing.ids import stable_id
+from monitoring import audit
+from monitoring.engine.answers import TERMINAL_STATES, JobOverview
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.embedded import NAME as EMBEDDED
+from monitoring.engine.errors import EngineError
+from monitoring.engine_calls import Call, call_all
+from monitoring.history.database_file import keep_database_file, place
+from monitoring.history.packing import ENTRY_CLASS, FILE_NAME, packed
+from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, RestartTrigger, RunState
+from monitoring.models.recovery import ENDED
+from monitoring.pauses import why_paused
+from monitoring.programs import copy_of, keep
+from monitoring.recovery.attempt import AttemptOpen, open_attempt
+from monitoring.recovery.launching import BadLaunch, uploaded_program
+from monitoring.recovery.manual import RestartRefused, change_and_restart
+
+T = TypeVar("T")
+
+NAME = "Waymark history"
+# What did not start is not tried again at once.
+AGAIN_AFTER = timedelta(minutes=10)
+# Starting takes a while on a machine that starts everything at once.
+SLOWEST_START = timedelta(minutes=5)
+
+CONFIGURATION = {
+    # It wakes once a minute, and what it works on lies in its Python workers: the smallest heap that Spark takes, of
+    # which no more is held than is in use, and one compiler instead of two.
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xms64m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20",
+    "execution.checkpointing.interval": "5 min",
+    "execution.checkpointing.timeout": "10 min",
+    "execution.checkpointing.tolerable-failed-checkpoints": "3",
+    "execution.checkpointing.num-retained": "2",
+    "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    "restart-strategy.type": "exponential-delay",
+}
+SAVEPOINTS_KEPT = 2
+_STARTING = frozenset(("INITIALIZING", "CREATED", "RESTARTING", "RECONCILING"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`state` None: it has never run. `up_to_date`: it was started with the program that Waymark comes with."""
+
+    wanted: bool
+    reachable: bool
+    state: RunState | None
+    up_to_date: bool
+    attempt_open: bool
+    failed_lately: str
+    paused: str
+
+
+@dataclass(frozen=True)
+class Submit: ...
+
+
+@dataclass(frozen=True)
+class BringBack:
+    state: RunState
+
+
+@dataclass(frozen=True)
+class Upgrade: ...
+
+
+@dataclass(frozen=True)
+class Cancel: ...
+
+
+@dataclass(frozen=True)
+class Leave:
+    reason: str
+
+
+Decision = Submit | BringBack | Upgrade | Cancel | Leave
+
+
+def decide(facts: Facts) -> Decision:
+    """A dead one (FAILED, LOST) is recovery's, with its budget and breaker."""
+    if not facts.reachable:
+        return Leave("the job manager does not answer")
+    if facts.attempt_open:
+        return Leave("a restart is under way")
+    if facts.paused:
+        return Leave(facts.paused)
+    match facts.state:
+        case None:
+            return Submit() if facts.wanted else Leave("it is switched off")
+        case RunState.FAILED | RunState.LOST:
+            return Leave("bringing it back is recovery's")
+        case RunState.CANCELED | RunState.FINISHED if not facts.wanted:
+            return Leave("it is switched off")
+        case _ if not facts.wanted:
+            return Cancel() if facts.state is not RunState.CANCELLING else Leave("it is being stopped")
+        case _ if facts.failed_lately:
+            return Leave(facts.failed_lately)
+        case RunState.CANCELED | RunState.FINISHED:
+            return BringBack(facts.state)
+        case RunState.RUNNING if not facts.up_to_date:
+            return Upgrade()
+        case _:
+            return Leave("it is as it should be")
+
+
+def keep_running(now: datetime) -> str:
+    """One look and one act; says in a sentence what it did, "No …" where there was nothing to do."""
+    cluster = Cluster.objects.filter(name=EMBEDDED).first() if settings.EMBEDDED_CLUSTER_URL else None
+    if cluster is None:
+        return ""
+    if settings.HISTORY_PIPELINE:
+        keep_database_file(place())
+    job = _job(cluster)
+    decision = decide(_facts(cluster, job, now))
+    try:
+        return _act(decision, cluster, job, now)
+    except (AttemptOpen, BadLaunch, RestartRefused, EngineError) as problem:
+        return f"No change of the history's pipeline: {problem}"
+
+
+def why_not_running(now: datetime) -> str:
+    """What is wrong with the pipeline that is wanted, as it goes on after "because"; "" when nothing is, or when it may
+    still be starting."""
+    cluster = Cluster.objects.filter(name=EMBEDDED).first() if settings.HISTORY_PIPELINE else None
+    if cluster is None or not cluster.reachable:
+        return ""  # the cluster's own silence is told as such
+    job = _job(cluster)
+    run = job.current_run if job else None
+    if job is None or run is None:
+        begun = max(cluster.created_at, job.created_at) if job else cluster.created_at
+        return "" if now - begun < SLOWEST_START else "it was never started"
+    since = run.end_seen_at or run.started_at
+    if run.state == RunState.RUNNING or (now - since < SLOWEST_START and run.state in _STARTING):
+        return ""
+    pause = why_paused(job, now)
+    return f"it is {run.state}" + (f" and {pause}" if pause else f": {run.exception}" if run.exception else "")
+
+
+def _job(cluster: Cluster) -> Job | None:
+    return Job.objects.filter(cluster=cluster, name=NAME).select_related("cluster", "current_run").first()
+
+
+def _facts(cluster: Cluster, job: Job | None, now: datetime) -> Facts:
+    run = job.current_run if job else None
+    last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first() if job else None
+    return Facts(
+        wanted=settings.HISTORY_PIPELINE,
+        reachable=cluster.reachable and cluster.last_answer_at is not None,
+        state=RunState(run.state) if run else None,
+        up_to_date=job is not None and _has_program(job),
+        attempt_open=last is not None and last.state not in ENDED,
+        failed_lately=_failed_lately(last, now),
+        paused=why_paused(job, now) if job else "",
+    )
+
+
+def _has_program(job: Job) -> bool:
+    copy = copy_of(job.cluster, uploaded_program(job.launch)) if job.launch else None
+    # Without a copy there is nothing to compare it with: it is made within half a minute (programs.keep_unkept).
+    return copy is None or copy.sha256 == hashlib.sha256(packed()).hexdigest()
+
+
+def _failed_lately(last: RestartAttempt | None, now: datetime) -> str:
+    if last is None or last.state == AttemptState.SUCCEEDED or now - last.created_at > AGAIN_AFTER:
+        return ""
+    return f"its restart {last.epoch} came to nothing: {last.error.rstrip('.')}"
+
+
+def _act(decision: Decision, cluster: Cluster, job: Job | None, now: datetime) -> str:
+    match decision:
+        case Leave(reason):
+            return f"No change of the history's pipeline: {reason}."
+        case Submit():
+            return _submit(cluster, now)
+        case BringBack(state) if job is not None:
+            why = f"{NAME} is {state}, and WAYMARK_HISTORY_PIPELINE wants it to run."
+            attempt = open_attempt(job, RestartTrigger.AUTOMATIC, why, audit.AUTOMATION, now)
+            return f"Restart {attempt.epoch} of {NAME} decided: {why}"
+        case Upgrade() if job is not None:
+            return _upgrade(job, now)
+        case Cancel() if job is not None:
+            return _cancel(job)
+        case BringBack() | Upgrade() | Cancel():
+            raise ValueError(f"{decision} of a job that is not there")
+        case _:
+            assert_never(decision)
+
+
+def _submit(cluster: Cluster, now: datetime) -> str:
+    """Once: its id follows from the installation, so that a start whose answer was lost is refused the second time.
+
+    Not while others start: on a small machine each JVM that starts takes all of it.
+    """
+    jobs = _asked(cluster, _jobs)
+    if any(job.name == NAME and job.state not in TERMINAL_STATES for job in jobs):
+        return f"No start of {NAME}: it runs already and is seen with the next poll."
+    if starting := [job.name for job in jobs if job.state in _STARTING]:
+        return f"No start of {NAME} yet: {', '.join(starting)} is starting."
+    jar_id = _uploaded(cluster, now)
+    launch: dict[str, object] = {
+        "kind": "waymark",
+        "jar_id": jar_id,
+        "entry_class": ENTRY_CLASS,
+        "program_args": _arguments(),
+        "parallelism": None,
+        "configuration": CONFIGURATION,
+    }
+    _look_after(cluster, launch)
+    _asked(cluster, partial(_run, jar_id))
+    return f"{NAME} was submitted."
+
+
+def _arguments() -> list[str]:
+    return ["--dsn-file", str(place()), "--every", f"{settings.HISTORY_EVERY_S} seconds"]
+
+
+def _look_after(cluster: Cluster, launch: dict[str, object]) -> None:
+    """As it is set up the first time; what a person changes afterwards stays."""
+    Job.objects.update_or_create(
+        cluster=cluster,
+        name=NAME,
+        defaults={"launch": launch},
+        create_defaults={
+            "launch": launch,
+            "auto_restart": True,
+            # Its state is an offset: without one it makes every roll-up anew, and all of them are the same.
+            "allow_empty_start": True,
+            "savepoints_kept": SAVEPOINTS_KEPT,
+            "labels": {"waymark": "history"},
+        },
+    )
+
+
+def _upgrade(job: Job, now: datetime) -> str:
+    jar_id = _uploaded(job.cluster, now)
+    launch = {**(job.launch or {}), "jar_id": jar_id}
+    change_and_restart(job, launch, "start the history's new program", None, audit.AUTOMATION, now, goes_back=True)
+    return f"{NAME} is stopped with a savepoint and goes on from it with the program of this version."
+
+
+def _cancel(job: Job) -> str:
+    run = job.current_run
+    if run is None:
+        return ""
+    _asked(job.cluster, partial(_cancelled, run.engine_job_id))
+    audit.record(audit.AUTOMATION, "job.cancel", f"job {job.name}", "WAYMARK_HISTORY_PIPELINE is off")
+    return f"{NAME} is cancelled: WAYMARK_HISTORY_PIPELINE is off."
+
+
+def _asked(cluster: Cluster, act: Callable[[FlinkClient], Awaitable[T]]) -> T:
+    """Raises EngineError."""
+    (answer,) = call_all([Call(cluster, act)])
+    if isinstance(answer, EngineError):
+        raise answer
+    return answer
+
+
+def _uploaded(cluster: Cluster, now: datetime) -> str:
+    jar_id = _asked(cluster, partial(_upload, packed()))
+    keep(cluster, jar_id, FILE_NAME, packed(), audit.AUTOMATION, now)
+    return jar_id
+
+
+async def _jobs(client: FlinkClient) -> Sequence[JobOverview]:
+    return await client.jobs_overview()
+
+
+async def _upload(content: bytes, client: FlinkClient) -> str:
+    return await client.upload_jar(FILE_NAME, content)
+
+
+async def _run(jar_id: str, client: FlinkClient) -> str:
+    return await client.run_jar(
+        jar_id,
+        job_id=stable_id("history", str(place())),
+        entry_class=ENTRY_CLASS,
+        program_args=_arguments(),
+        configuration=CONFIGURATION,
+        job_name=NAME,
+    )
+
+
+async def _cancelled(job_id: str, client: FlinkClient) -> None:
+    await client.cancel(job_id)

@@ -1,0 +1,209 @@
+"""The pipeline's job is submitted once, kept as the setting says, and starts anew with another program only."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from monitoring.history import keeping
+from monitoring.history.database_file import place
+from monitoring.history.keeping import (
+    NAME,
+    BringBack,
+    Cancel,
+    Facts,
+    Leave,
+    Submit,
+    Upgrade,
+    decide,
+    keep_running,
+    why_not_running,
+)
+from monitoring.history.packing import packed
+from monitoring.models import AttemptState, Cluster, Engine, Job, Program, RestartAttempt, RunState
+from monitoring.programs import keep
+from tests.monitoring.fake_job_manager import FakeJobManager
+
+RUNNING = Facts(
+    wanted=True,
+    reachable=True,
+    state=RunState.RUNNING,
+    up_to_date=True,
+    attempt_open=False,
+    failed_lately="",
+    paused="",
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "decided"),
+    [
+        ({}, Leave("it is as it should be")),
+        ({"state": None}, Submit()),
+        ({"state": None, "wanted": False}, Leave("it is switched off")),
+        ({"state": None, "reachable": False}, Leave("the job manager does not answer")),
+        ({"up_to_date": False}, Upgrade()),
+        ({"up_to_date": False, "state": RunState.RESTARTING}, Leave("it is as it should be")),
+        ({"up_to_date": False, "failed_lately": "in vain"}, Leave("in vain")),
+        ({"up_to_date": False, "paused": "a pause"}, Leave("a pause")),
+        ({"wanted": False}, Cancel()),
+        ({"wanted": False, "state": RunState.RESTARTING}, Cancel()),
+        ({"wanted": False, "state": RunState.CANCELLING}, Leave("it is being stopped")),
+        ({"wanted": False, "state": RunState.CANCELED}, Leave("it is switched off")),
+        ({"state": RunState.CANCELED}, BringBack(RunState.CANCELED)),
+        ({"state": RunState.FINISHED}, BringBack(RunState.FINISHED)),
+        ({"state": RunState.FINISHED, "failed_lately": "in vain"}, Leave("in vain")),
+        ({"state": RunState.FINISHED, "attempt_open": True}, Leave("a restart is under way")),
+        ({"state": RunState.FAILED}, Leave("bringing it back is recovery's")),
+        ({"state": RunState.LOST}, Leave("bringing it back is recovery's")),
+    ],
+)
+def test_what_is_done(facts, decided):
+    assert decide(replace(RUNNING, **facts)) == decided
+
+
+@pytest.fixture
+def cluster(rows, job_manager: FakeJobManager, settings, tmp_path: Path) -> Cluster:
+    settings.VAR_DIR = tmp_path
+    settings.HISTORY_PIPELINE = True
+    settings.EMBEDDED_CLUSTER_URL = job_manager.url
+    return rows.cluster(name="waymark", rest_url=job_manager.url, engine=Engine.SPARK, last_answer_at=rows.now)
+
+
+@pytest.fixture
+def submitted(cluster: Cluster, rows, job_manager: FakeJobManager, now) -> Job:
+    """It runs, and was polled."""
+    keep_running(now)
+    job = Job.objects.get(name=NAME)
+    rows.run(job, engine_job_id=next(iter(job_manager.jobs)), started_at=now)
+    return job
+
+
+def test_it_is_submitted_once_with_what_it_needs(cluster, job_manager, now):
+    assert keep_running(now) == "Waymark history was submitted."
+    assert keep_running(now).startswith("No start of Waymark history: it runs already")
+    (sent,) = job_manager.ran
+    assert sent["programArgsList"] == ["--dsn-file", str(place()), "--every", "60 seconds"]
+    assert sent["flinkConfiguration"]["pipeline.name"] == NAME
+    assert list(job_manager.jars.values())[-1] == packed()
+    job = Job.objects.get(cluster=cluster, name=NAME)
+    assert job.auto_restart
+    assert job.launch["jar_id"] in job_manager.jars
+    assert Program.objects.get().sha256 == hashlib.sha256(packed()).hexdigest()
+
+
+def test_a_start_whose_answer_was_lost_is_not_made_twice(cluster, job_manager, now):
+    job_manager.loses_answer_of.add("run")
+    assert keep_running(now).startswith("No change")
+    job_manager.loses_answer_of.clear()
+    keep_running(now)
+    assert len(job_manager.ran) == 1
+
+
+def test_it_starts_after_the_others(cluster, job_manager, now):
+    other = job_manager.add("f" * 32, "demo", "INITIALIZING")
+    assert keep_running(now) == "No start of Waymark history yet: demo is starting."
+    assert not job_manager.ran
+    other.state = "RUNNING"
+    keep_running(now)
+    assert len(job_manager.ran) == 1
+
+
+def test_the_file_with_the_address_is_ours_alone_and_leads_to_the_database(cluster, now):
+    keep_running(now)
+    assert stat.S_IMODE(place().stat().st_mode) == 0o600
+    before = place().stat().st_mtime_ns
+    keep_running(now)
+    assert place().stat().st_mtime_ns == before
+    with psycopg.connect(place().read_text()) as connection:
+        assert connection.execute("SELECT count(*) FROM monitoring_rollupprogress").fetchone() == (0,)
+
+
+def test_one_that_runs_with_this_program_is_left_alone(submitted, job_manager, now):
+    calls = list(job_manager.calls)
+    assert keep_running(now) == "No change of the history's pipeline: it is as it should be."
+    assert job_manager.calls == calls
+
+
+def test_another_program_is_started_from_the_savepoint_of_the_old_one(submitted, job_manager, now):
+    submitted.launch = {**submitted.launch, "jar_id": "old.zip", "configuration": {"spark.driver.memory": "1g"}}
+    submitted.save()
+    keep(submitted.cluster, "old.zip", "waymark_history.zip", b"the program of before", "ada", now)
+    assert "is stopped with a savepoint and goes on from it" in keep_running(now)
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.from_stop, attempt.goes_back) == (True, True)
+    assert attempt.launch["configuration"] == {"spark.driver.memory": "1g"}
+    assert job_manager.jars[attempt.launch["jar_id"]] == packed()
+    uploads = job_manager.count("upload")
+    assert keep_running(now).endswith("a restart is under way.")
+
+    # One that came to nothing is tried again, but not at once.
+    RestartAttempt.objects.update(state=AttemptState.FAILED, error="It does not start.")
+    assert keep_running(now).endswith("its restart 1 came to nothing: It does not start.")
+    assert job_manager.count("upload") == uploads
+    keep_running(now + timedelta(minutes=11))
+    assert RestartAttempt.objects.count() == 2
+
+
+def test_switched_off_it_is_cancelled_and_on_again_it_goes_on_from_its_newest_state(
+    submitted, job_manager, settings, now
+):
+    settings.HISTORY_PIPELINE = False
+    assert keep_running(now) == "Waymark history is cancelled: WAYMARK_HISTORY_PIPELINE is off."
+    assert [job.state for job in job_manager.jobs.values()] == ["CANCELED"]
+    submitted.current_run.state = RunState.CANCELED
+    submitted.current_run.save()
+    assert keep_running(now).endswith("it is switched off.")
+
+    settings.HISTORY_PIPELINE = True
+    assert "WAYMARK_HISTORY_PIPELINE wants it to run" in keep_running(now)
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.trigger, attempt.restore_path) == ("automatic", "")  # recovery chooses the newest
+
+
+def test_without_a_job_manager_of_its_own_nothing_is_done(cluster, job_manager, settings, now):
+    settings.EMBEDDED_CLUSTER_URL = ""
+    assert keep_running(now) == ""
+    assert not job_manager.calls
+
+
+class TestWhyItDoesNotRun:
+    def test_it_is_given_time_to_start(self, cluster, now):
+        cluster.created_at = now
+        cluster.save()
+        assert why_not_running(now) == ""
+        assert why_not_running(now + timedelta(minutes=6)) == "it was never started"
+
+    def test_one_that_runs(self, submitted, now):
+        assert why_not_running(now + timedelta(days=1)) == ""
+
+    def test_one_that_failed_says_of_what(self, submitted, now):
+        run = submitted.current_run
+        run.state, run.exception = RunState.FAILED, "OSError: no database"
+        run.save()
+        assert why_not_running(now) == "it is FAILED: OSError: no database"
+
+    def test_one_whose_automation_is_paused_says_so(self, submitted, now):
+        submitted.automation_paused = True
+        submitted.save()
+        submitted.current_run.state = RunState.CANCELED
+        submitted.current_run.save()
+        assert why_not_running(now) == "it is CANCELED and its automation is paused"
+
+    def test_switched_off_there_is_nothing_to_tell(self, cluster, settings, now):
+        settings.HISTORY_PIPELINE = False
+        assert why_not_running(now + timedelta(days=1)) == ""
+
+
+def test_settings_are_of_the_engine(now):
+    """What is misspelt there would be ignored, or refused at each start."""
+    from checkpointing.configuration import CheckpointConfiguration
+
+    parsed = CheckpointConfiguration.parse(keeping.CONFIGURATION)
+    assert parsed.periodic

@@ -5,7 +5,7 @@ Without a pipeline everything is counted from the checkpoints, which is as right
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from monitoring.history.pipeline.columns import COUNTS, DAY, FIGURES, HOUR
 from monitoring.history.pipeline.sketch import RELATIVE_ERROR as RELATIVE_ERROR
 from monitoring.history.pipeline.sketch import UnknownSketch as UnknownSketch
 from monitoring.history.stretches import NotRolledUp as NotRolledUp
-from monitoring.history.stretches import Stretch, floor, read
+from monitoring.history.stretches import Stretch, floor, read, read_days
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
@@ -82,6 +82,18 @@ def told(
         {figure: _told(each.start, each.end, rows, figure, wanted) for figure in figures}
         for each, rows in zip(stretches, read(job, stretches, figures, most=most), strict=True)
     ]
+
+
+def of_whole_days(
+    jobs: Collection[int], since: datetime, until: datetime, figure: str, share: float
+) -> dict[int, float | None]:
+    """A quantile of many jobs over whole UTC days; jobs that roll-ups do not tell of are left out, None: it had no
+    checkpoint that tells the figure."""
+    try:
+        found = read_days(jobs, since, until, figure)
+        return {job: _told(since, until, rows, figure, (share,)).quantiles[share] for job, rows in found.items()}
+    except (NotRolledUp, UnknownSketch):
+        return {}
 
 
 def told_by(

@@ -40,6 +40,13 @@ SELECT DISTINCT floor(date_part('epoch', triggered_at) / 3600)::bigint * 3600 FR
     WHERE job_id = %(job)s AND deleted_in >= %(done)s AND triggered_at >= %(start)s AND triggered_at < %(end)s
 ) changed
 """
+_JOBS_CHANGED = """
+SELECT DISTINCT r.job_id FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+WHERE c.changed_in >= %(done)s AND c.triggered_at >= %(start)s AND c.triggered_at < %(end)s
+  AND r.job_id = ANY(%(jobs)s)
+UNION SELECT job_id FROM monitoring_checkpointdeletion
+WHERE deleted_in >= %(done)s AND triggered_at >= %(start)s AND triggered_at < %(end)s
+"""
 _STORED = """
 SELECT p.place, {columns} FROM unnest(%(places)s::int[], %(seconds)s::int[], %(starts)s::timestamptz[],
     %(ends)s::timestamptz[]) AS p (place, seconds, start, until)
@@ -151,6 +158,23 @@ def read(
     for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, archived, most)):
         rows[place].append(row)
     return rows
+
+
+def read_days(
+    jobs: Collection[int], since: datetime, until: datetime, figure: str, most: int = MOST_BEHIND
+) -> dict[int, list[Row]]:
+    """Of many jobs the roll-ups of the UTC days from midnight to midnight, by job; jobs of which anything changed in
+    them since the pipeline's last batch are left out. NotRolledUp: no job's are to be relied on."""
+    parameters: dict[str, Any] = {"jobs": list(jobs), "start": since, "end": until, "done": _done(most)}
+    with connection.cursor() as cursor:
+        cursor.execute(_JOBS_CHANGED, parameters)
+        changed = {job for (job,) in cursor.fetchall()}
+    found: dict[int, list[Row]] = {job: [] for job in jobs if job not in changed}
+    names = ("job_id", "start", "version", *COUNTS, *(f"{figure}_{what}" for what in _OF_A_FIGURE))
+    days = Rollup.objects.filter(job__in=list(found), seconds=DAY, start__gte=since, start__lt=until)
+    for row in days.values(*names):
+        found[row["job_id"]].append(row)
+    return found
 
 
 def _cut(

@@ -1,0 +1,70 @@
+"""A job's own p95 comes from roll-ups where they reach, and is then the same for live evaluation and backtest."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from monitoring.alerts.gathering.figures import baselines
+from monitoring.history.quantiles import RELATIVE_ERROR
+from monitoring.models import Checkpoint, SizeBaseline
+from tests.monitoring.history.conftest import Pipeline, dsn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DAY = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def runs(rows):
+    """Of three jobs; a hundred checkpoints each in the week before DAY, and a huge one before and after it."""
+    dice, made = random.Random(2), [rows.run(rows.job(), started_at=DAY - timedelta(days=30)) for _ in range(3)]
+    for run in made:
+        moments = [DAY - timedelta(days=7 * dice.random()) for _ in range(100)]
+        Checkpoint.objects.bulk_create(
+            completed(run, n, at, dice.randint(10**6, 10**9)) for n, at in enumerate(moments)
+        )
+        Checkpoint.objects.bulk_create(
+            completed(run, 200 + n, DAY + timedelta(days=days), 10**12) for n, days in enumerate((-8, 0))
+        )
+    return made
+
+
+def completed(run, number: int, at: datetime, size: int) -> Checkpoint:
+    return Checkpoint(run=run, checkpoint_id=number, status="COMPLETED", triggered_at=at, state_size=size)
+
+
+def asked(runs) -> tuple[dict[int, float], str]:
+    """The p95 by job, and the statements that it took."""
+    SizeBaseline.objects.all().delete()
+    with CaptureQueriesContext(connection) as statements:
+        found = baselines({run.job_id for run in runs}, 7, [DAY.date()])
+    return {job: days[DAY.date()] for job, days in found.items()}, " ".join(each["sql"] for each in statements)
+
+
+def test_roll_ups_tell_it_within_their_error_and_what_changed_since_is_read_from_checkpoints(runs, tmp_path) -> None:
+    exact, how = asked(runs)
+    assert "percentile_disc" in how
+    path = tmp_path / "dsn"
+    path.write_text(dsn())
+    Pipeline(path).run()
+    rolled, how = asked(runs)
+    assert "percentile_disc" not in how
+    assert rolled == {job: pytest.approx(p95, rel=RELATIVE_ERROR + 1e-6) for job, p95 in exact.items()}
+    first = runs[0].checkpoints.filter(triggered_at__lt=DAY, triggered_at__gte=DAY - timedelta(days=7))
+    first.update(state_size=77)
+    changed, how = asked(runs)
+    assert "percentile_disc" in how
+    assert changed == {**rolled, runs[0].job_id: 77}
+
+
+def test_what_was_told_once_stays_when_roll_ups_come(runs, tmp_path) -> None:
+    jobs = {run.job_id for run in runs}
+    before = baselines(jobs, 7, [DAY.date()])
+    path = tmp_path / "dsn"
+    path.write_text(dsn())
+    Pipeline(path).run()
+    assert baselines(jobs, 7, [DAY.date()]) == before

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
-from django.utils.timezone import localtime
 
-from dashboard.charts.figure import as_dict, clock_of, layout
-from dashboard.queries.series import AlignmentGrid
+from dashboard.charts.durations import bar_widths
+from dashboard.charts.figure import as_dict, clock_of, layout, moment, time_axis
+from dashboard.queries.series import AlignmentColumn, AlignmentGrid, Span
 from dashboard.units import duration_text
 
 _PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # a source's long path: its last part tells it from the others
@@ -24,40 +26,29 @@ def step_of(alignment: int | None) -> int | None:
     return sum(alignment >= limit for limit in STEPS)
 
 
-def alignment_figure(grid: AlignmentGrid) -> dict[str, Any]:
-    """One column a checkpoint, one row a subtask, in steps instead of a continuous scale: they can be told apart."""
+def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
+    """One column a checkpoint at its own time, one row a subtask, in steps instead of a continuous scale: they can be
+    told apart."""
     names = [f"{_short(name)} · {subtask}" for name, subtask in grid.subtasks]
-    columns = list(range(len(grid.columns)))
     trace = go.Heatmap(
         meta={"role": "steps", "steps": len(STEPS) + 1},
-        x=columns,
+        x=[moment(at) for at in _edges(grid.columns, span)],
         y=list(range(len(names))),
-        z=[[step_of(value) for value in line] for line in grid.values],
+        z=[_with_gaps([step_of(value) for value in line]) for line in grid.values],
         text=[
-            [
-                f"<b>{name}</b><br>checkpoint {column.checkpoint_id} · {clock_of(column.triggered_at)}"
-                f"<br>alignment {duration_text(value)}"
-                for column, value in zip(grid.columns, line, strict=True)
-            ]
+            _with_gaps([_story(name, *cell) for cell in zip(grid.columns, line, strict=True)])
             for name, line in zip(names, grid.values, strict=True)
         ],
         hoverinfo="text",
-        xgap=2,
+        hoverongaps=False,
         ygap=2,
         zmin=0,
         zmax=len(STEPS),
         showscale=False,
     )
-    every = max(1, len(columns) // 6)
     shape = layout(hovermode="closest")
     shape["margin"]["t"] = 4
-    shape["dragmode"] = False  # its columns are checkpoints, not time
-    shape["xaxis"] |= {
-        "fixedrange": True,
-        "tickmode": "array",
-        "tickvals": columns[::every],
-        "ticktext": [f"{localtime(column.triggered_at):%H:%M:%S}" for column in grid.columns[::every]],
-    }
+    shape["xaxis"] |= time_axis(span)
     shape["yaxis"] |= {
         "autorange": "reversed",
         "tickmode": "array",
@@ -66,6 +57,26 @@ def alignment_figure(grid: AlignmentGrid) -> dict[str, Any]:
         "ticks": "",
     }
     return as_dict([trace], shape)
+
+
+def _edges(columns: Sequence[AlignmentColumn], span: Span) -> list[datetime]:
+    """The left and the right edge of each column, which never lies in the one before."""
+    edges: list[datetime] = []
+    for column, width in zip(columns, bar_widths(columns, span), strict=True):
+        half = timedelta(milliseconds=width / 2)
+        left = max(column.triggered_at - half, edges[-1]) if edges else column.triggered_at - half
+        edges += [left, max(column.triggered_at + half, left)]
+    return edges
+
+
+def _with_gaps(cells: Sequence[Any]) -> list[Any]:
+    """Nothing between two columns."""
+    return [each for cell in cells for each in (cell, None)][:-1]
+
+
+def _story(name: str, column: AlignmentColumn, alignment: int | None) -> str:
+    about = f"{name}<br>checkpoint {column.checkpoint_id} · {clock_of(column.triggered_at)}"
+    return f"{about}<br>alignment {duration_text(alignment)}"
 
 
 def _short(name: str, limit: int = 30) -> str:

@@ -79,4 +79,4 @@ def _ticks(highest: float, unit: Unit) -> dict[str, Any]:
 def _story(point: Point, unit: Unit) -> str:
     value = "nothing known" if point.value is None else unit.text(point.value)
     limit = f"opens at {unit.text(point.limit)}" if point.limit is not None else "no limit"
-    return f"<b>{clock_of(point.at)}</b><br>{value}<br>{limit}"
+    return f"{clock_of(point.at)}<br>{value}<br>{limit}"

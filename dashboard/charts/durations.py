@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
-from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
+from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import duration_text
 
 # From the bottom up: the phases of the subtask that acknowledged last.
@@ -47,7 +47,7 @@ def unattributed(point: CheckpointPoint) -> int:
     return max(0, (point.duration or 0) - _phases(point))
 
 
-def bar_widths(points: Sequence[CheckpointPoint], span: Span) -> list[float]:
+def bar_widths(points: Sequence[CheckpointPoint] | Sequence[AlignmentColumn], span: Span) -> list[float]:
     """In ms: never into the next bar, never wider than checkpoints usually lie apart."""
     at = [p.triggered_at.timestamp() * 1000 for p in points]
     gaps = [later - sooner for sooner, later in pairwise(at)]

@@ -152,4 +152,4 @@ def clock_of(at: datetime) -> str:
 def title_of(point: CheckpointPoint) -> str:
     """The first line of what a point tells when it is pointed at."""
     kind = "savepoint" if point.is_savepoint else "checkpoint"
-    return f"<b>{kind} {point.checkpoint_id}</b> · run {point.run_number} · {clock_of(point.triggered_at)}"
+    return f"{kind} {point.checkpoint_id} · run {point.run_number} · {clock_of(point.triggered_at)}"

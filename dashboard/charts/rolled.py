@@ -90,7 +90,7 @@ def _failures(points: Sequence[RolledPoint]) -> Any:
 def _story(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
     told: Told = point.figures[figure]
     lines = [
-        f"<b>{clock_of(point.start)} – {clock_of(point.end)}</b>",
+        f"{clock_of(point.start)} – {clock_of(point.end)}",
         f"{point.count('completed'):,} completed, {point.count('failed'):,} failed",
     ]
     if told.known:

@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from dashboard.queries.facts import select
 from monitoring.history.pipeline.columns import HOUR
-from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
+from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
 
 POINTS = 360
 CELLS = 2_000
 MOST_SUBTASKS = 40
 MOST_COLUMNS = 120
+LOOKED_AT = 30
 
 RANGES: dict[str, timedelta | None] = {
     "1h": timedelta(hours=1),
@@ -97,8 +98,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class AlignmentColumn:
+    """`stands_for`: checkpoints of its part of the span that were looked at, itself included."""
+
     checkpoint_id: int
     triggered_at: datetime
+    stands_for: int = 1
 
 
 @dataclass(frozen=True)
@@ -248,39 +252,62 @@ def _later(run: Run) -> bool:
     return run.restored_at is not None and run.restored_at - run.started_at > STARTING
 
 
+# Of each part of the span the checkpoint with the longest wait, among the newest LOOKED_AT of each run whose subtasks
+# are known: so it costs the same however many there are.
+_WAITED = f"""
+SELECT longest.* FROM generate_series(0, %(columns)s - 1) AS part (n)
+CROSS JOIN LATERAL (
+    SELECT c.id, c.checkpoint_id, c.triggered_at, count(*) OVER () AS stands_for
+    FROM monitoring_run r CROSS JOIN LATERAL (
+        SELECT id, run_id, checkpoint_id, triggered_at, alignment_max FROM monitoring_checkpoint
+        WHERE run_id = r.id AND alignment_max IS NOT NULL
+          AND triggered_at > %(end)s::timestamptz - (part.n + 1) * %(bucket)s::interval
+          AND triggered_at <= %(end)s::timestamptz - part.n * %(bucket)s::interval
+        ORDER BY triggered_at DESC LIMIT {LOOKED_AT}
+    ) c
+    WHERE {{in_span}} AND r.started_at <= %(end)s::timestamptz - part.n * %(bucket)s::interval + interval '1 hour'
+      AND EXISTS (SELECT FROM monitoring_operatorcheckpoint o
+                  WHERE o.checkpoint_id = c.id AND o.triggered_at = c.triggered_at)
+    ORDER BY c.alignment_max DESC, c.triggered_at DESC LIMIT 1
+) longest
+ORDER BY longest.triggered_at
+"""  # noqa: S608 - constants only
+_SUBTASKS = """
+SELECT c.num_subtasks FROM monitoring_run r CROSS JOIN LATERAL (
+    SELECT * FROM monitoring_checkpoint WHERE run_id = r.id AND alignment_max IS NOT NULL
+      AND triggered_at >= %(start)s AND triggered_at <= %(end)s
+    ORDER BY triggered_at DESC LIMIT 1
+) c
+WHERE {in_span} ORDER BY r.number DESC LIMIT 1
+"""
+
+
 def read_alignment(job: Job, span: Span) -> AlignmentGrid:
-    """The newest checkpoints of the span whose subtasks are known, as many as CELLS allow."""
-    subtasks = _subtask_count(job, span)
-    columns = max(1, min(MOST_COLUMNS, CELLS // max(1, min(subtasks, MOST_SUBTASKS))))
-    newest = list(
-        _with_subtasks(job, span).order_by("-triggered_at", "-id").only("id", "checkpoint_id", "triggered_at")[:columns]
-    )[::-1]
-    span_of_them = (newest[0].triggered_at, newest[-1].triggered_at) if newest else (span.start, span.end)
-    operators = OperatorCheckpoint.objects.filter(checkpoint__in=newest, triggered_at__range=span_of_them).only(
+    """Over the whole span, in as many columns as CELLS allow."""
+    chosen = _longest_waits(job, span)
+    ends = (chosen[0]["triggered_at"], chosen[-1]["triggered_at"]) if chosen else (span.start, span.end)
+    place = {each["id"]: index for index, each in enumerate(chosen)}
+    operators = OperatorCheckpoint.objects.filter(checkpoint__in=list(place), triggered_at__range=ends).only(
         "checkpoint_id", "name", "position", "subtask_alignment"
     )
-    place = {checkpoint.pk: index for index, checkpoint in enumerate(newest)}
     lines: dict[tuple[int, str, int], list[int | None]] = {}
     for operator in operators:
         for subtask, alignment in enumerate(operator.subtask_alignment):
-            line = lines.setdefault((operator.position, operator.name, subtask), [None] * len(newest))
+            line = lines.setdefault((operator.position, operator.name, subtask), [None] * len(chosen))
             line[place[operator.checkpoint_id]] = alignment
     shown = sorted(sorted(lines, key=lambda key: -max(v or 0 for v in lines[key]))[:MOST_SUBTASKS])
     return AlignmentGrid(
-        columns=[AlignmentColumn(c.checkpoint_id, c.triggered_at) for c in newest],
+        columns=[AlignmentColumn(c["checkpoint_id"], c["triggered_at"], c["stands_for"]) for c in chosen],
         subtasks=[(name, subtask) for _, name, subtask in shown],
         values=[lines[key] for key in shown],
         left_out=len(lines) - len(shown),
     )
 
 
-def _subtask_count(job: Job, span: Span) -> int:
-    newest = _with_subtasks(job, span).order_by("-triggered_at").values_list("num_subtasks", flat=True).first()
-    return newest or 1
-
-
-def _with_subtasks(job: Job, span: Span) -> QuerySet[Checkpoint]:
-    found = Checkpoint.objects.filter(
-        run__job=job, triggered_at__range=(span.start, span.end), alignment_max__isnull=False
-    )
-    return found.filter(run__number=span.run) if span.run else found
+def _longest_waits(job: Job, span: Span) -> list[dict[str, Any]]:
+    """Oldest first."""
+    known = select(_SUBTASKS.format(in_span=IN_SPAN), in_span(job, span))
+    subtasks = known[0]["num_subtasks"] if known else 1
+    columns = max(1, min(MOST_COLUMNS, CELLS // max(1, min(subtasks or 1, MOST_SUBTASKS))))
+    bucket = (span.end - span.start) / columns + timedelta(microseconds=1)
+    return select(_WAITED.format(in_span=IN_SPAN), in_span(job, span) | {"columns": columns, "bucket": bucket})

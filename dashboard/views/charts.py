@@ -18,6 +18,7 @@ from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
+    MOST_COLUMNS,
     AlignmentGrid,
     CheckpointPoint,
     Gap,
@@ -89,10 +90,15 @@ def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
 
 def _alignment(job: Job, span: Span) -> dict[str, Any]:
     grid = read_alignment(job, span)
-    return {"figure": alignment_figure(grid), "note": _worst(grid), "empty": not grid.values, "rows": len(grid.values)}
+    return {
+        "figure": alignment_figure(grid, span),
+        "note": _worst(grid, span),
+        "empty": not grid.values,
+        "rows": len(grid.values),
+    }
 
 
-def _worst(grid: AlignmentGrid) -> str:
+def _worst(grid: AlignmentGrid, span: Span) -> str:
     """The sentence that the picture should make plain."""
     waits = [
         (value or 0, name, subtask, column)
@@ -103,7 +109,9 @@ def _worst(grid: AlignmentGrid) -> str:
         return "No subtask waited."
     value, name, subtask, column = max(waits, key=lambda wait: wait[0])
     hidden = f" {grid.left_out} subtasks that waited less are not drawn." if grid.left_out else ""
-    drawn = f" Drawn: the newest {len(grid.columns)} checkpoints of the range."
+    thinned = sum(column.stands_for for column in grid.columns) > len(grid.columns)
+    part = age_text((span.end - span.start) / MOST_COLUMNS)
+    drawn = f" Drawn: of every {part} or more the checkpoint that waited longest." if thinned else ""
     longest = f"Longest wait: subtask {subtask} of {name}, {duration_text(value)} in checkpoint {column.checkpoint_id}."
     return f"{longest}{hidden}{drawn}"
 

@@ -12,6 +12,7 @@ from dashboard.queries.series import (
     CELLS,
     POINTS,
     SHORTEST,
+    Span,
     read_alignment,
     read_gaps,
     read_points,
@@ -86,7 +87,21 @@ def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) 
     grid = read_alignment(run.job, span_of(run.job, "1h", now))
     assert len(grid.subtasks) == 6
     assert len(grid.columns) * len(grid.subtasks) <= CELLS
-    assert grid.columns[-1].checkpoint_id == 300
+    assert sum(column.stands_for for column in grid.columns) == 300
+    assert grid.columns == sorted(grid.columns, key=lambda column: column.triggered_at)
+
+
+def test_the_heat_map_covers_the_chosen_time_with_the_longest_wait_of_each_part(run: Run, now: datetime) -> None:
+    made = make.make_checkpoints(run, now, make.Shape(count=250))
+    worst = made[31]
+    Checkpoint.objects.filter(pk=worst.pk).update(alignment_max=90_000)
+    make.make_operators(made)
+    span = span_of(run.job, "all", now)
+    columns = {column.checkpoint_id: column for column in read_alignment(run.job, span).columns}
+    assert worst.checkpoint_id in columns
+    assert min(column.triggered_at for column in columns.values()) - span.start < (span.end - span.start) / 50
+    zoomed = read_alignment(run.job, Span(made[100].triggered_at, made[120].triggered_at))
+    assert [column.checkpoint_id for column in zoomed.columns] == list(range(101, 122))
 
 
 def test_only_restarts_are_marked(run: Run, now: datetime) -> None:

@@ -117,6 +117,17 @@ def test_alignment_falls_into_the_steps_that_the_legend_names(alignment: int | N
 
 def test_the_heat_map_has_a_row_per_subtask_and_a_hole_where_none_answered() -> None:
     grid = AlignmentGrid([AlignmentColumn(7, NOW)], [("aggregate", 0), ("aggregate", 1)], [[5], [None]])
-    trace = alignment_figure(grid)["data"][0]
+    trace = alignment_figure(grid, SPAN)["data"][0]
     assert trace["z"] == [[0], [None]]
-    assert alignment_figure(grid)["layout"]["yaxis"]["ticktext"] == ["aggregate · 0", "aggregate · 1"]
+    assert alignment_figure(grid, SPAN)["layout"]["yaxis"]["ticktext"] == ["aggregate · 0", "aggregate · 1"]
+
+
+def test_the_heat_map_lies_on_the_time_of_the_other_charts_with_nothing_between_its_columns() -> None:
+    columns = [AlignmentColumn(n, NOW - timedelta(minutes=m)) for n, m in ((1, 50), (2, 10), (3, 9))]
+    figure = alignment_figure(AlignmentGrid(columns, [("aggregate", 0)], [[5, 50, 5_000]]), SPAN)
+    trace = figure["data"][0]
+    assert trace["z"] == [[0, None, 1, None, 4]]
+    assert len(trace["x"]) == 6
+    assert trace["x"] == sorted(trace["x"])
+    assert figure["layout"]["xaxis"]["range"] == durations_figure([POINT], [], SPAN)["layout"]["xaxis"]["range"]
+    assert figure["layout"]["dragmode"] == "zoom"

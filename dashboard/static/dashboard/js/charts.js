@@ -95,15 +95,12 @@ function dress(layout) {
   for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
 }
 
-// On a phone the labels leave room for the picture: subtasks by number, half of the times, the newest restart.
+// On a phone the labels leave room for the picture: subtasks by number, fewer times, the newest restart.
 function squeeze({ data, layout }) {
   layout.xaxis.nticks = 4;
   layout.annotations = layout.annotations?.slice(0, 1);
   if (data[0].meta.role !== "steps") return;
   layout.yaxis.ticktext = layout.yaxis.ticktext.map((name) => name.split(" · ").pop());
-  const sparse = (_, index) => index % 3 === 0;
-  layout.xaxis.tickvals = layout.xaxis.tickvals.filter(sparse);
-  layout.xaxis.ticktext = layout.xaxis.ticktext.filter(sparse);
 }
 
 // light-dark() and var() only resolve where they are used.

@@ -18,9 +18,10 @@ BENCHMARKS = (
     "throughput",
     "polling",
     "history",
+    "archive",
     "pages",
 )
-IN_TWO_SIZES = ("polling", "history", "pages")
+IN_TWO_SIZES = ("polling", "history", "archive", "pages")
 
 
 def main() -> None:

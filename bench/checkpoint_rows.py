@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 CHUNK = 200_000
@@ -183,7 +184,7 @@ def _table(
         "persisted_data": known(alignment * 10),
         "num_subtasks": pa.array(subtasks),
         "num_acknowledged_subtasks": pa.array(np.where(failed, subtasks // 2, subtasks)),
-        "external_path": texts(["", "file:/checkpoints/job/chk"], done),
+        "external_path": _paths(runs[job, life], number + 1, failed),
         "discarded": pa.array(done & ~savepoint),
         "alignment_max": known(alignment),
         "start_delay_max": known(delay),
@@ -194,6 +195,13 @@ def _table(
         "changed_in": pa.array(np.zeros(count, "int64")),
     }
     return pa.table({column: values[column] for column in _COLUMNS})
+
+
+def _paths(run: np.ndarray, number: np.ndarray, failed: np.ndarray) -> pa.Array:
+    """As an engine names them: the run's id, of 32 digits, and the checkpoint's number."""
+    ids = pc.utf8_lpad(pa.array(run).cast(pa.string()), 32, "f")
+    paths = pc.binary_join_element_wise("file:/checkpoints/", ids, "/chk-", pa.array(number).cast(pa.string()), "")
+    return pc.if_else(pa.array(failed), "", paths)
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from django.db.models import Model
 
+from monitoring.history.archive import reading
+from monitoring.history.archive.parquet import Damaged
 from monitoring.models import (
     AlertRule,
     AutomationPause,
@@ -93,13 +95,26 @@ def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Absent:
     wanted = [name for name in (kind.job, kind.cluster) if name] or ["pk"]
     row = kind.model._default_manager.filter(pk=pk).values_list(*wanted).first()
     if row is None:
-        return Absent()
+        return _archived(kind, pk)
     found = dict(zip(wanted, row, strict=True))
     cluster = found.get(kind.cluster) if kind.cluster else None
     job = found.get(kind.job) if kind.job else None
     if cluster is None and job is not None:
         cluster = Job.objects.filter(pk=job).values_list("cluster", flat=True).first()
     return Subject(job, cluster, of_all=job is None and cluster is None and not kind.for_all)
+
+
+def _archived(kind: Kind, pk: int) -> Subject | Absent:
+    """Of a checkpoint or operator that lies in the archive. One that cannot be read is for whoever sees everything."""
+    if kind.model not in (Checkpoint, OperatorCheckpoint):
+        return Absent()
+    try:
+        found = (
+            reading.checkpoint(pk) if kind.model is Checkpoint else getattr(reading.operator(pk), "checkpoint", None)
+        )
+    except Damaged:
+        return Subject(of_all=True)
+    return Absent() if found is None else Subject(found.run.job_id, found.run.job.cluster_id)
 
 
 def _kind(route: str) -> Kind | None:

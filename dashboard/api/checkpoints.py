@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Query
 from pydantic import Field
 
-from dashboard.api.errors import invalid
+from dashboard.api.errors import Refused, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed
 from dashboard.api.schemas.rows import CheckpointDetailOut, CheckpointOut, GapOut, OperatorDetailOut, OperatorOut
 from dashboard.api.typed import Moment
+from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import read_subtasks
-from dashboard.queries.history import Cursor, HistoryFilter, latest_checkpoints
+from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_in_words
 from dashboard.views.job import find_job
-from monitoring.models import Checkpoint, CheckpointGap, OperatorCheckpoint
+from monitoring.history.archive.parquet import Damaged
+from monitoring.models import CheckpointGap
 
 routes = router("Checkpoints")
 
@@ -31,9 +35,13 @@ class AskedCheckpoints(Asked):
     least_size: int | None = Field(None, ge=0, lt=2**63, description="Of the full state, in bytes.")
 
 
+class ListedCheckpoints(Listed[CheckpointOut]):
+    unreadable: list[str] = Field([], description="Files of the archive that have more of them and cannot be read.")
+
+
 @routes.get(
     "/jobs/{int:job_id}/checkpoints",
-    response=answers(Listed[CheckpointOut]),
+    response=answers(ListedCheckpoints),
     summary="Its checkpoints over all runs, the newest first",
 )
 def checkpoints(request: HttpRequest, job_id: int, asked: Query[AskedCheckpoints]) -> dict[str, Any]:
@@ -41,10 +49,10 @@ def checkpoints(request: HttpRequest, job_id: int, asked: Query[AskedCheckpoints
     if asked.cursor and before is None:
         raise invalid("cursor", asked.cursor, "Send what `next` of the page before said.")
     own = asked.model_dump(exclude={"limit", "cursor"})
-    found = latest_checkpoints(find_job(job_id), asked.limit + 1, HistoryFilter(**own), before)
+    found, unreadable = listed(find_job(job_id), HistoryFilter(**own), before, asked.limit + 1)
     shown = found[: asked.limit]
     more = str(Cursor(shown[-1].triggered_at, shown[-1].pk)) if len(found) > asked.limit else None
-    return {"items": shown, "next": more}
+    return {"items": shown, "next": more, "unreadable": [unreadable_in_words(file) for file in unreadable]}
 
 
 @routes.get("/jobs/{int:job_id}/gaps", response=answers(list[GapOut]), summary="Ids that were never seen")
@@ -52,16 +60,29 @@ def gaps(request: HttpRequest, job_id: int) -> Any:
     return CheckpointGap.objects.filter(run__job=job_id)
 
 
+@contextmanager
+def _readable() -> Iterator[None]:
+    """The archive is: else the caller is told which file is not."""
+    try:
+        yield
+    except Damaged as why:
+        raise Refused(503, f"The archive cannot be read: {why}") from why
+
+
 @routes.get("/checkpoints/{int:checkpoint_id}", response=answers(CheckpointDetailOut), summary="One, by operator")
-def checkpoint(request: HttpRequest, checkpoint_id: int) -> Checkpoint:
-    return Checkpoint.objects.prefetch_related("operators").get(pk=checkpoint_id)
+def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
+    with _readable():
+        found = find_checkpoint(checkpoint_id)
+        operators = [OperatorOut.from_orm(each).model_dump() for each in operators_of(found)]
+    return CheckpointOut.from_orm(found).model_dump() | {"operators": operators}
 
 
 @routes.get(
     "/operators/{int:operator_id}", response=answers(OperatorDetailOut), summary="An operator of one, by subtask"
 )
 def operator(request: HttpRequest, operator_id: int) -> dict[str, Any]:
-    found = OperatorCheckpoint.objects.get(pk=operator_id)
+    with _readable():
+        found = find_operator(operator_id)
     names = [column.field.removeprefix("subtask_") for column in read_subtasks(found).columns]
     subtasks = [
         {

@@ -12,7 +12,7 @@ from django.conf import settings
 from monitoring.broker import Sign
 from monitoring.history.keeping import NAME as PIPELINE
 from monitoring.models import Tick
-from monitoring.selfwatch.facts import Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
+from monitoring.selfwatch.facts import Archive, Away, ClusterLag, Deliveries, Facts, OldestJob, Stored
 from monitoring.selfwatch.verdict import Verdict
 
 CLUSTERS_SHOWN = 20
@@ -53,6 +53,8 @@ class HealthPage:
     database_ms: float | None
     database_bytes: int | None
     deliveries: Deliveries
+    archive: Archive
+    archived_after: timedelta
     blind_after_s: float
     pings: bool
 
@@ -74,6 +76,8 @@ def read_health(facts: Facts, verdict: Verdict) -> HealthPage:
         database_ms=None if database is None else database.latency_s * 1000,
         database_bytes=None if database is None else database.size_bytes,
         deliveries=stored.deliveries,
+        archive=stored.archive,
+        archived_after=settings.HISTORY_KEPT,
         blind_after_s=settings.BLIND_AFTER_S,
         pings=bool(settings.DEAD_MAN_URL),
     )

@@ -1,4 +1,7 @@
-"""The checkpoint history of a job over all its runs, paged by keyset: the millionth row costs what the first does."""
+"""The checkpoint history of a job over all its runs, paged by keyset: the millionth row costs what the first does.
+
+It goes on in the archive (monitoring/history/archive), which is looked into only where PostgreSQL's rows end.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from dashboard.queries.facts import select
 from dashboard.queries.history_marks import Mark, Marks, marks_of
-from monitoring.models import Checkpoint, CheckpointGap, CheckpointType, Job
+from monitoring.history.archive import reading
+from monitoring.history.archive.reading import Wish
+from monitoring.models import (
+    ArchivedFile,
+    ArchivedKind,
+    ArchivedState,
+    Checkpoint,
+    CheckpointGap,
+    CheckpointType,
+    Job,
+)
 
 PAGE_SIZE = 25
 COUNT_LIMIT = 10_000
@@ -45,6 +59,9 @@ KINDS = {
 }
 
 
+_COLUMNS = {"number": "r.number"}
+
+
 @dataclass(frozen=True)
 class HistoryFilter:
     """All of it must hold; `status` is a CheckpointStatus value, `kind` of KINDS, durations in ms, sizes in bytes."""
@@ -59,20 +76,26 @@ class HistoryFilter:
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
         """For statements that call the run `r`."""
-        found = [(sql, name, value) for sql, name, value in self._wishes() if value not in ("", None)]
-        return "".join(f" AND {sql}" for sql, _, _ in found), {name: value for _, name, value in found}
+        found = list(enumerate(self.wishes()))
+        sql = "".join(f" AND {_COLUMNS.get(w.column, w.column)} {w.operator} %(wish{n})s" for n, w in found)
+        return sql, {f"wish{n}": wish.value for n, wish in found}
 
-    def _wishes(self) -> Iterator[tuple[str, str, Any]]:
-        yield "status = %(status)s", "status", self.status
+    def wishes(self) -> list[Wish]:
+        wished = [
+            Wish("status", "=", self.status),
+            self._kind(),
+            Wish("number", "=", self.run),
+            Wish("triggered_at", ">=", self.since),
+            Wish("triggered_at", "<=", self.until),
+            Wish("end_to_end_duration", ">=", self.least_duration),
+            Wish("state_size", ">=", self.least_size),
+        ]
+        return [wish for wish in wished if wish.value not in ("", None)]
+
+    def _kind(self) -> Wish:
         if self.kind in ("checkpoint", "savepoint"):
-            yield "is_savepoint = %(savepoint)s", "savepoint", self.kind == "savepoint"
-        else:
-            yield "checkpoint_type = %(type)s", "type", self.kind
-        yield "r.number = %(run)s", "run", self.run
-        yield "triggered_at >= %(since)s", "since", self.since
-        yield "triggered_at <= %(until)s", "until", self.until
-        yield "end_to_end_duration >= %(least_duration)s", "least_duration", self.least_duration
-        yield "state_size >= %(least_size)s", "least_size", self.least_size
+            return Wish("is_savepoint", "=", self.kind == "savepoint")
+        return Wish("checkpoint_type", "=", self.kind)
 
     @property
     def narrows(self) -> bool:
@@ -102,6 +125,10 @@ class Cursor:
             return None
 
     @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Cursor:
+        return cls(checkpoint.triggered_at, checkpoint.pk)
+
+    @classmethod
     def beginning(cls) -> Cursor:
         """Older than every row: what comes right after it is the oldest page."""
         return cls(datetime(1970, 1, 1, tzinfo=UTC), 0)
@@ -123,7 +150,9 @@ class HistoryPage:
     marks_below: tuple[Mark, ...]
     newer: Cursor | None
     older: Cursor | None
-    total: int
+    total: int  # of those in PostgreSQL
+    archived: int  # how many more the archive has, of all
+    unreadable: Sequence[ArchivedFile]
 
     @property
     def total_is_capped(self) -> bool:
@@ -133,23 +162,58 @@ class HistoryPage:
 def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, after: Cursor | None) -> HistoryPage:
     """One page, newest first: the rows older than `before`, or those right before `after`, or the newest."""
     upwards = after is not None
-    found = _ids(job, chosen, after or before, upwards)
-    more = len(found) > PAGE_SIZE
-    found = found[:PAGE_SIZE]
+    checkpoints, unreadable = _next(job, chosen, after or before, upwards=upwards, limit=PAGE_SIZE + 1)
+    more = len(checkpoints) > PAGE_SIZE
+    checkpoints = checkpoints[:PAGE_SIZE]
     if upwards:
-        found.reverse()
-    checkpoints = read_checkpoints(found)
+        checkpoints.reverse()
     newest, oldest = after is None and before is None, after == Cursor.beginning() or not (upwards or more)
     marks = marks_of(job, checkpoints, chosen.leaves_all_in_between and not chosen.run, newest, oldest)
-    first = Cursor(found[0]["triggered_at"], found[0]["id"]) if found else None
-    last = Cursor(found[-1]["triggered_at"], found[-1]["id"]) if found else None
+    first, last = (Cursor.of(checkpoints[0]), Cursor.of(checkpoints[-1])) if checkpoints else (None, None)
     return HistoryPage(
         rows=_rows(checkpoints, marks),
         marks_below=marks.below,
         newer=first if (more if upwards else not newest) else None,
         older=None if oldest else last,
         total=count_history(job, chosen),
+        archived=reading.count(job),
+        unreadable=unreadable,
     )
+
+
+def listed(
+    job: Job, chosen: HistoryFilter, before: Cursor | None, limit: int
+) -> tuple[list[Checkpoint], list[ArchivedFile]]:
+    """The newest of those that are older than `before`, or of all; and files of the archive that should have been
+    looked into and cannot be read."""
+    return _next(job, chosen, before, upwards=False, limit=limit)
+
+
+def _next(
+    job: Job, chosen: HistoryFilter, cursor: Cursor | None, *, upwards: bool, limit: int
+) -> tuple[list[Checkpoint], list[ArchivedFile]]:
+    """In the order of the way: from PostgreSQL, and from the archive where it may have some of them."""
+    stored = read_checkpoints(_ids(job, chosen, cursor, upwards, limit))
+    until = _archived_until(job)
+    if until is None or (chosen.since is not None and chosen.since >= until):
+        return stored, []
+    reaches = (cursor is None or cursor.at < until) if upwards else len(stored) < limit or _at(stored[-1]) < until
+    if not reaches:
+        return stored, []
+    place = (cursor.at, cursor.pk) if cursor else None
+    found = reading.checkpoints(job, chosen.wishes(), place, upwards=upwards, limit=limit)
+    both = sorted([*stored, *found.checkpoints], key=lambda each: (each.triggered_at, each.pk), reverse=not upwards)
+    return both[:limit], found.unreadable
+
+
+def _at(checkpoint: Checkpoint) -> datetime:
+    return checkpoint.triggered_at
+
+
+def _archived_until(job: Job) -> datetime | None:
+    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE, kind=ArchivedKind.CHECKPOINTS)
+    newest = live.filter(cluster_id=job.cluster_id).order_by("-day", "-since").values_list("until", flat=True)
+    return newest.first()
 
 
 def count_history(job: Job, chosen: HistoryFilter) -> int:
@@ -167,24 +231,47 @@ def newest_checkpoint(job: Job) -> Cursor | None:
 def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Checkpoint | None]:
     """The next newer and the next older one, whatever run they are of."""
     place = Cursor(checkpoint.triggered_at, checkpoint.pk)
-    newer, older = (_ids(job, HistoryFilter(), place, upwards=up, limit=1) for up in (True, False))
-    found = {each.pk: each for each in read_checkpoints([*newer, *older])}
-    return (found[newer[0]["id"]] if newer else None, found[older[0]["id"]] if older else None)
+    newer, older = (_next(job, HistoryFilter(), place, upwards=up, limit=1)[0] for up in (True, False))
+    return (newer[0] if newer else None, older[0] if older else None)
 
 
 def latest_checkpoints(
     job: Job, limit: int, chosen: HistoryFilter = HistoryFilter(), before: Cursor | None = None
 ) -> list[Checkpoint]:
-    """The newest of those that are older than `before`, or of all."""
+    """Of those in PostgreSQL the newest that are older than `before`, or of all."""
     return read_checkpoints(_ids(job, chosen, before, upwards=False, limit=limit))
 
 
+class ArchiveUnreadable(Exception):
+    """What was asked for is not all there: which files of the archive cannot be read, and why."""
+
+    def __init__(self, files: Sequence[ArchivedFile]) -> None:
+        super().__init__("; ".join(unreadable_in_words(file) for file in files))
+
+
+def unreadable_in_words(file: ArchivedFile) -> str:
+    problem = ArchivedFile.objects.filter(pk=file.pk).values_list("problem", flat=True).first() or file.problem
+    told = {"day": file.day.isoformat(), "path": file.path, "problem": problem}
+    return gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s") % told
+
+
+def unreadable_files(job: Job, chosen: HistoryFilter) -> list[str]:
+    """Of the files that a download has to read those that cannot be, in words: known before its first line."""
+    return [unreadable_in_words(file) for file in reading.unreadable(job, chosen.wishes())]
+
+
 def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:
-    """Every one that matches, newest first, read `a_time` rows at a time: whoever takes them slowly holds nothing."""
+    """Every one that matches, newest first, read `a_time` rows at a time: whoever takes them slowly holds nothing.
+    ArchiveUnreadable: those before are not all."""
     cursor: Cursor | None = None
-    while found := _ids(job, chosen, cursor, upwards=False, limit=a_time):
-        yield from read_checkpoints(found)
-        cursor = Cursor(found[-1]["triggered_at"], found[-1]["id"])
+    while True:
+        found, unreadable = _next(job, chosen, cursor, upwards=False, limit=a_time)
+        if unreadable:
+            raise ArchiveUnreadable(unreadable)
+        yield from found
+        if len(found) < a_time:
+            return
+        cursor = Cursor.of(found[-1])
 
 
 def _ids(

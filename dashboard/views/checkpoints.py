@@ -6,19 +6,21 @@ from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
+from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
-from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history
+from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_in_words
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
 from dashboard.views.sorting import Sort
 from monitoring.diagnosis.asking import of_checkpoint
-from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint
+from monitoring.history.archive.parquet import Damaged
+from monitoring.models import CheckpointStatus
 
 SUBTASKS_A_PAGE = 100
 OPERATOR_COLUMNS = (
@@ -51,6 +53,7 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
         "statuses": CheckpointStatus.choices,
         "newest": newest_checkpoint(job),
         "beginning": Cursor.beginning(),
+        "unreadable": [unreadable_in_words(file) for file in page.unreadable],
     }
     context = job_context(job, "history") | extra
     return render(request, "job/history.html", context, status=400 if form.errors else 200)
@@ -67,9 +70,11 @@ def news(request: HttpRequest, pk: int) -> HttpResponse:
 @vary_on_headers("HX-Request", "HX-Target")
 def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     """One checkpoint: a page, or for the history's expanded row a fragment of it."""
-    with_job = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration")
-    found = get_object_or_404(with_job, pk=pk)
-    operators = list(found.operators.all())
+    try:
+        found = find_checkpoint(pk)
+        operators = operators_of(found)
+    except Damaged as why:
+        return render(request, "errors/archive.html", {"why": why}, status=503)
     sort = Sort.parse(request.GET, dict(OPERATOR_COLUMNS), "position")
     context: dict[str, Any] = {
         "checkpoint": found,
@@ -78,7 +83,8 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if request.headers.get("HX-Target") == f"operators-{pk}":
         return render(request, "job/operators.html", context)
-    context["causes"] = of_checkpoint(found, operators, timezone.now())
+    # What went before and after it, which a diagnosis rests on, is no more in PostgreSQL either.
+    context["causes"] = [] if found.archived else of_checkpoint(found, operators, timezone.now())
     if request.headers.get("HX-Request") and request.headers.get("HX-Target") != "checkpoint-live":
         return render(request, "job/checkpoint.html", context)
     job = find_job(found.run.job_id)
@@ -96,7 +102,10 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
 
 def operator(request: HttpRequest, pk: int) -> HttpResponse:
     """One operator's subtasks, as a fragment: sorted by any column, a page of them at a time."""
-    found = get_object_or_404(OperatorCheckpoint.objects.select_related("checkpoint__run"), pk=pk)
+    try:
+        found = find_operator(pk)
+    except Damaged as why:
+        return render(request, "errors/archive.html", {"why": why}, status=503)
     columns = [("index", _("Subtask")), ("acknowledged_at", _("Acknowledged")), *((c.field, c.label) for c in COLUMNS)]
     sort = Sort.parse(request.GET, dict(columns), "index")
     subtasks = read_subtasks(found)

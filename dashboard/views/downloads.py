@@ -7,21 +7,22 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponseBase, JsonResponse
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from dashboard.charts.durations import unattributed
 from dashboard.downloads import Column, download
 from dashboard.forms.compare import CompareForm
 from dashboard.forms.history import HistoryForm
+from dashboard.queries.archived import find_checkpoint, operators_of
 from dashboard.queries.comparison import Difference, compare_checkpoints, compare_runs
 from dashboard.queries.detail import COLUMNS, SubtaskRow, read_subtasks
-from dashboard.queries.history import all_checkpoints
+from dashboard.queries.history import all_checkpoints, unreadable_files
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import CheckpointPoint
 from dashboard.queries.summary import KINDS, MEASURES, RunSummary, read_by_run, read_summary
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
+from monitoring.history.archive.parquet import Damaged
 from monitoring.history.pipeline.columns import FIGURES
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 
@@ -91,6 +92,8 @@ def _history(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     asked = HistoryForm(request.GET)
     if not asked.is_valid():
         return _wrong(asked.errors)
+    if unreadable := unreadable_files(job, asked.chosen):
+        return JsonResponse({"errors": {"archive": unreadable}}, status=503)
     return download(form, f"{job.name}-history", CHECKPOINTS, all_checkpoints(job, asked.chosen))
 
 
@@ -164,9 +167,13 @@ def _kind(request: HttpRequest) -> str:
 
 def of_checkpoint(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
     """Every subtask of every operator."""
-    checkpoint = get_object_or_404(Checkpoint.objects.select_related("run__job"), pk=pk)
+    try:
+        checkpoint = find_checkpoint(pk)
+        operators = operators_of(checkpoint)
+    except Damaged as why:
+        return JsonResponse({"errors": {"archive": [str(why)]}}, status=503)
     name = f"{checkpoint.run.job.name}-{checkpoint.run.number}-{checkpoint.checkpoint_id}-subtasks"
-    return download(form, name, SUBTASKS, _subtasks(checkpoint.operators.iterator(chunk_size=10)))
+    return download(form, name, SUBTASKS, _subtasks(operators))
 
 
 def _subtasks(operators: Iterable[OperatorCheckpoint]) -> Iterator[tuple[OperatorCheckpoint, SubtaskRow]]:

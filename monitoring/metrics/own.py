@@ -17,6 +17,7 @@ def collect(facts: Facts, verdict: Verdict) -> Iterator[Family]:
         yield from _tasks(facts.stored)
         yield from _clusters(facts.stored)
         yield from _backlog(facts, facts.stored)
+        yield from _archive(facts.stored)
 
 
 def _database(facts: Facts) -> Iterator[Family]:
@@ -115,3 +116,10 @@ def _backlog(facts: Facts, stored: Stored) -> Iterator[Family]:
         ("state",),
         [(("pending",), stored.deliveries.pending), (("dead",), stored.deliveries.dead)],
     )
+
+
+def _archive(stored: Stored) -> Iterator[Family]:
+    archive = stored.archive
+    yield gauge("archived_days", "Days of the history that lie in the archive.", archive.days)
+    yield gauge("archived_bytes", "Size of the archive's files.", archive.bytes)
+    yield gauge("archived_files_unreadable", "Files of the archive that are missing or damaged.", archive.unreadable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -37,6 +37,13 @@ _DELIVERIES = """
 SELECT count(*) FILTER (WHERE state = 'pending'), count(*) FILTER (WHERE state = 'dead'),
        count(*) FILTER (WHERE state = 'dead' AND created_at > %s), min(created_at) FILTER (WHERE state = 'pending')
 FROM monitoring_delivery WHERE state <> 'sent'
+"""
+
+
+_ARCHIVE = """
+SELECT count(DISTINCT day), count(*), coalesce(sum(size), 0)::bigint, min(day), count(*) FILTER (WHERE problem <> ''),
+       coalesce(max(path || ': ' || problem) FILTER (WHERE problem <> ''), '')
+FROM monitoring_archivedfile WHERE state = 'live'
 """
 
 
@@ -101,6 +108,19 @@ class Deliveries:
 
 
 @dataclass(frozen=True)
+class Archive:
+    """Of the history's archive: `bytes` on disk, `unreadable` files that could not be read when they were last tried,
+    and `problem` what was wrong with one of them."""
+
+    days: int = 0
+    files: int = 0
+    bytes: int = 0
+    since: date | None = None
+    unreadable: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Stored:
     """What only the database knows."""
 
@@ -109,6 +129,7 @@ class Stored:
     oldest: OldestJob | None = None
     deliveries: Deliveries = Deliveries()
     history: str = ""  # why the history's pipeline does not run though it should
+    archive: Archive = Archive()
 
 
 @dataclass(frozen=True)
@@ -175,12 +196,15 @@ def _stored(now: datetime) -> Stored:
         oldest = cursor.fetchone()
         cursor.execute(_DELIVERIES, [now - timedelta(days=1)])
         deliveries = cursor.fetchone()
+        cursor.execute(_ARCHIVE)
+        archive = cursor.fetchone()
     return Stored(
         ticks={tick.task: tick for tick in Tick.objects.all()},
         clusters=tuple(_lag(cluster, now) for cluster in Cluster.objects.filter(enabled=True)),
         oldest=OldestJob(*oldest) if oldest else None,
         deliveries=Deliveries(*deliveries) if deliveries else Deliveries(),
         history=why_not_running(now),
+        archive=Archive(*archive) if archive else Archive(),
     )
 
 

@@ -22,7 +22,7 @@ _UNDELIVERED_AFTER = timedelta(minutes=10)
 @dataclass(frozen=True)
 class Finding:
     """`part` names who has the problem: "database", "redis", "beat", "worker", a task, "clusters", "notifications",
-    "history"."""
+    "history", "archive"."""
 
     part: str
     sentence: str
@@ -55,7 +55,15 @@ def judge(facts: Facts, blind_after_s: float) -> Verdict:
     problems = (*_servers(facts), *_processes(facts), *watching, *_blind_to_clusters(facts, limit))
     others = _tasks(facts, limit, watching=False)
     return Verdict(
-        problems, (*_clusters(facts, limit), *others, *_clocks(facts), *_notifications(facts), *_history(facts))
+        problems,
+        (
+            *_clusters(facts, limit),
+            *others,
+            *_clocks(facts),
+            *_notifications(facts),
+            *_history(facts),
+            *_archive(facts),
+        ),
     )
 
 
@@ -192,3 +200,14 @@ def _history(facts: Facts) -> Iterator[Finding]:
     if facts.stored and facts.stored.history:
         said = _("The history's roll-ups are not being made, so long charts take longer: %(why)s.")
         yield Finding("history", said % {"why": facts.stored.history.rstrip(".")})
+
+
+def _archive(facts: Facts) -> Iterator[Finding]:
+    archive = (facts.stored or Stored()).archive
+    if archive.unreadable:
+        said = ngettext(
+            "%(count)s file of the history's archive cannot be read: %(problem)s.",
+            "%(count)s files of the history's archive cannot be read, one of them: %(problem)s.",
+            archive.unreadable,
+        )
+        yield Finding("archive", said % {"count": archive.unreadable, "problem": archive.problem})

@@ -89,6 +89,7 @@ class ExceptionOut(ModelSchema):
 
 class CheckpointOut(ModelSchema):
     run_id: int
+    archived: bool = Field(False, description="It was read from the archive.")
 
     class Meta:
         model = Checkpoint

@@ -62,6 +62,17 @@ def checkpoints(
     return found
 
 
+def unreadable(job: Job, wishes: Sequence[Wish]) -> list[ArchivedFile]:
+    """Files that have to be read for that, and are missing or have another end. What lies between is read with them."""
+    found = []
+    for file in _files_on(job, _runs(job, wishes), wishes, None, upwards=False):
+        try:
+            parquet.checked(file)
+        except parquet.Damaged:
+            found.append(file)
+    return found
+
+
 def count(job: Job) -> int:
     """How many checkpoints of it lie in the archive."""
     runs = list(job.runs.values_list("pk", flat=True))
@@ -74,7 +85,11 @@ def count(job: Job) -> int:
 def checkpoint(pk: int) -> Checkpoint | None:
     """None: the archive has none of that key. Damaged: nobody can tell."""
     found = _by_id(ArchivedKind.CHECKPOINTS, Checkpoint, "id", pk)
-    return found[0] if found else None
+    run = Run.objects.select_related("job__cluster").filter(pk=found[0].run_id).first() if found else None
+    if run is None:  # a job that was removed has taken its runs along
+        return None
+    found[0].run = run
+    return found[0]
 
 
 def operators(of: Checkpoint) -> list[OperatorCheckpoint]:

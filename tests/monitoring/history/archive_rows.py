@@ -64,6 +64,7 @@ def _operator(checkpoint: Checkpoint, name: str) -> OperatorCheckpoint:
         triggered_at=at,
         vertex_id=name,
         name=name,
+        position=("source", "sink").index(name),
         num_subtasks=3,
         num_acknowledged_subtasks=2,
         subtask_ack_at=[at, None, at + timedelta(microseconds=1)],

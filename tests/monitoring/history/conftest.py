@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 from django.db import connection
 from psycopg import sql
 
+from monitoring.history.partitions import cover
 from monitoring.history.pipeline.changes import CheckpointChangesReader
 from monitoring.history.pipeline.columns import CHANGES, COUNTS, FIGURES, REASON, ROLLUPS
 from monitoring.history.pipeline.sketch import BOUNDS, merged
 from monitoring.history.pipeline.task import rolled_up
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import OLD, take_partitions_back
 
 
 def dsn() -> str:
@@ -69,6 +73,20 @@ def dsn_file(transactional_db: None, tmp_path: Path) -> Path:
 @pytest.fixture
 def pipeline(dsn_file: Path) -> Pipeline:
     return Pipeline(dsn_file)
+
+
+@pytest.fixture
+def archive(settings, tmp_path: Path) -> Path:
+    settings.ARCHIVE = str(tmp_path / "archive")
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
+    """Partitions for rows of August."""
+    cover(OLD)
+    yield Rows()
+    take_partitions_back()
 
 
 def differences(seconds: int) -> list[str]:

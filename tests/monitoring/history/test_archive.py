@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -18,7 +17,7 @@ from django.db import connection
 from monitoring.history.archive import archiving, cycle, spans
 from monitoring.history.archive.writing import ChangedMeanwhile
 from monitoring.history.forgetting import forget
-from monitoring.history.partitions import TABLES, cover, partitions_of
+from monitoring.history.partitions import TABLES, partitions_of
 from monitoring.history.quantiles import NotRolledUp, series, told
 from monitoring.history.stretches import Stretch
 from monitoring.models import (
@@ -33,24 +32,10 @@ from monitoring.models import (
     Savepoint,
 )
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill, take_partitions_back
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill
 from tests.monitoring.history.conftest import Pipeline, differences
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def archive(settings, tmp_path: Path) -> Path:
-    settings.ARCHIVE = str(tmp_path / "archive")
-    return tmp_path / "archive"
-
-
-@pytest.fixture
-def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
-    """Partitions for rows of August."""
-    cover(OLD)
-    yield Rows()
-    take_partitions_back()
 
 
 def first_span() -> spans.Span:

@@ -132,6 +132,8 @@ def test_waymark_tells_of_itself(rows, now, later):
     assert values(found["waymark_task_failures"]) == {("poll_clusters",): 1.0}
     assert values(found["waymark_task_last_duration_seconds"]) == {("poll_clusters",): 0.12}
     assert values(found["waymark_deliveries"]) == {("pending",): 0.0, ("dead",): 0.0}
+    archive = ("archived_days", "archived_bytes", "archived_files_unreadable")
+    assert [values(found[f"waymark_{name}"]) for name in archive] == [{(): 0.0}] * 3
 
 
 def test_ten_thousand_jobs_in_two_seconds_and_as_many_queries_as_one(rows, now):

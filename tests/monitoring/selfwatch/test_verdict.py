@@ -9,7 +9,7 @@ import pytest
 
 from monitoring.broker import Sign
 from monitoring.models import Tick
-from monitoring.selfwatch.facts import Away, ClusterLag, Database, Deliveries, Facts, Queue, Stored
+from monitoring.selfwatch.facts import Archive, Away, ClusterLag, Database, Deliveries, Facts, Queue, Stored
 from monitoring.selfwatch.verdict import Verdict, judge
 from tests.monitoring.conftest import NOW
 
@@ -90,6 +90,7 @@ def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str) -> None:
         (verdict(database=Database(NOW, 0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
         (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", "has waited for 20 min"),
         (stored(deliveries=Deliveries(0, 9, 2)), "notifications", "2 notifications of the last day"),
+        (stored(archive=Archive(9, 9, 9, None, 1, "x: it is missing")), "archive", "1 file of the history's archive"),
         (
             stored(ticks={**GOOD.stored.ticks, "ping_dead_man": tick(task="ping_dead_man", ended_at=ago(300))}),
             "ping_dead_man",

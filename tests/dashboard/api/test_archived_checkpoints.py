@@ -1,0 +1,117 @@
+"""What went into the archive is shown, listed and downloaded as before; what of it cannot be read is named."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from dashboard.access.subjects import Absent, Subject, subject_of
+from dashboard.queries.history import ArchiveUnreadable, Cursor
+from monitoring.history.archive import cycle
+from monitoring.models import ArchivedFile, Checkpoint, Run
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
+from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
+
+__all__ = ["archive", "dsn_file", "old", "pipeline"]
+KEPT, LOST = OLD + timedelta(hours=20), OLD + timedelta(hours=1)  # days of two files
+
+
+@pytest.fixture
+def run(old: Rows, pipeline: Pipeline) -> Run:
+    made = fill(old, 60)
+    fill(old, 10)
+    pipeline.run()
+    return made
+
+
+def all_pages(api: Any, run: Run, **query: Any) -> list[dict[str, Any]]:
+    found, cursor = [], ""
+    while cursor is not None:
+        page = api.get(f"/jobs/{run.job_id}/checkpoints", limit=37, cursor=cursor, **query).json()
+        assert page["unreadable"] == []
+        found += [{**item, "archived": None} for item in page["items"]]
+        cursor = page["next"]
+    return found
+
+
+def history_of(viewer: Client, run: Run, **query: Any) -> list[int]:
+    return [
+        row.checkpoint.checkpoint_id for row in viewer.get(f"/jobs/{run.job_id}/history/", query).context["page"].rows
+    ]
+
+
+def test_archived_checkpoints_are_told_as_before(api: Any, viewer: Client, run: Run) -> None:
+    one = Checkpoint.objects.get(run=run, checkpoint_id=7)
+    operator = one.operators.first()
+    files = [f"/jobs/{run.job_id}/download/history.csv{query}" for query in ("", "?status=FAILED", "?took=1030+ms")]
+    files.append(f"/checkpoints/{one.pk}/subtasks.csv")
+
+    def told() -> list[Any]:
+        return [
+            all_pages(api, run),
+            all_pages(api, run, status="FAILED", until=KEPT.isoformat()),
+            {**api.get(f"/checkpoints/{one.pk}").json(), "archived": None},
+            api.get(f"/operators/{operator.pk}").json(),
+            *(b"".join(viewer.get(file).streaming_content) for file in files),
+            history_of(viewer, run, before=f"{KEPT.isoformat()}_0"),
+            history_of(viewer, run, after=str(Cursor.beginning())),
+            history_of(viewer, run, after=f"{(OLD + timedelta(hours=19)).isoformat()}_0"),
+        ]
+
+    before = told()
+    assert cycle.advance(NOW) == TOLD
+    assert not Checkpoint.objects.filter(pk=one.pk).exists()
+    assert told() == before
+
+    page = viewer.get(f"/checkpoints/{one.pk}/").content.decode()
+    assert "from the archive" in page
+    assert "Older: 6" in page
+    assert "Subtasks of source" in viewer.get(f"/operators/{operator.pk}/").content.decode()
+    shown = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
+    assert "60 in the archive" in shown
+    assert shown.count("from the archive") == 25
+    subject = Subject(run.job_id, run.job.cluster_id)
+    assert subject_of("checkpoints/<int:pk>/", {"pk": one.pk}) == subject
+    assert subject_of("operators/<int:pk>/", {"pk": operator.pk}) == subject
+    assert isinstance(subject_of("checkpoints/<int:pk>/", {"pk": 2**40}), Absent)
+    assert viewer.get(f"/checkpoints/{2**40}/").status_code == 404
+
+
+def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
+    api: Any, viewer: Client, operator: Client, run: Run, archive: Path
+) -> None:
+    one = Checkpoint.objects.get(run=run, checkpoint_id=7)
+    cycle.advance(NOW)
+    lost = ArchivedFile.objects.get(kind="checkpoints", day=LOST.date(), runs__contains=[run.pk])
+    where = archive / lost.path
+    whole = where.read_bytes()
+    where.write_bytes(whole[:400] + bytes([whole[400] ^ 1]) + whole[401:])
+
+    listing = f"/jobs/{run.job_id}/checkpoints"
+    answer = api.get(listing, until=KEPT.isoformat()).json()
+    assert {item["triggered_at"][:10] for item in answer["items"]} == {KEPT.date().isoformat()}
+    assert f"Checkpoints of 2026-08-13 cannot be read from the archive: {lost.path}" in answer["unreadable"][0]
+    page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
+    assert "Checkpoints of 2026-08-13 cannot be read from the archive" in page
+    assert operator.get(f"/checkpoints/{one.pk}/").status_code == 503
+    with pytest.raises(ArchiveUnreadable, match="2026-08-13"):
+        b"".join(viewer.get(f"/jobs/{run.job_id}/download/history.csv").streaming_content)
+
+    where.unlink()
+    download = viewer.get(f"/jobs/{run.job_id}/download/history.csv")
+    assert (download.status_code, "it is missing" in download.content.decode()) == (503, True)
+    assert (
+        viewer.get(f"/jobs/{run.job_id}/download/history.csv", {"run": 1, "since": "2026-08-14T00:00"}).status_code
+        == 200
+    )
+    refused = api.get(f"/checkpoints/{one.pk}")
+    assert (refused.status_code, "it is missing" in refused.json()["error"]["message"]) == (503, True)
+
+    where.write_bytes(whole)
+    assert len(all_pages(api, run)) == 160
+    assert not ArchivedFile.objects.exclude(problem="").exists()

@@ -13,7 +13,7 @@ from bench.checkpoint_rows import Size, fill
 from bench.figures import Figure
 from bench.history import database
 
-SMALL, FULL = 1_000_000, 10_000_000
+SMALL, FULL = 400_000, 10_000_000
 PROBES = 50
 
 

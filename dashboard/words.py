@@ -14,6 +14,7 @@ PERIODIC_TASKS = (
     _("advance savepoints"),
     _("advance recovery"),
     _("answer state reads"),
+    _("archive history"),
     _("ping dead man"),
 )
 # What Flink's versions and our job manager lack, as EngineVersion.lacks says it.

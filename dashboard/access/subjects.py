@@ -60,7 +60,7 @@ KINDS: Mapping[str, Kind] = {
 }
 # What tells of all jobs together is for those who may see all of them.
 ADMINISTERED = ("clusters",)
-OF_ALL = ("audit", "channels", "health/page", "mail", "messages", "rules/code")
+OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from ninja import ModelSchema, Query, Schema, Status
 from pydantic import Field
 
-from dashboard.access.guard import access_of, actor_of, require
+from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
@@ -18,6 +18,7 @@ from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DeliveryDetailOut, DeliveryOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.channel import FORMS, ChannelForm
+from dashboard.queries.messages import require_to_retry, seen_messages
 from monitoring.alerts.channels import NotGivenUp, retry_delivery, save_channel, snapshot, try_channel
 from monitoring.alerts.notify.addresses import without_path
 from monitoring.alerts.notify.message import Sent
@@ -108,7 +109,7 @@ def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
 
 @routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="Messages, the newest first")
 def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any]:
-    found = Delivery.objects.all()
+    found = seen_messages(reach_at(request))
     found = found.filter(state=asked.state) if asked.state else found
     found = found.filter(channel=asked.channel) if asked.channel is not None else found
     return page_of(found, asked, ("-id",))
@@ -116,17 +117,18 @@ def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any
 
 @routes.get("/messages/{int:message_id}", response=answers(DeliveryDetailOut), summary="One, with its tries")
 def message(request: HttpRequest, message_id: int) -> Delivery:
-    return _message(message_id)
+    return _message(request, message_id)
 
 
 @routes.post("/messages/{int:message_id}/retry", response=answers(DeliveryOut), summary="Try what was given up again")
 def retry(request: HttpRequest, message_id: int) -> Delivery:
-    require(request, Role.OPERATOR)
+    found = _message(request, message_id)
+    require_to_retry(request, found)
     try:
-        retry_delivery(_message(message_id), actor_of(request), timezone.now())
+        retry_delivery(found, actor_of(request), timezone.now())
     except NotGivenUp as problem:
         raise conflict(problem) from problem
-    return _message(message_id)
+    return _message(request, message_id)
 
 
 def _save(request: HttpRequest, given: dict[str, Any], channel_anew: Any) -> dict[str, Any]:
@@ -146,8 +148,9 @@ def _find(channel_id: int) -> Channel:
     return get_object_or_404(Channel, pk=channel_id)
 
 
-def _message(message_id: int) -> Delivery:
-    return get_object_or_404(Delivery.objects.select_related("channel").prefetch_related("tries"), pk=message_id)
+def _message(request: HttpRequest, message_id: int) -> Delivery:
+    seen = seen_messages(reach_at(request)).select_related("channel").prefetch_related("tries")
+    return get_object_or_404(seen, pk=message_id)
 
 
 def _channel(found: Channel) -> dict[str, Any]:

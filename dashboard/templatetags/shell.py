@@ -14,11 +14,11 @@ from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.queries.incidents import told_incidents
+from dashboard.queries.messages import seen_messages
 from monitoring import pauses
 from monitoring.models import (
     AutomationPause,
     Cluster,
-    Delivery,
     DeliveryState,
     Incident,
     IncidentState,
@@ -54,9 +54,9 @@ def frame_of(reach: Reach) -> dict[str, Any]:
         "silent_clusters": clusters.filter(unreachable_since__isnull=False, enabled=True).count(),
         "held": holding.count() + jobs.filter(breaker_opened_at__isnull=False).count(),
         "paused_jobs": jobs.filter(automation_paused=True).count(),
-        "dead_messages": Delivery.objects.filter(
-            state=DeliveryState.DEAD, is_test=False, created_at__gt=now - timedelta(days=1)
-        ).count(),
+        "dead_messages": seen_messages(reach)
+        .filter(state=DeliveryState.DEAD, is_test=False, created_at__gt=now - timedelta(days=1))
+        .count(),
         "windows": reach.narrow_either(MaintenanceWindow.objects.filter(starts_at__lte=now, ends_at__gt=now)).count(),
         "of_all": reach.sees_everything,
         "mailbox": settings.MAILBOX_DIR is not None,

@@ -9,9 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import actor_of
-from dashboard.views.access import action
+from dashboard.access.guard import access_of, actor_of, reach_at
+from dashboard.queries.messages import may_retry, require_to_retry, seen_messages
 from monitoring.alerts.channels import NotGivenUp, retry_delivery
 from monitoring.models import Channel, Delivery, DeliveryAttempt, DeliveryState
 
@@ -22,7 +23,8 @@ INCIDENTS_SHOWN = 100
 def deliveries(request: HttpRequest) -> HttpResponse:
     state, channel = request.GET.get("state", ""), request.GET.get("channel", "")
     newest = DeliveryAttempt.objects.filter(delivery=OuterRef("pk")).order_by("-id").values("answer")[:1]
-    found = Delivery.objects.select_related("channel").annotate(told=Count("notifications"), answer=Subquery(newest))
+    seen = seen_messages(reach_at(request)).select_related("channel")
+    found = seen.annotate(told=Count("notifications"), answer=Subquery(newest))
     if state in DeliveryState.values:
         found = found.filter(state=state)
     if channel.isdecimal() and len(channel) < 19:
@@ -41,22 +43,24 @@ def deliveries(request: HttpRequest) -> HttpResponse:
 
 
 def delivery(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Delivery.objects.select_related("channel"), pk=pk)
+    found = _find(request, pk)
     told = found.notifications.select_related("event__incident__job", "event__incident__cluster")
     context = {
         "delivery": found,
         "tries": found.tries.all(),
         "told": told[:INCIDENTS_SHOWN],
         "told_count": told.count(),
+        "may_act": may_retry(access_of(request), found),
         "section": "deliveries",
     }
     live = request.headers.get("HX-Target") == "delivery-live"
     return render(request, "channels/delivery_live.html" if live else "channels/delivery.html", context)
 
 
-@action
+@require_POST
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
-    found = get_object_or_404(Delivery.objects.select_related("channel"), pk=pk)
+    found = _find(request, pk)
+    require_to_retry(request, found)
     try:
         retry_delivery(found, actor_of(request), timezone.now())
     except NotGivenUp as problem:
@@ -64,3 +68,7 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
     else:
         messages.success(request, _("It is tried again now, under the same key."))
     return redirect("delivery", pk)
+
+
+def _find(request: HttpRequest, pk: int) -> Delivery:
+    return get_object_or_404(seen_messages(reach_at(request)).select_related("channel"), pk=pk)

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from monitoring.models import Account, AutomationPause, Grant, Incident, IncidentState, MaintenanceWindow
+from monitoring.models import Account, AutomationPause, Grant, Incident, IncidentState, MaintenanceWindow, Notification
 from tests.dashboard.access.scene import Rows, rows_of_every_kind
 
 
@@ -85,3 +85,28 @@ def test_a_viewer_is_offered_nothing(viewer: Client, acted: Rows) -> None:
         ("/automation/", "/end/"),
     ):
         assert button not in page(viewer, address)
+
+
+def test_messages_are_those_of_what_it_sees_and_are_tried_again_where_it_acts(
+    granted: Client, acted: Rows, seen: Rows, now: datetime
+) -> None:
+    hidden = rows_of_every_kind(now, "hidden")
+    ids = {name: rows.ids["messages"] for name, rows in (("acted", acted), ("seen", seen), ("hidden", hidden))}
+    listed = page(granted, "/messages/")
+    assert {name: f"/messages/{pk}/" in listed for name, pk in ids.items()} == {
+        "acted": True,
+        "seen": True,
+        "hidden": False,
+    }
+    assert [granted.get(f"/messages/{pk}/").status_code for pk in ids.values()] == [200, 200, 404]
+    retried = [granted.post(f"/messages/{pk}/retry/").status_code for pk in ids.values()]
+    assert retried == [302, 403, 404]
+    by_api = [granted.get(f"/api/v1/messages/{pk}").status_code for pk in ids.values()]
+    assert by_api == [200, 200, 404]
+
+
+def test_a_message_that_also_tells_of_what_is_hidden_is_not_there(granted: Client, acted: Rows, now: datetime) -> None:
+    hidden = rows_of_every_kind(now, "hidden")
+    told = Notification.objects.filter(delivery=hidden.ids["messages"])
+    assert told.update(delivery=acted.ids["messages"]) == 1
+    assert granted.get(f"/messages/{acted.ids['messages']}/").status_code == 404

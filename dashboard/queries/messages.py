@@ -1,0 +1,36 @@
+"""Messages of channels, as far as a reader's reach goes."""
+
+from __future__ import annotations
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, QuerySet
+from django.http import HttpRequest
+
+from dashboard.access.guard import Access, access_of, refusal
+from dashboard.access.reach import Reach
+from dashboard.access.roles import Role
+from monitoring.models import Delivery, Incident, Notification
+
+
+def seen_messages(reach: Reach) -> QuerySet[Delivery]:
+    """One that tells of several incidents is seen by whoever may see all of them; a test, which tells of none, by
+    whoever sees everything."""
+    found = Delivery.objects.all()
+    if reach.sees_everything:
+        return found
+    told = Notification.objects.filter(delivery=OuterRef("pk"))
+    seen = reach.narrow_either(Incident.objects.all()).values("pk")
+    return found.filter(Exists(told)).exclude(Exists(told.exclude(event__incident__in=seen)))
+
+
+def may_retry(access: Access, delivery: Delivery) -> bool:
+    """Whoever may act on everything that it tells of."""
+    if access.may(Role.OPERATOR):
+        return True
+    told = list(delivery.notifications.values_list("event__incident__job", "event__incident__cluster"))
+    return bool(told) and all(access.may_on(Role.OPERATOR, job, cluster) for job, cluster in told)
+
+
+def require_to_retry(request: HttpRequest, delivery: Delivery) -> None:
+    if not may_retry(access_of(request), delivery):
+        raise PermissionDenied(refusal(access_of(request), Role.OPERATOR))

@@ -29,6 +29,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from .columns import ARCHIVED, CHANGES, DAY, FIGURES, HOUR, REASON, spark_schema
 
@@ -119,7 +120,8 @@ class Touched:
 
 class CheckpointChanges(DataSource):  # type: ignore[misc]
     """`readStream.format("waymark-checkpoint-changes")` with the option `dsn-file`: a file on every machine of the job
-    that holds the database's address. `rows-per-batch`: more come in several."""
+    that holds the database's address. `rows-per-batch`: more come in several, `rows-per-partition`: in so many tasks.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -131,23 +133,36 @@ class CheckpointChanges(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         if "dsn-file" not in self.options:
             raise ValueError("option dsn-file: the path of a file that holds the database's address is missing")
-        limit = int(self.options.get("rows-per-batch", ROWS_PER_BATCH))
-        return CheckpointChangesReader(self.options["dsn-file"], limit)
+        limits = (
+            _positive(self.options, "rows-per-batch", ROWS_PER_BATCH),
+            _positive(self.options, "rows-per-partition", ROWS_PER_PARTITION),
+        )
+        return CheckpointChangesReader(self.options["dsn-file"], *limits)
 
 
-class CheckpointChangesReader(DataSourceStreamReader):  # type: ignore[misc]
-    def __init__(self, dsn_file: str, rows_per_batch: int = ROWS_PER_BATCH) -> None:
+class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    def __init__(
+        self, dsn_file: str, rows_per_batch: int = ROWS_PER_BATCH, rows_per_partition: int = ROWS_PER_PARTITION
+    ) -> None:
         self._dsn_file = dsn_file
         self._limit = rows_per_batch
+        self._share = rows_per_partition
         self._seen: tuple[tuple[int, int], Touched] | None = None
+        self._told: int | None = None
+        self._available: int | None = None  # with Trigger.AvailableNow: where it ends
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
         return {"done": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
-        """Where the next batch ends; `start` when nothing changed."""
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         with connected(self._dsn_file) as connection:
-            done, until = start["done"], start.get("until") or _horizon(connection)
+            self._available = _horizon(connection)
+
+    def latestOffset(self, start: dict[str, int], limit: Any = None) -> dict[str, int]:  # noqa: N802
+        """Where the next batch ends; `start`, which the last one ended at, when nothing changed."""
+        with connected(self._dsn_file) as connection:
+            self._tell_progress(connection, start["done"])
+            done, until = start["done"], start.get("until") or self._available or _horizon(connection)
             if until < done:
                 log.warning("the database's transactions are at %d, not at %d: all is read anew", until, done)
                 done, start = 0, {"done": 0}
@@ -163,7 +178,7 @@ class CheckpointChangesReader(DataSourceStreamReader):  # type: ignore[misc]
             begins, start = 0, {"done": 0}
         with connected(self._dsn_file) as connection:
             touched = self._touched(connection, begins, until).after(start).until(end)
-        return list(_shares(touched))
+        return list(_shares(touched, self._share))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         jobs, hours = (np.array(each) for each in partition.value)
@@ -175,14 +190,25 @@ class CheckpointChangesReader(DataSourceStreamReader):  # type: ignore[misc]
                 yield from _copied(connection, statement, CHANGES).to_batches()
 
     def commit(self, end: dict[str, int]) -> None:
-        """The roll-ups of everything before `end` are there: who reads them need look at no older change."""
-        with connected(self._dsn_file) as connection:
-            connection.execute(_PROGRESS, [end["done"]])
+        """Nothing is left to do. Spark says this with the next batch only, which may be long in coming."""
+
+    def _tell_progress(self, connection: psycopg.Connection[Any], done: int) -> None:
+        """The roll-ups of everything before it are there: who reads them need look at no older change."""
+        if done != self._told:
+            connection.execute(_PROGRESS, [done])
+            self._told = done
 
     def _touched(self, connection: psycopg.Connection[Any], done: int, until: int) -> Touched:
         if self._seen is None or self._seen[0] != (done, until):
             self._seen = (done, until), _touched(connection, done, until)
         return self._seen[1]
+
+
+def _positive(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"option {name}: {text!r} is not allowed; a whole number from 1 is")
+    return int(text)
 
 
 def connected(dsn_file: str) -> psycopg.Connection[Any]:
@@ -222,10 +248,10 @@ def _checkpoints(jobs: list[int], hours: list[int]) -> sql.Composed:
     )
 
 
-def _shares(touched: Touched) -> Iterator[InputPartition]:
+def _shares(touched: Touched, rows: int) -> Iterator[InputPartition]:
     if not len(touched.rows):
         return
-    places = touched.shares(ROWS_PER_PARTITION)
+    places = touched.shares(rows)
     for share in np.unique(places):
         which = places == share
         yield InputPartition((touched.jobs[which].tolist(), touched.hours[which].tolist()))

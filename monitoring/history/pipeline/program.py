@@ -1,6 +1,7 @@
 """The job's program: checkpoints that changed become roll-ups, exactly once.
 
 waymark_history.program:rollups --dsn-file /path [--every "60 seconds"] [--rows-per-batch 1000000]
+    [--rows-per-partition 100000]
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .columns import ROLLUPS, spark_schema
 from .task import rolled_up
 
 TABLE = "monitoring_rollup"
+LIMITS = frozenset(("rows-per-batch", "rows-per-partition"))
 _KEY = ["job_id", "seconds", "start"]
 
 
@@ -22,8 +24,8 @@ def rollups(spark: Any, args: dict[str, str]) -> Any:
     spark.dataSource.register(CheckpointChanges)
     dsn_file = args["dsn-file"]
     source = spark.readStream.format("waymark-checkpoint-changes").option("dsn-file", dsn_file)
-    if "rows-per-batch" in args:
-        source = source.option("rows-per-batch", args["rows-per-batch"])
+    for limit in LIMITS & args.keys():
+        source = source.option(limit, args[limit])
     rolled = source.load().mapInArrow(rolled_up(dsn_file), spark_schema(ROLLUPS))
     sink = PostgresSink(Path(dsn_file).read_text().strip(), TABLE, key=_KEY)
     writer = rolled.writeStream.queryName("rollups").outputMode("append").foreachBatch(sink)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import psycopg
 import pyarrow as pa
 from psycopg import sql
 
@@ -33,26 +34,31 @@ def rolled_up(dsn_file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         checkpoints = pa.Table.from_batches(list(batches), CHANGES)
         if not checkpoints.num_rows:
             return
-        minutes = by_minute(checkpoints, int(time.time()) - MINUTES_KEPT_S - HOUR)
         hours = by_hour(checkpoints)
-        days = by_day(pa.concat_tables([hours, _other_hours(dsn_file, hours)]))
+        with connected(dsn_file) as connection:
+            minutes = by_minute(checkpoints, _now(connection) - MINUTES_KEPT_S - HOUR)
+            days = by_day(pa.concat_tables([hours, _other_hours(connection, hours)]))
         for table in (minutes, hours, days):
             yield from table.to_batches(max_chunksize=10_000)
 
     return roll
 
 
-def _other_hours(dsn_file: str, hours: pa.Table) -> pa.Table:
+def _now(connection: psycopg.Connection[Any]) -> int:
+    """By the clock that forgets minutes: this machine's may be ahead, and minutes would stay as they were."""
+    return int(connection.execute("SELECT floor(date_part('epoch', now()))::bigint").fetchall()[0][0])
+
+
+def _other_hours(connection: psycopg.Connection[Any], hours: pa.Table) -> pa.Table:
     starts = [int(start.timestamp()) for start in hours["start"].to_pylist()]
-    with connected(dsn_file) as connection:
-        statement = sql.SQL(_OTHER_HOURS).format(
-            columns=sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(name)) for name in ROLLUPS.names),
-            jobs=sql.Literal(hours["job_id"].to_pylist()),
-            hours=sql.Literal(starts),
-            day=sql.Literal(DAY),
-            hour=sql.Literal(HOUR),
-        )
-        found = connection.execute(statement).fetchall()
+    statement = sql.SQL(_OTHER_HOURS).format(
+        columns=sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(name)) for name in ROLLUPS.names),
+        jobs=sql.Literal(hours["job_id"].to_pylist()),
+        hours=sql.Literal(starts),
+        day=sql.Literal(DAY),
+        hour=sql.Literal(HOUR),
+    )
+    found = connection.execute(statement).fetchall()
     version = ROLLUPS.names.index("version")
     others = {row[version] for row in found} - {VERSION}
     if others:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
 from django.utils import timezone
 
+from monitoring.history.pipeline.sketch import UnknownSketch
 from monitoring.models import Checkpoint, CheckpointStatus, Rollup
 from tests.monitoring.history.conftest import Pipeline, differences, dsn
 
@@ -185,6 +188,49 @@ def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn
     finally:
         for one in open_ones:
             one.close()
+
+
+def test_clocks_that_were_wrong_change_no_figure(rows, pipeline, monkeypatch):
+    """An engine's that ran backwards or is years ahead, and that of the machine that makes the roll-ups."""
+    run = rows.run(rows.job())
+    for number, seconds in enumerate((7200, 10, 5000, -86_400 * 3000, 86_400 * 9000, 20)):
+        rows.checkpoint(run, number + 1, triggered_at=rows.ago(seconds), end_to_end_duration=number)
+    pipeline.run()
+    here = time.time()
+    monkeypatch.setattr(time, "time", lambda: here + 10 * 86_400)
+    Checkpoint.objects.filter(checkpoint_id__lt=4).update(end_to_end_duration=1000)
+    pipeline.run()
+    assert not differences(3600) + differences(86_400)
+    recent = Rollup.objects.filter(seconds=60, start__gte=rows.ago(8000), start__lt=rows.ago(0))
+    assert sorted(recent.values_list("duration_max", flat=True)) in ([5, 1000, 1000, 1000], [1000] * 3)
+
+
+def test_hours_of_another_version_stop_the_program_and_stay_as_they_are(rows, pipeline):
+    run = rows.run(rows.job())
+    moment = rows.now.replace(hour=12)
+    rows.checkpoint(run, 1, triggered_at=moment)
+    pipeline.run()
+    Rollup.objects.update(version=2)
+    rows.checkpoint(run, 2, triggered_at=moment - timedelta(hours=2))
+    with pytest.raises(UnknownSketch, match="there are roll-ups of version 2, and this program writes version 1"):
+        pipeline.run()
+    assert set(Rollup.objects.values_list("version", "completed")) == {(2, 1)}
+
+
+def test_available_now_ends_where_it_began(rows, pipeline):
+    """Spark asks once before the first batch; what is stored from then on is the next run's."""
+    run = rows.run(rows.job())
+    rows.checkpoint(run, 1)
+    pipeline.reader.prepareForTriggerAvailableNow()
+    rows.checkpoint(run, 2)
+    pipeline.run()
+    assert Rollup.objects.get(seconds=3600).completed in (1, 2)  # its hour is read whole
+    rows.checkpoint(run, 3, triggered_at=rows.ago(7200))
+    assert pipeline.run() == []
+    again = Pipeline(Path(pipeline.dsn_file))
+    again.offset = pipeline.offset
+    again.run()
+    assert exact()
 
 
 def test_writers_that_go_on_while_it_is_read_lose_nothing(rows, pipeline):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Max
 from django.utils import timezone
 
 from checkpointing.sinks import context
@@ -16,7 +17,7 @@ from checkpointing.sinks.conformance import PlayedJob
 from checkpointing.spark.job import _let_drivers_workers_import
 from checkpointing.spark.program import load_program
 from monitoring.history.packing import ENTRY_CLASS, pack
-from monitoring.models import Checkpoint, Rollup
+from monitoring.models import Checkpoint, Rollup, RollupProgress
 from tests.monitoring.history.test_changes import exact, unlike
 from tests.spark_session import spark_session
 from tests.waiting import eventually
@@ -79,6 +80,8 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
     last = run(spark, rollups, dsn_file, tmp_path / "a")
     assert last > 0
     assert exact()
+    # Told at once, not with the next batch: pages count from the checkpoints what is not told.
+    assert RollupProgress.objects.get().done > Checkpoint.objects.aggregate(last=Max("changed_in"))["last"]
     shutil.copytree(tmp_path / "a", tmp_path / "older")
     state = job.snapshot(last)
 

@@ -92,11 +92,12 @@ class PlayedCluster(FakeJobManager):
             self._count_alive()
             return job
 
-    def end(self, job: PlayedJob, state: str = "FAILED") -> None:
+    def end(self, job: PlayedJob, state: str = "FAILED", why: str = "") -> None:
         with self.lock:
             job.state, job.ended, job.moved, job.died_at = state, self.now_ms(), self.now_ms(), self.clock()
             if state == "FAILED":
-                job.exceptions = self._exceptions([], {})[1]["exceptionHistory"]["entries"]
+                (entry,) = self._exceptions([], {})[1]["exceptionHistory"]["entries"]
+                job.exceptions = [entry | {"stacktrace": why or entry["stacktrace"]}]
 
     def come_back(self, job: PlayedJob) -> None:
         """Of a job manager that lost its leadership: what it said was not so (FLINK-39704)."""
@@ -182,7 +183,8 @@ class PlayedCluster(FakeJobManager):
         job = self.begin(name, path, job_id)
         job.state = self._first_state()
         if self.lacks(path):
-            self.end(job)  # Flink takes the job, and fails it when it looks for its state
+            # Flink takes the job, and fails it when it looks for its state.
+            self.end(job, why=f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint '{path}'")
         return 200, {"jobid": job_id}
 
     def _validate(self, parts: list[str], body: dict[str, Any]) -> Answer:

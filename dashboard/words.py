@@ -8,6 +8,7 @@ CHECKPOINT_STATUSES = (_("Pending"), _("Completed"), _("Failed"))
 CHECKPOINT_TYPES = (_("checkpoint"), _("unaligned checkpoint"), _("savepoint"), _("savepoint on stop"))
 
 PERIODIC_TASKS = (
+    _("keep history pipeline"),
     _("poll clusters"),
     _("evaluate rules"),
     _("deliver notifications"),

@@ -160,7 +160,7 @@ class ClusterForm(ClusterModelForm):
         shown = {name: f"{getattr(instance, name):g}" for name in ("poll_interval_s", "request_limit_s")}
         initial = dict.fromkeys(SECRETS, "") | shown  # what is stored of a secret never goes into the page
         super().__init__(*args, **options | {"instance": instance, "initial": initial})
-        for name in ("discovery", "authentication"):
+        for name in ("discovery", "authentication", "zookeeper_authentication"):
             field = self.fields[name]
             field.choices = in_language(field.choices)  # type: ignore[attr-defined]
         self._kept: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}

@@ -64,9 +64,9 @@ def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
 
 def _run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> None:
     writer = rollups(spark, {"dsn-file": str(dsn_file), "rows-per-batch": "30"})
-    query = writer.option("checkpointLocation", str(location)).trigger(processingTime="0 seconds").start()
+    query = writer.option("checkpointLocation", str(location)).trigger(availableNow=True).start()
     try:
-        query.processAllAvailable()
+        assert query.awaitTermination(120)
     finally:
         query.stop()
 

@@ -1,0 +1,168 @@
+"""Outgrown: the program as docs/history.md submits it, to a job manager whose jobs run on a standalone cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db.models import Max
+from django.utils import timezone
+
+from checkpointing.ids import new_id
+from dashboard.stack.ports import any_free
+from monitoring.history.packing import ENTRY_CLASS, pack
+from monitoring.models import Checkpoint, CheckpointDeletion, RollupProgress
+from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
+from tests.monitoring.history.test_changes import exact, figures
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, java_home: Path) -> Iterator[StandaloneCluster]:
+    directory = tmp_path / "spark"
+    directory.mkdir()
+    started = StandaloneCluster(directory, any_free())
+    try:
+        started.start(workers=2)
+        yield started
+    finally:
+        started.stop()
+
+
+@contextlib.contextmanager
+def job_manager(directory: Path, master: str) -> Iterator[str]:
+    url = f"http://127.0.0.1:{(port := any_free())}"
+    environment = {
+        **os.environ,
+        "WAYMARK_JOBMANAGER_PORT": str(port),
+        "WAYMARK_JOBMANAGER_STATE": str(directory / "state"),
+        "WAYMARK_HIGH_AVAILABILITY": "NONE",
+        "SPARK_MASTER_URL": master,
+    }
+    with (directory / "job-manager.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "jobmanager"], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
+    try:
+        eventually("the job manager answers", lambda: get(f"{url}/overview") is not None, 60)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def get(url: str) -> Any:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return json.load(answer)
+    except OSError:
+        return None
+
+
+def tasks_of(cluster_directory: Path) -> list[int]:
+    """How many tasks each worker's executors were given, by their logs."""
+    workers = sorted(cluster_directory.glob("worker-*"))
+    logs = [[log.read_text() for log in worker.glob("app-*/*/stderr")] for worker in workers if worker.is_dir()]
+    return [sum(text.count("Got assigned task") for text in texts) for texts in logs]
+
+
+@dataclass
+class Product:
+    """What the commands of docs/history.md are typed into."""
+
+    url: str
+    program: Path
+    arguments: list[str]
+
+    def submit(self, *options: str) -> str:
+        """The job's id."""
+        command = ["submit", f"{self.program}:{ENTRY_CLASS}", "--jobmanager", self.url, *options]
+        settings = ["spark.executor.memory=500m", "execution.checkpointing.interval=1s"]
+        answer = subprocess.run(
+            [
+                *(sys.executable, "manage.py", *command),
+                *(part for argument in self.arguments for part in ("--arg", argument)),
+                *(part for setting in settings for part in ("--conf", setting)),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        return re.findall("Submitted: job (.*)", answer.stdout)[0]
+
+    def cancel(self, job: str) -> None:
+        request = urllib.request.Request(f"{self.url}/jobs/{job}?mode=cancel", method="PATCH")
+        urllib.request.urlopen(request, timeout=30).close()
+        eventually("it is cancelled", lambda: get(f"{self.url}/jobs/{job}")["state"] == "CANCELED", 60)
+
+    def savepoint(self, job: str) -> str:
+        trigger = {"triggerId": new_id(), "cancel-job": False}
+        url = f"{self.url}/jobs/{job}/savepoints"
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(url, json.dumps(trigger).encode(), headers), timeout=30).close()
+        done = eventually("a savepoint", lambda: get(f"{url}/{trigger['triggerId']}")["operation"], 60)
+        return done["location"]
+
+
+def rolled_up(what: str) -> None:
+    """Everything that was changed before this was called."""
+    changed = Checkpoint.objects.aggregate(last=Max("changed_in"))["last"]
+    deleted = CheckpointDeletion.objects.aggregate(last=Max("deleted_in"))["last"]
+    last = max(changed or 0, deleted or 0)
+    eventually(what, RollupProgress.objects.filter(done__gt=last).exists, 300)
+    assert exact()
+
+
+def test_roll_ups_are_exact_over_executors_a_kill_and_a_restore_from_an_older_savepoint(
+    rows, cluster, dsn_file, tmp_path
+):
+    rows.now = timezone.now().replace(minute=30)
+    dice = random.Random(9)
+    runs = [rows.run(rows.job()) for _ in range(4)]
+    for number in range(300):
+        at = rows.ago(dice.random() * 100_000)  # minutes are there of two days
+        rows.checkpoint(dice.choice(runs), number + 1, triggered_at=at, **figures(dice))
+    with job_manager(tmp_path, cluster.master) as url:
+        program = pack(tmp_path / "waymark_history.zip")
+        product = Product(url, program, [f"dsn-file={dsn_file}", "every=1 second", "rows-per-partition=20"])
+        job = product.submit()
+        rolled_up("the first batch")
+        assert len(cluster.executors()) == 2
+        savepoint = product.savepoint(job)
+
+        os.kill(driver_of(job), signal.SIGKILL)
+        Checkpoint.objects.filter(checkpoint_id__lt=40).update(end_to_end_duration=7)
+        Checkpoint.objects.filter(checkpoint_id__range=(40, 50)).delete()
+        rolled_up("what changed while it was dead")
+
+        product.cancel(job)
+        rows.failed(runs[0], 900, rows.ago(3), "Checkpoint expired before completing.")
+        product.submit("--from-savepoint", savepoint)
+        rolled_up("what changed after the savepoint, once more")
+    assert min(tasks_of(tmp_path / "spark")) > 2
+
+
+def driver_of(job: str) -> int:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (process / "cmdline").read_text()
+            if "checkpointing.spark.driver" in command and job in command:
+                return int(process.name)
+    raise AssertionError(f"no driver of {job}")

@@ -53,10 +53,12 @@ class KnownRun:
 
     def due(self, job: JobOverview, since: datetime | None, now: datetime) -> bool:
         """Whether the run has to be read, given what the engine reports of it now. `since`: see Cluster.read_until."""
-        if self.moved(job) or since is None:
-            return self.live or not self.final_read_done or job.state != self.state
+        if self.moved(job):  # also a dead one, which may have lived again and died once more between two looks
+            return True
         if not self.live:
             return not self.final_read_done
+        if since is None:
+            return True
         asked_for = self.next_read_at is not None and self.next_read_at <= now
         return asked_for or self.rhythm.beats_between(since, now)
 

@@ -453,11 +453,16 @@ def test_a_run_is_read_before_its_history_can_roll_over(engine, cluster, poll):
     assert f"/jobs/{job.id}/checkpoints" in engine.asked
 
 
-def test_a_run_that_came_back_and_ended_again_between_two_looks_died_later_than_it_was_thought(engine, cluster, poll):
+@pytest.mark.parametrize("looks", [1, 4])
+def test_a_run_that_came_back_and_ended_again_between_two_looks_died_later_than_it_was_thought(
+    engine, cluster, poll, looks
+):
     job = engine.job()
     poll()
     job.state, job.ended = "FAILED", job.started + 9_000
-    poll()
+    for _ in range(looks):
+        poll()
+    assert Run.objects.get().final_read_done == (looks > 1)
     job.ended = job.moved = job.started + 30_000
     poll()
     run = Run.objects.get()

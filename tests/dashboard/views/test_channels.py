@@ -168,7 +168,9 @@ def test_a_message_that_was_given_up_is_tried_again_under_its_key(operator: Clie
 def test_a_viewer_may_not_act(viewer: Client, now: datetime) -> None:
     cluster = make.make_cluster(now)
     window = MaintenanceWindow.objects.create(cluster=cluster, starts_at=now, ends_at=now, created_by="o")
-    for name, pk in (("channel-test", 1), ("delivery-retry", 1), ("maintenance-end", window.pk)):
+    incident = make.make_incident(make.make_rule(make.make_job(cluster)), now)
+    message = make.make_delivery(incident, make.make_channel(), now, state=DeliveryState.DEAD, sent_at=None)
+    for name, pk in (("channel-test", 1), ("delivery-retry", message.pk), ("maintenance-end", window.pk)):
         assert viewer.post(reverse(name, args=[pk])).status_code == 403
     assert viewer.post(reverse("maintenance"), {}).status_code == 403
     assert viewer.get(reverse("channel-add", args=["mail"])).status_code == 403

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import connection
 from django.db.models import Max
 from django.utils import timezone
 
@@ -35,11 +36,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator
 def job(transactional_db: None) -> Iterator[PlayedJob]:
     yield PlayedJob()
     context._current = None
-    with connection.cursor() as cursor:  # those of the sinks, which live as long as a driver
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name LIKE 'waymark%' AND pid <> pg_backend_pid()"
-        )
+    # Those of the sinks live as long as a driver, whose process this one is not.
+    for each in [each for each in gc.get_objects() if isinstance(each, psycopg.Connection) and not each.closed]:
+        if each.info.get_parameters().get("application_name", "").startswith("waymark"):
+            each.close()
 
 
 @pytest.fixture(scope="module")

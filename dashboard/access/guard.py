@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 
 from dashboard.access.reach import NOWHERE, Reach, reach_of
 from dashboard.access.roles import Role
-from dashboard.access.subjects import ADMINISTERED, API, NOTHING, Absent, Subject, subject_of
+from dashboard.access.subjects import ADMINISTERED, API, NOTHING, OWN, Absent, Subject, subject_of
 from monitoring.models import ApiToken
 
 
@@ -118,6 +118,10 @@ def actor_of(request: HttpRequest) -> str:
 def _require_to_change(request: HttpRequest, route: str) -> None:
     """Before the API looks at the body. What a body names, its operation asks for, with `require_on`."""
     access = access_of(request)
+    if route.removeprefix(API).startswith(OWN):
+        if access.most < Role.OPERATOR:
+            raise PermissionDenied(refusal(access, Role.OPERATOR))
+        return
     if access.reach.sees_everything or access.subject != NOTHING or access.most < Role.OPERATOR:
         require(request, Role.ADMIN if route.removeprefix(API).startswith(ADMINISTERED) else Role.OPERATOR)
 

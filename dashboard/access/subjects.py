@@ -60,6 +60,8 @@ KINDS: Mapping[str, Kind] = {
 }
 # What tells of all jobs together is for those who may see all of them.
 ADMINISTERED = ("clusters",)
+# What is whoever asks' own.
+OWN = ("views",)
 OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
 
 

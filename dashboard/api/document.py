@@ -22,6 +22,7 @@ from dashboard.api import (
     restarts,
     rules,
     savepoints,
+    states,
     system,
 )
 from dashboard.api.errors import Refused, answer_of, fields_of
@@ -49,7 +50,7 @@ api = NinjaAPI(
 )
 for each in (
     *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),
-    *(clusters, diagnosis, system),
+    *(clusters, diagnosis, states, system),
 ):
     api.add_router("", each.routes)
 

@@ -1,20 +1,29 @@
-"""The fleet: all jobs with how they are."""
+"""The fleet: all jobs with how they are, deeds for several of them, and views that somebody keeps."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from ninja import Query
+from ninja import Query, Schema, Status
 from pydantic import Field
 
-from dashboard.access.guard import reach_at
+from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
+from dashboard.access.roles import Role
+from dashboard.acts.bulk import act_on_all
 from dashboard.api.errors import invalid
 from dashboard.api.operations import answers, router
-from dashboard.api.paging import Asked, Listed, page_of_list
+from dashboard.api.paging import Asked, Listed, page_of, page_of_list
 from dashboard.api.schemas.jobs import FleetOut, JobOut, job_out
+from dashboard.api.schemas.rows import SavedViewOut
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.bulk import MOST, BulkForm
+from dashboard.forms.view import ViewForm
+from dashboard.queries.facts import jobs_with_runs
 from dashboard.queries.fleet import Selection, read_fleet, whole
+from monitoring.models import SavedView
 
 routes = router("Fleet")
 
@@ -24,6 +33,26 @@ class AskedJobs(Asked):
     level: Literal["", "failing", "degraded", "unknown", "healthy", "ended"] = ""
     cluster: str = Field("", max_length=100, description="The cluster's name.")
     labels: str = Field("", max_length=500, description="A selector, as rules have it: `team=payments, env!=dev`.")
+
+
+class DeedIn(Body):
+    deed: Literal["savepoint", "stop", "label", "unlabel"] = Field(
+        description="stop: with a savepoint. label, unlabel: adds `labels`, or takes them off."
+    )
+    jobs: list[int] = Field(min_length=1, max_length=MOST, description="Their ids.")
+    labels: dict[str, str] = {}
+
+
+class OutcomeOut(Schema):
+    job_id: int
+    job: str
+    done: bool
+    text: str = Field(description="What is being done, or why nothing was.")
+
+
+class ViewIn(Body):
+    name: str = Field(max_length=60, description="One of the same name is replaced.")
+    query: str = Field(max_length=1000, description="The filters as the fleet's address has them: `state=failing&q=a`.")
 
 
 @routes.get("/fleet", response=answers(FleetOut), summary="How everything is")
@@ -45,3 +74,32 @@ def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
     found = read_fleet(chosen, timezone.now(), reach_at(request))
     page = page_of_list(found.matching, asked, lambda row: str(row.facts.job.pk))
     return page | {"items": [job_out(row) for row in whole(page["items"])]}
+
+
+@routes.post(
+    "/jobs/act", response=answers(list[OutcomeOut]), summary="One deed for several jobs; each is done or refused alone"
+)
+def act(request: HttpRequest, body: DeedIn) -> list[dict[str, Any]]:
+    require_somewhere(request, Role.OPERATOR)
+    offered = reach_at(request).narrow(jobs_with_runs())
+    form = checked(BulkForm(filled(BulkForm(offered=offered), body.given() | {"confirmed": True}), offered=offered))
+    outcomes = act_on_all(form.cleaned_data, access_of(request), actor_of(request), timezone.now())
+    return [{"job_id": each.job.pk, "job": each.job.name, "done": each.done, "text": each.text} for each in outcomes]
+
+
+@routes.get("/views", response=answers(Listed[SavedViewOut]), summary="The views of the fleet that you keep")
+def views(request: HttpRequest, asked: Query[Asked]) -> dict[str, Any]:
+    return page_of(SavedView.objects.filter(user=request.user.pk or 0), asked, ("name",))
+
+
+@routes.post("/views", response=answers(SavedViewOut, 201), summary="Keep one")
+def keep_view(request: HttpRequest, body: ViewIn) -> Status[SavedView]:
+    form = checked(ViewForm(filled(ViewForm(user=request.user), body.given()), user=request.user))
+    return Status(201, form.save())
+
+
+@routes.post("/views/{int:view_id}/forget", response=answers(SavedViewOut), summary="Keep one no longer")
+def forget_view(request: HttpRequest, view_id: int) -> SavedView:
+    view = get_object_or_404(SavedView, pk=view_id, user=request.user.pk)
+    SavedView.objects.filter(pk=view.pk).delete()
+    return view

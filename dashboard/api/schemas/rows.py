@@ -27,7 +27,9 @@ from monitoring.models import (
     Run,
     RunException,
     RunStateChange,
+    SavedView,
     Savepoint,
+    StateRead,
 )
 
 
@@ -247,3 +249,24 @@ class AuditOut(ModelSchema):
     class Meta:
         model = AuditEntry
         fields = ("id", "at", "actor", "action", "target", "reason", "details")
+
+
+class SavedViewOut(ModelSchema):
+    class Meta:
+        model = SavedView
+        fields = ("id", "name", "query", "created_at")
+
+
+class StateReadOut(ModelSchema):
+    """A question about a snapshot's state. `answer`: as `manage.py state … --json` gives it."""
+
+    job_id: int
+    answer: Any = Field(None, description="null while it is waited for, and for whoever may not act on the job.")
+
+    class Meta:
+        model = StateRead
+        fields = (
+            *("id", "kind", "state", "snapshot", "label", "other_snapshot", "other_label", "query", "operator", "view"),
+            *("key_field", "key_text", "contains", "partition", "most", "asked_by", "asked_at", "started_at"),
+            *("ended_at", "problem"),
+        )

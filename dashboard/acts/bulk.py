@@ -1,0 +1,64 @@
+"""One deed for several jobs: each is done or refused by itself, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from dashboard.access.guard import Access, refusal
+from dashboard.access.roles import Role
+from dashboard.access.subjects import Subject
+from dashboard.forms.bulk import LABEL, SAVEPOINT, STOP
+from monitoring import audit
+from monitoring.models import Job, SavepointOrigin
+from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+
+
+@dataclass(frozen=True)
+class Outcome:
+    job: Job
+    done: bool
+    text: str
+
+
+def act_on_all(typed: Mapping[str, Any], access: Access, by: str, now: datetime) -> list[Outcome]:
+    """`typed`: what BulkForm cleaned. What was refused comes first."""
+    outcomes = [
+        _do(job, typed, by, now)
+        if (access.role_on(Subject(job.pk, job.cluster_id)) or Role.VIEWER) >= Role.OPERATOR
+        else Outcome(job, False, refusal(access, Role.OPERATOR))
+        for job in typed["jobs"]
+    ]
+    return sorted(outcomes, key=lambda outcome: outcome.done)
+
+
+def _do(job: Job, typed: Mapping[str, Any], by: str, now: datetime) -> Outcome:
+    match typed["deed"]:
+        case deed if deed in (SAVEPOINT, STOP):
+            return _save(job, by, now, stop=deed == STOP)
+        case deed:
+            return _label(job, typed["labels"], by, add=deed == LABEL)
+
+
+def _save(job: Job, by: str, now: datetime, *, stop: bool) -> Outcome:
+    try:
+        request_savepoint(job, SavepointOrigin.MANUAL, by, now, stops_job=stop)
+    except SavepointDeferred as deferred:
+        return Outcome(job, False, str(deferred))
+    return Outcome(job, True, "Stopping with a savepoint." if stop else "Savepoint requested.")
+
+
+@transaction.atomic
+def _label(job: Job, labels: dict[str, str], by: str, *, add: bool) -> Outcome:
+    locked = Job.objects.select_for_update().get(pk=job.pk)
+    was = dict(locked.labels)
+    now = was | labels if add else {key: value for key, value in was.items() if labels.get(key) != value}
+    if now == was:
+        return Outcome(job, False, "It has them already." if add else "It has none of them.")
+    Job.objects.filter(pk=job.pk).update(labels=now)
+    audit.record(by, "job.automation", f"job {job.name}", "", was={"labels": was}, now={"labels": now})
+    return Outcome(job, True, ", ".join(f"{key}={value}" for key, value in now.items()) or "No label any more.")

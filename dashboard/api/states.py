@@ -1,0 +1,108 @@
+"""What keyed state a snapshot of a PySpark job holds: asked here, answered by a worker, fetched when it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from ninja import Query, Schema, Status
+from pydantic import Field
+
+from dashboard.access.guard import access_of, actor_of, require
+from dashboard.access.roles import Role
+from dashboard.api.errors import conflict, invalid
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Asked, Listed, page_of
+from dashboard.api.schemas.rows import StateReadOut
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.state import StateForm
+from dashboard.queries.state import contents_read
+from dashboard.views.job import find_job
+from monitoring.models import Checkpoint, Job, StateRead, StateReadKind
+from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, snapshot_of, snapshots
+
+routes = router("State")
+_SNAPSHOT = "A checkpoint or savepoint of this PySpark job that completed, by its row's id."
+_NOT_LISTED = "What this snapshot holds is not known yet. Ask with kind list first, and wait until that is done."
+
+
+class SnapshotOut(Schema):
+    id: int
+    label: str
+
+
+class QuestionIn(Body):
+    snapshot: int = Field(description=_SNAPSHOT)
+    kind: StateReadKind = Field(
+        StateReadKind.LIST,
+        description="list: what it holds. read: keys and values. sizes: rows by partition. diff: what changed.",
+    )
+    place: str = Field("", description="Number and view of an operator of the list's `keyed`, such as `0:default`.")
+    key_field: str = ""
+    key_text: str = ""
+    contains: str = Field("", description="Part of the key.")
+    partition: int | None = None
+    most: int | None = Field(None, description="Rows at most; null: 100.")
+    other: int | None = Field(None, description="For diff: the snapshot to compare with.")
+
+
+@routes.get(
+    "/jobs/{int:job_id}/snapshots", response=answers(list[SnapshotOut]), summary="Snapshots whose state can be read"
+)
+def offered(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
+    return [{"id": each.pk, "label": label_of(each)} for each in snapshots(find_job(job_id))]
+
+
+@routes.get(
+    "/jobs/{int:job_id}/state-reads",
+    response=answers(Listed[StateReadOut]),
+    summary="What was asked of its state, the newest first, without the answers",
+)
+def reads(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
+    page = page_of(StateRead.objects.filter(job=job_id).defer("answer"), asked, ("-asked_at", "-id"))
+    return page | {"items": [_out(read) for read in page["items"]]}
+
+
+@routes.get(
+    "/jobs/{int:job_id}/state-reads/{int:read_id}", response=answers(StateReadOut), summary="One of them, answered"
+)
+def read(request: HttpRequest, job_id: int, read_id: int) -> dict[str, Any]:
+    """Values are for those who may act: they are the job's data."""
+    found = get_object_or_404(StateRead, pk=read_id, job=job_id)
+    may_see = found.kind == StateReadKind.LIST or access_of(request).may(Role.OPERATOR)
+    return _out(found, found.answer if may_see else None)
+
+
+@routes.post("/jobs/{int:job_id}/state-reads", response=answers(StateReadOut, 202), summary="Ask for its state")
+def ask_for(request: HttpRequest, job_id: int, body: QuestionIn) -> Status[dict[str, Any]]:
+    require(request, Role.OPERATOR)
+    job = find_job(job_id)
+    snapshot = snapshot_of(job, body.snapshot)
+    if snapshot is None:
+        raise invalid("snapshot", body.snapshot, _SNAPSHOT)
+    question, other = (Question(StateReadKind.LIST), None)
+    if body.kind != StateReadKind.LIST:
+        question, other = _question(job, snapshot, body)
+    try:
+        asked = ask(job, snapshot, question, actor_of(request), timezone.now(), other)
+    except CannotAsk as error:
+        raise conflict(error) from error
+    return Status(202, _out(asked))
+
+
+def _question(job: Job, snapshot: Checkpoint, body: QuestionIn) -> tuple[Question, Checkpoint | None]:
+    listed = contents_read(job, snapshot.pk)
+    if listed is None or not listed.answer:
+        raise conflict(_NOT_LISTED)
+    others = [each for each in snapshots(job) if each.pk != snapshot.pk]
+    given = {name: value for name, value in body.given().items() if name != "snapshot"}
+    form = checked(StateForm(listed.answer, others, filled(StateForm(listed.answer, others), given)))
+    is_diff = form.question.kind == StateReadKind.DIFF
+    return form.question, snapshot_of(job, form.cleaned_data["other"]) if is_diff else None
+
+
+def _out(read: StateRead, answer: object = None) -> dict[str, Any]:
+    names = [name for name in StateReadOut.model_fields if name != "answer"]
+    return {name: getattr(read, name) for name in names} | {"answer": answer}

@@ -79,7 +79,9 @@ class PlayedCluster(FakeJobManager):
     def begin(self, name: str, path: str = "", job_id: str = "") -> PlayedJob:
         with self.lock:
             named = {"id": job_id} if job_id else {}
-            job = PlayedJob(name=name, started=self.now_ms(), savepoint_path=path or None, **named)
+            # However still the played clock stands: nothing fails and is started anew within a millisecond.
+            started = max(self.now_ms(), *(job.started + 1 for job in self._all()), 0)
+            job = PlayedJob(name=name, started=started, savepoint_path=path or None, **named)
             job.checkpointing = self.checkpointing
             if path:
                 job.restored = {
@@ -115,7 +117,8 @@ class PlayedCluster(FakeJobManager):
 
     def checkpoint(self, job: PlayedJob) -> str:
         with self.lock:
-            made = job.add(len(job.checkpoints) + 1, triggered=self.now_ms())
+            triggered = max(self.now_ms(), *(one.triggered + 1 for one in job.checkpoints), 0)
+            made = job.add(len(job.checkpoints) + 1, triggered=triggered)
             made.path = f"file:/cp/{job.id}/chk-{made.id}"
             self.stored.add(made.path)
             return made.path

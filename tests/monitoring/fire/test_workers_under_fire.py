@@ -21,7 +21,8 @@ from tests.monitoring.fire.world import NAME
 from tests.waiting import eventually
 
 ROUNDS = int(os.environ.get("FIRE_ROUNDS", "3"))
-SEED = int(os.environ.get("FIRE_SEED", "0")) or random.randrange(1, 10**6)
+# The same few rounds for everybody; new ones by `make chaos`.
+SEED = int(os.environ.get("FIRE_SEED", "0")) or (random.randrange(1, 10**6) if "FIRE_ROUNDS" in os.environ else 1)
 AT_ONCE = 6
 SAVEPOINTS = int(os.environ.get("FIRE_SAVEPOINTS", "60"))
 CLUSTERS = 10
@@ -40,6 +41,7 @@ def left() -> Iterator[ExitStack]:
 def test_a_dead_job_comes_back_exactly_once_whoever_is_killed(machine: HastyMachine, left: ExitStack) -> None:
     print(f"FIRE_SEED={SEED}")
     killer = Killer((machine.worker(1), machine.worker(2)))
+    to_strike = 0
     for first in range(0, ROUNDS, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, ROUNDS))
         rounds = [Round(number, left.enter_context(serving(PlayedCluster())), SEED + number) for number in numbers]
@@ -53,8 +55,9 @@ def test_a_dead_job_comes_back_exactly_once_whoever_is_killed(machine: HastyMach
         eventually("every job is back", lambda: all(_is_back(machine, wave, each) for each in rounds), 180)  # noqa: B023
         for each in rounds:
             each.judge()
+        to_strike += sum(not each.taken_back for each in rounds)  # of the others, some are back before their moment
     print(f"{ROUNDS} rounds, {killer.kills} workers killed")
-    assert killer.kills >= ROUNDS / 2
+    eventually("a kill for each round that was to have one", lambda: killer.kills >= to_strike)
     _judge_rows(machine)
 
 

@@ -11,7 +11,6 @@ from django.db import transaction
 
 from dashboard.access.guard import Access, refusal
 from dashboard.access.roles import Role
-from dashboard.access.subjects import Subject
 from dashboard.forms.bulk import LABEL, SAVEPOINT, STOP
 from monitoring import audit
 from monitoring.models import Job, SavepointOrigin
@@ -29,7 +28,7 @@ def act_on_all(typed: Mapping[str, Any], access: Access, by: str, now: datetime)
     """`typed`: what BulkForm cleaned. What was refused comes first."""
     outcomes = [
         _do(job, typed, by, now)
-        if (access.role_on(Subject(job.pk, job.cluster_id)) or Role.VIEWER) >= Role.OPERATOR
+        if access.may_on(Role.OPERATOR, job.pk, job.cluster_id)
         else Outcome(job, False, refusal(access, Role.OPERATOR))
         for job in typed["jobs"]
     ]

@@ -267,8 +267,11 @@ def _made(
         for whole in pieces.made
         for piece in _by_day(whole, archived)
     ]
-    from_archive = [each for each in asked if floor(each[2], DAY) in archived]
-    checkpoints = _checkpoints(job, [each for each in asked if each not in from_archive], most)
+    from_archive: list[Asked] = []
+    stored: list[Asked] = []
+    for each in asked:
+        (from_archive if floor(each[2], DAY) in archived else stored).append(each)
+    checkpoints = _checkpoints(job, stored, most)
     by_place: dict[int, list[tuple[Any, ...]]] = {}
     for place, *values in (*checkpoints, *_archived(job, from_archive, most)):
         by_place.setdefault(place, []).append(tuple(values))

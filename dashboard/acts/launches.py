@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from dashboard.forms.launch import CLONE, LaunchForm
-from dashboard.queries.states import offered_states
+from dashboard.queries.states import offered_savepoints
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
@@ -33,7 +33,7 @@ def launch_form(
     job: Job, version: LaunchVersion | None, admin: bool, typed: Any = None, files: Any = None
 ) -> LaunchForm:
     """With the states that the job can be started from; bound when something was typed."""
-    states = [(choice.key, choice.label) for choice in offered_states(job) if isinstance(choice.source, Savepoint)]
+    states = [(choice.key, choice.label) for choice in offered_savepoints(job)]
     if job.current_run is not None and job.current_run.live:
         states.insert(0, (FROM_STOP, "the savepoint that it is stopped with"))
     options: dict[str, Any] = {"job": job, "states": states, "version": version, "admin": admin, "label_suffix": ""}
@@ -93,7 +93,7 @@ def _chosen(job: Job, key: str) -> Savepoint | None:
     """None: the savepoint that it is stopped with."""
     if not key or key == FROM_STOP:
         return None
-    source = next((choice.source for choice in offered_states(job) if choice.key == key), None)
+    source = next((choice.source for choice in offered_savepoints(job) if choice.key == key), None)
     if not isinstance(source, Savepoint):
         raise RestartRefused("state", key, "one of the states below is needed")
     return source

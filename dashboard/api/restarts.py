@@ -19,7 +19,7 @@ from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.launch import SAVE
-from dashboard.queries.states import offered_states
+from dashboard.queries.states import offered_states, why_not_offered
 from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
 from monitoring.models import LaunchVersion, RestartAttempt, RestartDecision
@@ -47,6 +47,10 @@ class StateOut(Schema):
     path: str
     note: str
     problem: str = Field(description="What was wrong with its files when last looked at.")
+    found: bool = Field(
+        description="It lies in the checkpoint directory of a dead run and no poll saw it; `taken_at` is reckoned from "
+        "the interval, `size` from the files that it names."
+    )
 
 
 class RestartIn(Body):
@@ -130,7 +134,8 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
     job = find_job(job_id)
     choices = {choice.key: choice for choice in offered_states(job)}
     if body.state not in choices:
-        raise invalid("state", body.state, f"One of: {', '.join(choices) or 'none is there'}.")
+        one_of = f"One of: {', '.join(choices) or 'none is there'}."
+        raise invalid("state", body.state, f"{why_not_offered(body.state)} {one_of}")
     source, stop_first = choices[body.state].source, body.stop == "savepoint"
     try:
         return Status(202, restart_from(job, source, actor_of(request), timezone.now(), stop_first=stop_first))

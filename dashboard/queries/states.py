@@ -1,16 +1,24 @@
-"""The states that a job can be started from: its completed savepoints, and the checkpoints that outlive their run."""
+"""The states that a job can be started from: its completed savepoints, the checkpoints that outlive their run, and
+those that a dead run left in its directory and no poll saw."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils.translation import gettext as _
+
 from monitoring.models import CheckedState, Checkpoint, Job, Run, Savepoint, SavepointState
+from monitoring.recovery.candidates import State
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
+from monitoring.recovery.unseen import found_checkpoints
+from monitoring.savepoints.stored import size_of
 
 # An engine keeps a handful; of older ones it is not known whether they are still there.
 RETAINED = 10
 SAVEPOINTS = 20
+_FOUND = re.compile(r"found-(\d{1,9})-(\d{1,18})")
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class Choice:
     run: Run | None = None  # the one that took it
     note: str = ""
     problem: str = ""  # what was wrong with its files when last looked at
+    found: bool = False  # lies in the directory of a dead run and is in no history; when it was taken is reckoned
 
 
 def read_retained(job: Job) -> list[Retained]:
@@ -49,12 +58,25 @@ def _retained(checkpoint: Checkpoint, look: CheckedState | None) -> Retained:
 
 
 def offered_states(job: Job) -> list[Choice]:
-    """Completed savepoints, and the newest checkpoints that outlive their run, newest first."""
-    completed = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="")
-    savepoints = completed.select_related("checkpoint", "run__launch_version")
-    kept = savepoints.exclude(checkpoint__discarded=True)[:SAVEPOINTS]
-    choices = [*map(_savepoint, kept), *map(_checkpoint, read_retained(job))]
+    """Completed savepoints, the newest checkpoints that outlive their run, and what a dead one left; newest first."""
+    choices = [*_savepoints(job), *map(_checkpoint, read_retained(job)), *_left_by_the_dead(job)]
     return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
+
+
+def offered_savepoints(job: Job) -> list[Choice]:
+    return sorted(_savepoints(job), key=lambda choice: choice.taken_at, reverse=True)
+
+
+def why_not_offered(key: str) -> str:
+    """In a sentence, of one that is not among the offered states."""
+    found = _FOUND.fullmatch(key)
+    if found is None:
+        return _("From: choose one of the states below; the one you sent is not offered (any more).")
+    run, number = int(found[1]), int(found[2])
+    return _(
+        "From: checkpoint %(number)s, which was found in the directory of run %(run)s, is not there any more. Nothing "
+        "was stopped or started; choose one of the states below."
+    ) % {"number": number, "run": run}
 
 
 def best_of(job: Job, choices: list[Choice]) -> Choice | None:
@@ -63,6 +85,37 @@ def best_of(job: Job, choices: list[Choice]) -> Choice | None:
     offered = {choice.path: choice for choice in reversed(sound)}
     best = (offered[state.path] for state in restore_candidates(job) if state.path in offered)
     return next(best, sound[0] if sound else None)
+
+
+def _savepoints(job: Job) -> list[Choice]:
+    completed = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="")
+    kept = completed.exclude(checkpoint__discarded=True).select_related("checkpoint", "run__launch_version")
+    return [_savepoint(savepoint) for savepoint in kept[:SAVEPOINTS]]
+
+
+def _left_by_the_dead(job: Job) -> list[Choice]:
+    lying = found_checkpoints(job)[:RETAINED]
+    if not lying:
+        return []
+    runs = job.runs.select_related("launch_version").filter(number__in={state.run_number for state in lying})
+    by_number = {run.number: run for run in runs}
+    looks = job.checked_states.filter(path__in=[state.path for state in lying])
+    problems = dict(looks.values_list("path", "problem"))
+    return [_found(state, by_number[state.run_number], problems.get(state.path, "")) for state in lying]
+
+
+def _found(state: State, run: Run, problem: str) -> Choice:
+    return Choice(
+        key=f"found-{run.number}-{state.checkpoint_id}",
+        label=f"Checkpoint {state.checkpoint_id}",
+        taken_at=state.taken_at,
+        size=size_of(state.path),
+        path=state.path,
+        source=state.path,
+        run=run,
+        problem=problem,
+        found=True,
+    )
 
 
 def _savepoint(savepoint: Savepoint) -> Choice:

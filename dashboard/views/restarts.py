@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.since import happened_since
-from dashboard.queries.states import best_of, offered_states
+from dashboard.queries.states import best_of, offered_states, why_not_offered
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import RestartAttempt
@@ -56,9 +56,10 @@ def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
 @operator_required
 def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    choice = next((c for c in offered_states(job) if c.key == request.POST.get("from")), None)
+    wanted = request.POST.get("from", "")
+    choice = next((choice for choice in offered_states(job) if choice.key == wanted), None)
     if choice is None:
-        messages.error(request, _("From: choose one of the states below; the one you sent is not offered (any more)."))
+        messages.error(request, why_not_offered(wanted))
         return redirect("job-restart", pk)
     saved_first = request.POST.get("stop") != "cancel"
     try:

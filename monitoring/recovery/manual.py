@@ -12,6 +12,7 @@ from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.states import known_states
+from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.history import plain_path
 
 LONGEST_PATH = 2000
@@ -166,8 +167,8 @@ def _of_path(job: Job, path: str) -> State | None:
     path = path.strip()
     if not path or len(path) > LONGEST_PATH or not path.isprintable():
         raise RestartRefused("path", path[:100], "the path of a savepoint or retained checkpoint is needed")
-    known = (state for state in known_states(job) if plain_path(state.path) == plain_path(path))
-    return next(known, None)
+    known = [*known_states(job), *found_checkpoints(job)]
+    return next((state for state in known if plain_path(state.path) == plain_path(path)), None)
 
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from monitoring.models import Checkpoint, CheckpointStatus, Job, RestoreFrom, Run, RunState
@@ -26,28 +27,57 @@ def unseen_checkpoints(job: Job) -> list[State]:
     """The newest first. Of the run that the last known checkpoint is of, and of those that followed it."""
     if job.restore_from == RestoreFrom.SAVEPOINT:
         return []
+    return [state for search in _searches(job) for state in search.found_or_guessed()]
+
+
+def found_checkpoints(job: Job) -> list[State]:
+    """Of those only the ones that were found where they lie, whatever the job's automation goes on from: what a person
+    may choose."""
+    return [state for search in _searches(job) for state in search.found() or ()]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """In what `run` left. `seen`: the last checkpoint that was seen, of `known`: this run or an earlier one."""
+
+    run: Run
+    ended_at: datetime
+    known: Run
+    seen: State
+
+    def found_or_guessed(self) -> list[State]:
+        found = self.found()
+        if found is not None:
+            return found
+        # Of one that FAILED, the engine itself tells its last ones.
+        is_lost = self.run == self.known and self.run.state == RunState.LOST
+        return guessed(self.seen, self.ended_at, _interval(self.run)) if is_lost else []
+
+    def found(self) -> list[State] | None:
+        """None where that cannot be told from here."""
+        directory, run = _directory(self.run, self.known, self.seen), self.run
+        lying = checkpoints_in(directory) if directory else None
+        if lying is None:
+            return None
+        base, at = self.seen.checkpoint_id or 0, self.seen.taken_at
+        if run != self.known:
+            base, at = min(lying, default=0) - 1, run.started_at
+        times = {each: min(at + _interval(run) * (each - base), self.ended_at) for each in lying if each > base}
+        return [State(f"{directory}/chk-{each}", taken, False, run.number, each) for each, taken in times.items()]
+
+
+def _searches(job: Job) -> list[_Search]:
     later: list[Run] = []
     for run in job.runs.order_by("-number")[:RUNS]:
         later.append(run)
         if (seen := _last_seen(run)) is not None:
-            return [state for each in later for state in _of(each, run, seen)]
+            return [_Search(each, each.ended_at, run, seen) for each in later if each.ended_at and _is_dead(each)]
     return []
 
 
-def _of(run: Run, known: Run, seen: State) -> list[State]:
-    """`seen`: the last one, of `known`, which is this run or an earlier one."""
-    ended_at = run.ended_at
-    if run.state not in DEAD or ended_at is None or not retains(RunState(run.state), run.checkpoint_config):
-        return []
-    directory = _directory(run, known, seen)
-    lying = checkpoints_in(directory) if directory else None
-    if lying is None:
-        # Of one that FAILED, the engine itself tells its last ones.
-        is_lost = run == known and run.state == RunState.LOST
-        return guessed(seen, ended_at, _interval(run)) if is_lost else []
-    base, at = (seen.checkpoint_id or 0, seen.taken_at) if run == known else (min(lying, default=0) - 1, run.started_at)
-    times = {number: min(at + _interval(run) * (number - base), ended_at) for number in lying if number > base}
-    return [State(f"{directory}/chk-{number}", times[number], False, run.number, number) for number in times]
+def _is_dead(run: Run) -> bool:
+    """And its checkpoints outlive it."""
+    return run.state in DEAD and retains(RunState(run.state), run.checkpoint_config)
 
 
 def guessed(seen: State, lost_at: datetime, interval: timedelta) -> list[State]:

@@ -24,6 +24,7 @@ from checkpointing.storage import (
     canonical,
     dispose_savepoint,
     files_for,
+    read_metadata,
     verify,
 )
 from monitoring.engine.answers import SavepointValidation
@@ -84,6 +85,25 @@ def checkpoints_in(directory: str) -> list[int] | None:
         return [int(found[1]) for found in newest if METADATA in files.names(f"{confined}/{found[0]}")]
     except OSError as error:
         log.warning("%s cannot be looked at: %s", directory, error)
+        return None
+
+
+def size_of(path: str) -> int | None:
+    """Bytes of all the files that the state at `path` needs, as it says itself. None where that cannot be told."""
+    try:
+        directory = _confined(path)
+        if directory is None:
+            return None
+        metadata = _flink_metadata(directory)
+        if metadata is None:
+            return read_metadata(directory).state_size
+        # Of a file that many states share, the furthest of its parts.
+        sizes: dict[str, int] = defaultdict(int)
+        for file in metadata.files:
+            sizes[file.location] = max(sizes[file.location], file.size)
+        return sum(sizes.values()) + files_for(directory).sizes(directory)[METADATA]
+    except (OSError, SnapshotUnusable, NotFlinkMetadata, KeyError) as error:
+        log.warning("%s cannot be looked at: %s", path, error)
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -30,6 +31,13 @@ def operator_user(db: None) -> User:
 @pytest.fixture
 def viewer_user(db: None) -> User:
     return User.objects.create_user("victor", password="pw-victor-1")
+
+
+@pytest.fixture
+def state_root(tmp_path: Path, settings: Settings) -> Path:
+    """A directory below which state may be looked at."""
+    settings.STATE_ROOTS = (str(tmp_path),)
+    return tmp_path
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from monitoring import audit
 from monitoring.launches import Launched, remember
@@ -34,10 +35,25 @@ from monitoring.models import (
 from monitoring.selfwatch.facts import periods
 from tests.dashboard import builders as make
 from tests.dashboard.builders import Shape
+from tests.monitoring.savepoints import snapshots
 
+# What a run that died left of its last checkpoint, as a real Flink wrote it.
+LEFT_BEHIND = "2.3.0-rocksdb-0b-checkpoint"
 LONG_NAME = (
     "payments-dedup-with-a-very-long-name-that-somebody-generated-from-a-branch-2026-11-21-feature-exactly-once-sink"
 )
+
+
+def died_unseen(now: datetime, cluster: Cluster, root: Path) -> Job:
+    """Its run is lost; three of its checkpoints are in the history, and the fourth only lies in its directory."""
+    job = make.make_job(cluster, "clicks-by-page")
+    run = make.make_run(job, now, state=RunState.LOST, ended_at=now - timedelta(seconds=5))
+    rows = make.make_checkpoints(run, now - timedelta(seconds=24), Shape(count=3, state_bytes=16_000))
+    for row in rows:
+        row.external_path = f"file:{root}/{run.engine_job_id}/chk-{row.checkpoint_id}"
+        row.save(update_fields=["external_path"])
+    snapshots.lay_down(LEFT_BEHIND, root / run.engine_job_id / "chk-4")
+    return job
 
 
 def busy_job(now: datetime, cluster: Cluster, name: str = "flights-by-route") -> Job:

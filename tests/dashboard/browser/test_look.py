@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from django.urls import reverse
@@ -22,9 +23,15 @@ FULLEST = {"fleet", "restarts", "incidents"}
 
 @pytest.mark.parametrize(("size", "theme"), VIEWS)
 def test_pages_of_a_troubled_fleet(
-    read_as: Callable[..., Reader], signs_of_life: None, now: datetime, size: str, theme: str
+    read_as: Callable[..., Reader],
+    signs_of_life: None,
+    now: datetime,
+    state_root: Path,
+    size: str,
+    theme: str,
 ) -> None:
     jobs = scenes.troubled_fleet(now)
+    unseen = scenes.died_unseen(now, jobs[0].cluster, state_root)
     scenes.ticks(now)
     job, dead = jobs[0], jobs[1]
     reader = read_as(size, theme)
@@ -42,6 +49,7 @@ def test_pages_of_a_troubled_fleet(
         "rule-new": reverse("rule-new", args=["end_to_end_duration"]),
         "restarts": reverse("job-restarts", args=[job.pk]),
         "restart": reverse("job-restart", args=[job.pk]),
+        "restart-found": reverse("job-restart", args=[unseen.pk]),
         "stop": reverse("job-stop", args=[job.pk]),
         "progress": reverse("restart-progress", args=[dead.restart_attempts.get().pk]),
         "incidents": reverse("incidents"),

@@ -1,0 +1,33 @@
+"""A checkpoint that a dead run left in its directory and no poll saw, over the API."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pytest_django import Settings
+
+from monitoring.models import Checkpoint, Job
+from tests.dashboard import builders as make
+from tests.dashboard.api.conftest import Caller
+from tests.monitoring.savepoints.snapshots import lay_down, metadata
+
+
+def test_a_checkpoint_that_was_found_may_be_restarted_from_while_it_is_there(
+    api: Caller, job: Job, now: datetime, tmp_path: Path, settings: Settings
+) -> None:
+    settings.STATE_ROOTS = (str(tmp_path),)
+    run = make.make_run(job, now, state="LOST", ended_at=now - timedelta(seconds=5))
+    [seen] = make.make_checkpoints(run, now - timedelta(seconds=24), make.Shape(count=1))
+    directory = tmp_path / run.engine_job_id
+    Checkpoint.objects.filter(pk=seen.pk).update(external_path=f"file:{directory}/chk-1")
+    lying = lay_down("2.3.0-rocksdb-0b-checkpoint", directory / "chk-2")
+    [offered] = [state for state in api.get(f"/jobs/{job.pk}/restart-states").json() if state["found"]]
+    assert (offered["path"], offered["label"]) == (f"file:{lying}", "Checkpoint 2")
+    (lying / "_metadata").unlink()
+    refused = api.post(f"/jobs/{job.pk}/restart", {"state": offered["key"]})
+    [wrong] = refused.json()["error"]["fields"]
+    assert (refused.status_code, wrong["field"]) == (422, "state")
+    assert "which was found in the directory of run 2, is not there any more" in wrong["message"]
+    (lying / "_metadata").write_bytes(metadata("2.3.0-rocksdb-0b-checkpoint"))
+    assert api.post(f"/jobs/{job.pk}/restart", {"state": offered["key"]}).json()["restore_path"] == f"file:{lying}"

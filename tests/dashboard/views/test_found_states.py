@@ -1,0 +1,114 @@
+"""Checkpoints that a dead run left in its directory and no poll saw: offered to a person, refused once they went."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from dashboard.queries.states import Choice, offered_states
+from monitoring.models import CheckedState, Job, RestartAttempt, Run
+from tests.dashboard import builders as make
+from tests.dashboard import scenes
+from tests.monitoring.savepoints import snapshots
+
+pytestmark = pytest.mark.django_db
+SAMPLE = scenes.LEFT_BEHIND
+
+
+@pytest.fixture
+def root(state_root: Path) -> Path:
+    return state_root
+
+
+@pytest.fixture
+def job(root: Path, now: datetime) -> Job:
+    return scenes.died_unseen(now, make.make_cluster(now), root)
+
+
+@pytest.fixture
+def dead(job: Job) -> Run:
+    return job.runs.get()
+
+
+def place(root: Path, run: Run, number: int) -> Path:
+    return root / run.engine_job_id / f"chk-{number}"
+
+
+def found(job: Job) -> list[Choice]:
+    return [choice for choice in offered_states(job) if choice.found]
+
+
+def page(client: Client, job: Job, **query: str) -> str:
+    return " ".join(client.get(reverse("job-restart", args=[job.pk]), query).content.decode().split())
+
+
+def test_it_is_offered_with_its_age_and_size_and_where_it_was_found(operator: Client, job: Job, dead: Run) -> None:
+    [choice] = found(job)
+    assert (choice.key, choice.label, choice.run) == (f"found-{dead.number}-4", "Checkpoint 4", dead)
+    assert choice.taken_at == dead.checkpoints.get(checkpoint_id=3).triggered_at + timedelta(seconds=10)
+    whole = sum(snapshots.sizes(SAMPLE).values()) + len(snapshots.metadata(SAMPLE))
+    assert choice.size == whole
+    told = page(operator, job)
+    assert f"found in the directory of run {dead.number}, not in the history" in told
+
+
+def test_it_is_chosen_as_the_automation_would(operator: Client, job: Job) -> None:
+    told = page(operator, job)
+    assert "Found in the directory, not in the history:" in told
+    assert 'name="from" value="found-1-4"' in told
+
+
+def test_those_of_the_history_are_offered_beside_it(operator: Client, job: Job) -> None:
+    assert [choice.label for choice in offered_states(job)] == [f"Checkpoint {number}" for number in (4, 3, 2, 1)]
+    seen = job.runs.get().checkpoints.get(checkpoint_id=3)
+    assert "Found in the directory, not in the history:" not in page(operator, job, **{"from": f"checkpoint-{seen.pk}"})
+
+
+def test_a_person_starts_the_job_from_it(operator: Client, job: Job, dead: Run, root: Path) -> None:
+    operator.post(reverse("job-restart", args=[job.pk]), {"from": "found-1-4"})
+    attempt = RestartAttempt.objects.get()
+    assert attempt.restore_path == f"file:{place(root, dead, 4)}"
+    assert attempt.restore_is_savepoint is False
+
+
+def test_one_that_has_vanished_since_is_refused_in_words(operator: Client, job: Job, dead: Run, root: Path) -> None:
+    shutil.rmtree(place(root, dead, 4))
+    address = reverse("job-restart", args=[job.pk])
+    refused = operator.post(address, {"from": "found-1-4"}, follow=True).content.decode()
+    assert "checkpoint 4, which was found in the directory of run 1, is not there any more" in refused
+    assert not RestartAttempt.objects.exists()
+    assert "The state you asked for is not there" in page(operator, job, **{"from": "found-1-4"})
+
+
+@pytest.mark.parametrize("nonsense", ["found-1-5", "found-9-4", "found-1-", "found--1-4", f"found-1-{'9' * 40}"])
+def test_another_number_is_none_of_them(operator: Client, job: Job, nonsense: str) -> None:
+    operator.post(reverse("job-restart", args=[job.pk]), {"from": nonsense})
+    assert not RestartAttempt.objects.exists()
+
+
+def test_one_that_was_found_damaged_says_so(operator: Client, job: Job, dead: Run, root: Path, now: datetime) -> None:
+    path = f"file:{place(root, dead, 4)}"
+    CheckedState.objects.create(job=job, path=path, checked_at=now, problem="a file is missing")
+    assert "<b>Known to be damaged:</b> a file is missing" in page(operator, job, **{"from": "found-1-4"})
+
+
+def test_one_whose_metadata_cannot_be_read_has_no_size(job: Job, dead: Run, root: Path) -> None:
+    (place(root, dead, 4) / "_metadata").write_bytes(b"nonsense")
+    [choice] = found(job)
+    assert choice.size is None
+
+
+def test_where_the_directory_is_not_reached_nothing_is_offered_of_it(job: Job, settings: Settings) -> None:
+    settings.STATE_ROOTS = ()
+    assert found(job) == []
+
+
+def test_a_living_job_has_none(job: Job, dead: Run) -> None:
+    Run.objects.filter(pk=dead.pk).update(state="RUNNING", ended_at=None)
+    assert found(job) == []

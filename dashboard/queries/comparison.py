@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from math import log2
 from typing import Any
 
+from dashboard.queries.rolled import ask
 from dashboard.queries.series import Span
 from dashboard.queries.summary import MEASURES, Summary, read_summary
 from dashboard.units import bytes_text, duration_text
@@ -52,7 +53,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        times = f" ({self.ratio:.3g} times)" if self.ratio and 0.01 <= self.ratio <= 1000 else ""
+        times = f" ({_times(self.ratio)})" if self.ratio and 0.001 <= self.ratio <= 1000 else ""
         return f"{self.title}: {self.text(self.before)} → {self.text(self.after)}{times}"
 
     @property
@@ -77,6 +78,10 @@ class Difference:
     @property
     def texts(self) -> tuple[str, str]:
         return self.text(self.before), self.text(self.after)
+
+
+def _times(ratio: float) -> str:
+    return f"× {ratio:.3g}" if ratio >= 1 else f"÷ {1 / ratio:.3g}"
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ def _highest(values: Iterable[int | None]) -> float | None:
 
 
 def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
-    first, second = (read_summary(job, Span(datetime(1970, 1, 1, tzinfo=UTC), now, run.number)) for run in (a, b))
+    first, second = _summaries(job, [Span(datetime(1970, 1, 1, tzinfo=UTC), now, run.number) for run in (a, b)])
     thrown, thrown_since = (RunException.objects.filter(run=run).count() for run in (a, b))
     counts = [
         Difference("Completed", "count", first.completed, second.completed),
@@ -158,6 +163,13 @@ def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
     ]
     figures = [Difference(f"{m.label}, {row}", m.unit, x, y) for m, row, x, y in _figures(first, second)]
     return Comparison([("Checkpoints", counts), ("Figures", figures)], _settings(a, b))
+
+
+def _summaries(job: Job, spans: list[Span]) -> list[Summary]:
+    """Of checkpoints alone: a savepoint writes the whole state, and a run with one would seem to write more. Of long
+    runs they are together, as roll-ups hold them: there a few say little."""
+    kind = "" if any(ask(job, span).is_long for span in spans) else "checkpoint"
+    return [read_summary(job, span, kind) for span in spans]
 
 
 def _figures(first: Summary, second: Summary) -> Iterator[tuple[Any, str, float | None, float | None]]:

@@ -51,6 +51,20 @@ def test_two_runs_are_compared_by_their_summaries_and_settings(viewer: Client, j
     assert "2 settings differ" in text
 
 
+def test_a_savepoint_does_not_make_its_run_seem_to_write_more(viewer: Client, job: Job, now: datetime) -> None:
+    shape = make.Shape(count=1, first_id=21, savepoints=frozenset({0}))
+    make.make_checkpoints(job.runs.get(number=1), now - timedelta(hours=1), shape)
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "run 1", "b": "run 2"})
+    figures = {each.label: each for _, group in answer.context["comparison"].groups for each in group}
+    assert figures["Completed"].before == 20
+    assert (figures["Checkpointed size, maximum"].before or 0) < 10_000_000
+
+
+@pytest.mark.parametrize(("before", "after", "said"), [(100, 2_500, "(× 25)"), (2_500, 100, "(÷ 25)")])
+def test_a_change_is_told_as_so_many_times(before: float, after: float, said: str) -> None:
+    assert Difference("Async", "ms", before, after).sentence.endswith(said)
+
+
 def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job) -> None:
     OperatorCheckpoint.objects.filter(checkpoint__run__number=2, position=1).update(vertex_id="f" * 32)
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "1/15", "b": "2/15"})

@@ -217,7 +217,11 @@ def words(key: str) -> str:
 @register.filter
 def plain(value: Any) -> str:
     """A stored value as people write it."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {plain(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
+    return "–" if value is None or value == "" else str(value)
 
 
 # Keys of /checkpoints/config that hold milliseconds.

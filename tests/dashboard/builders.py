@@ -74,7 +74,8 @@ VERTICES = (("Source: flights (files)", 1), ("aggregate by aircraft and route", 
 
 
 def make_cluster(now: datetime, name: str = "waymark", *, engine: Engine = Engine.SPARK, **fields: Any) -> Cluster:
-    known = {"version": "waymark-0.1.0" if engine is Engine.SPARK else "2.3.0", "last_answer_at": now - timedelta(seconds=2)}
+    version = "waymark-0.1.0" if engine is Engine.SPARK else "2.3.0"
+    known = {"version": version, "last_answer_at": now - timedelta(seconds=2)}
     return Cluster.objects.create(
         name=name, rest_url=f"http://{name}.example:8081", engine=engine, **{**known, **fields}
     )

@@ -210,6 +210,7 @@ def _names(directory: Path) -> list[str]:
 def _needed(query: LocalQuery) -> Iterator[str]:
     """Paths in the checkpointLocation; IncompleteBatch."""
     listing = dict(_listing(query.location))
+    _check_sinks_log(query)
     if query.batch is None:
         yield from (path for path in listing if path in ("metadata", "timelines") or path.startswith("sources/"))
         if query.in_flight:
@@ -239,12 +240,24 @@ def _check_nothing_is_ahead(query: LocalQuery, batch: int, listing: Mapping[str,
         match = _STATE_FILE.fullmatch(path.rpartition("/")[2]) if path.startswith("state/") else None
         if match is not None and int(match["version"]) > newest + 1:
             raise IncompleteBatch(f"{path} is of batch {int(match['version']) - 1}, the offsets end with {newest}")
-    if query.live.sink_path is not None:
-        names = _names(Path(query.live.sink_path) / _SINK_LOG)
-        logged = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+(?:\.compact)?", name)]
-        if not batch <= max(logged, default=-1) <= newest:
-            last = max(logged, default=None)
-            raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} ends with batch {last}, the offsets with {newest}")
+
+
+def _check_sinks_log(query: LocalQuery) -> None:
+    """Spark's file sink skips a batch that its log has, and with it the batch's state, which only the commit that is
+    missing would lead to: the query would end at its first batch. Without state there is nothing to miss.
+    """
+    if query.live.sink_path is None:
+        return
+    batch = -1 if query.batch is None else query.batch
+    newest = batch + 1 if query.in_flight else batch
+    names = _names(Path(query.live.sink_path) / _SINK_LOG)
+    logged = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+(?:\.compact)?", name)]
+    last = max(logged, default=-1)
+    if not batch <= last <= newest:
+        told = f"ends with batch {last}" if logged else "has no batch"
+        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {told}, the offsets end with {newest}")
+    if last > batch and query.live.partitions:
+        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} has batch {last}, which would be skipped, its state not kept")
 
 
 def _check_every_operator_is_there(live: LiveQuery, listing: Mapping[str, int]) -> None:

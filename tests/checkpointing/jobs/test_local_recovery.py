@@ -143,6 +143,30 @@ async def test_damaged_local_state_is_told_and_a_checkpoint_is_used(manager: Run
     )
 
 
+async def test_a_state_that_a_file_sink_is_ahead_of_costs_no_attempt(
+    manager: RunningJobManager, tmp_path: Path
+) -> None:
+    """The driver died between two commits: the sink's, and the batch's."""
+    job_id = await manager.submit_running(FAST_RESTART)
+    newest = await manager.checkpoint(job_id)
+    first = await manager.driver(1)
+    work = Path(first.spec.work_directory)
+    location = leave(work, 9, in_flight=True)
+    for place in ("_metadata", "0"):
+        (location / "state" / "0" / place).mkdir(parents=True)
+        (location / "state" / "0" / place / "metadata").write_text("v1\n{}")
+    sink = tmp_path / "out" / "_spark_metadata"
+    sink.mkdir(parents=True)
+    (sink / "10").write_text("v1\n")
+    write_record(work, [LiveQuery("wordcount", "queries/0-words", None, str(sink.parent), {"0": 1})])
+    await first.report_failure("crash")
+    second = await manager.driver(2)
+    assert second.spec.local is None
+    assert second.spec.restore is not None
+    assert second.spec.restore.checkpoint_id == newest
+    assert "_spark_metadata has batch 10, which would be skipped" in (await exceptions(manager, job_id))[0]
+
+
 async def test_without_a_checkpoint_local_state_is_tried_again_and_counted(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(ONCE)
     await fails(await manager.driver(1), batch=9)

@@ -162,6 +162,31 @@ def test_a_file_sinks_log_that_is_ahead_by_the_batch_in_flight_is_exact(bench: L
     assert Counter(row["value"] for row in rows) == bench.expected
 
 
+@pytest.mark.parametrize(("layout", "batches"), [("rocksdb format 2", 1), ("rocksdb format 2", 3), ("hdfs", 3)])
+def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
+    spark: Any, tmp_path: Path, layout: str, batches: int
+) -> None:
+    """Spark would skip the batch as written and look for the state that it never made."""
+    bench = Lives(spark, tmp_path, LAYOUTS[layout])
+
+    def writing() -> Any:
+        once = bench.lines_by(1).dropDuplicates(["value"])
+        return once.writeStream.format("json").option("path", str(tmp_path / "out"))
+
+    query = bench.attempt(1, writing())
+    for _ in range(batches):
+        bench.feed()
+    bench.run_all(query)
+    query.stop()
+    bench.left_by(1)
+    last = batches - 1
+    for name in (f"{last}", f".{last}.crc"):
+        (query.planned.location / "commits" / name).unlink()
+    bench.feed()
+    with pytest.raises(LocalStateUnusable, match=f"_spark_metadata has batch {last}, which would be skipped"):
+        bench.run_all(bench.attempt(2, writing()))
+
+
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 

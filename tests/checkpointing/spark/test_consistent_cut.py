@@ -247,13 +247,22 @@ def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exa
 def test_over_a_topic_no_snapshot_holds_a_consumer_ahead_and_a_stop_with_savepoint_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    """What is in a topic stays there. After a stop that is nothing from beyond the producer's cut, so all is exact."""
+    """The checkpoint is triggered before the consumer has begun, whose first batch then takes in what its producer
+    wrote since: a producer that had been cut at the trigger would be behind. What is in a topic stays there; after a
+    stop that is nothing from beyond the producer's cut, so all is exact.
+    """
     chain = ChainOverTopic(spark, tmp_path)
     with Feeder(tmp_path / "in", 4) as feeder:
-        queries = chain.start("first")
-        eventually("the consumer has read", lambda: chain.counts)
+        count, clean = queries = [RunningQuery(query) for query in chain.planned("first")]
         agent = taking.Taking(queries, tmp_path)
+        clean.start()
+        eventually("the producer has committed", lambda: clean.files.last_commit() is not None)
         agent.trigger(1)
+        begun = clean.files.next_boundary()
+        assert begun is not None
+        feeder.write_on(6, eventually)
+        eventually("it has gone on", lambda: (clean.files.last_commit() or 0) > begun)
+        count.start()
         checkpoint = agent.complete(1, eventually)
         agent.trigger(2, CheckpointKind.SYNC_SAVEPOINT)
         savepoint = agent.complete(2, eventually)

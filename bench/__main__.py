@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 
-from bench.figures import print_figures
+from bench.figures import BenchmarkFailed, print_figures
 
 BENCHMARKS = (
     "idle",
@@ -26,14 +27,27 @@ IN_TWO_SIZES = ("polling", "history", "archive", "pages")
 
 def main() -> None:
     full = "--full" in sys.argv
-    for name in [name for name in sys.argv[1:] if name != "--full"] or BENCHMARKS:
+    names = [name for name in sys.argv[1:] if name != "--full"] or BENCHMARKS
+    for name in names:
         if name not in BENCHMARKS:
             sys.exit(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
-        module = importlib.import_module(f"bench.{name}")
-        print_figures(
-            module.__doc__.splitlines()[0],
-            module.measure(full=True) if full and name in IN_TWO_SIZES else module.measure(),
-        )
+    failed = [name for name in names if not _measured(name, full=full)]
+    if failed:
+        sys.exit(f"failed, without figures: {', '.join(failed)}")
+
+
+def _measured(name: str, *, full: bool) -> bool:
+    """False when it failed, which is told: the others are measured all the same."""
+    module = importlib.import_module(f"bench.{name}")
+    try:
+        figures = module.measure(full=True) if full and name in IN_TWO_SIZES else module.measure()
+    except Exception as error:  # noqa: BLE001 - the loop's edge
+        if not isinstance(error, BenchmarkFailed) or error.__cause__ is not None:
+            traceback.print_exc()
+        print(f"{name} failed: {error}", file=sys.stderr)
+        return False
+    print_figures(module.__doc__.splitlines()[0], figures)
+    return True
 
 
 if __name__ == "__main__":

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class BenchmarkFailed(Exception):
+    """It cannot be measured, or no longer; the text says why."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """`goal` None: nothing to reach. `at_most`: the goal is an upper limit, else a lower one."""

@@ -2,8 +2,10 @@
 
 The same query and session settings four times, side by side and all but idle: as a bare script; as a job whose state
 comes back from its checkpoint; as one that goes on in what the dead driver left (local recovery, the default); and so
-with a warm spare. The job managers have a ZooKeeper, as `manage.py up` runs them. They are killed in turn, several
-rounds; ratios are of medians. The bare script has no event log.
+with a warm spare. The job managers have a ZooKeeper, as `manage.py up` runs them. The bare script has no event log.
+
+They are killed in turn, each in each place of the order, and only when those that were restarted before have run for
+some batches: a JVM that has just begun compiles on the processors that the next start needs. Ratios are of medians.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +28,8 @@ from dashboard.stack.zookeeper import ZooKeeperServer
 
 T = TypeVar("T", BareScript, ManagedJob)
 
-ROUNDS = 5
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "4"))
+SETTLED_BATCHES = 4
 ARGUMENTS = {"rows": "1000", "keys": "100", "every": "3 seconds"}
 CHECKPOINTS = {"execution.checkpointing.interval": "3 s"}
 FROM_CHECKPOINT = {**CHECKPOINTS, "execution.state-recovery.from-local": "false"}
@@ -64,13 +68,21 @@ def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
         job = started(ManagedJob(directory / "job", ARGUMENTS, FROM_CHECKPOINT, zookeeper=zookeeper))
         local = started(ManagedJob(directory / "local", ARGUMENTS, CHECKPOINTS, zookeeper=zookeeper))
         warm = started(ManagedJob(directory / "warm", ARGUMENTS, CHECKPOINTS, spares=1, zookeeper=zookeeper))
-        for _ in range(ROUNDS):
-            wait_for("batches of the bare script", lambda: len(bare.commits()) > 2)
-            for each in (job, local, warm):
-                done = each.completed()
-                wait_for("a checkpoint", lambda each=each, done=done: each.completed() > done)
-            wait_for("a warm spare", warm.has_spare)
-            for name, each in zip(NAMES, (bare, job, local, warm), strict=True):
-                times[name].append(each.restarted())
+        each_by_name = dict(zip(NAMES, (bare, job, local, warm), strict=True))
+        for round_ in range(ROUNDS):
+            for name in (*NAMES[round_ % 4 :], *NAMES[: round_ % 4]):
+                _settle(each_by_name.values())
+                wait_for("a warm spare", warm.has_spare)
+                times[name].append(each_by_name[name].restarted())
                 print(f"{name}: {times[name][-1]:.1f} s", file=sys.stderr)
     return times
+
+
+def _settle(all_four: Iterable[BareScript | ManagedJob]) -> None:
+    """Each has committed some batches from now on, and each job a checkpoint."""
+    goals = [(each, max(each.commits(), default=-1) + SETTLED_BATCHES) for each in all_four]
+    done = [(each, each.completed()) for each, _ in goals if isinstance(each, ManagedJob)]
+    for each, goal in goals:
+        wait_for("some batches", lambda each=each, goal=goal: max(each.commits(), default=-1) >= goal)
+    for job, before in done:
+        wait_for("a checkpoint", lambda job=job, before=before: job.completed() > before)

@@ -2,7 +2,8 @@
 
 A real query builds the state (1 KiB of payload a key), then goes on with small batches while savepoints are taken of it
 by what a driver takes them with. `cp -r` copies the very files of the savepoint. Copies are made on the same disk with
-links forbidden, as between two file systems; where both sides write through to the disk, both figures say so.
+links forbidden, as between two file systems; where both sides write through to the disk, both figures say so. What it
+keeps on the disk has a limit, which it looks for before it begins and holds itself to.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-from bench.figures import Figure
+from bench.figures import BenchmarkFailed, Figure
 from checkpointing.coordinator.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
@@ -35,8 +36,8 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.ids import new_id
 from checkpointing.java import find_java
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
-from checkpointing.spark import uploads
 from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.layout import IncompleteBatch
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
@@ -46,13 +47,14 @@ from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage import files as storage_files
 
 STATE_BYTES = int(os.environ.get("BENCH_STATE_BYTES", 1 << 30))
+# Spark's working copy, the versions that it retains, and two copies that are compared.
+MOST_BYTES = 12 * STATE_BYTES
 _PAYLOAD = 1024
 _LOAD_BATCHES = 8
 _SETTLING_BATCHES = 4
 _STEADY_KEYS = 20_000
-_ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "12"))
-_EVERY_S = 4.0
-_OTHER_NICENESS = 10
+_ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "8"))
+_EVERY_S = 3.0
 _ROUNDS = 3
 _LIMIT_S = 600.0
 # Transfers step back behind Spark's tasks; so does `cp` here, so that other work on the machine slows both alike.
@@ -62,15 +64,35 @@ _STATE = "spark.sql.streaming.stateStore."
 
 def measure() -> list[Figure]:
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    with (
-        tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as directory,
-        _Query(Path(directory)) as query,
-    ):
-        query.load()
+    with tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as directory:
         root = Path(directory)
-        speed = _speed(query, root)
-        busy = _delay(query, root / "busy", 0.0, _ROUNDS_BESIDE)
-        return [*speed, *busy, *_delay(query, root / "idle", _EVERY_S, _ROUNDS_BESIDE // 2)]
+        _check_room(root)
+        with _Query(root) as query:
+            query.load()
+            speed = _speed(query, root)
+            busy = _delay(query, root / "busy", 0.0, _ROUNDS_BESIDE)
+            return [*speed, *busy, *_delay(query, root / "idle", _EVERY_S, _ROUNDS_BESIDE // 2)]
+
+
+def _check_room(root: Path) -> None:
+    free = shutil.disk_usage(root).free
+    if free < MOST_BYTES:
+        raise BenchmarkFailed(
+            f"{free / 1e9:,.1f} GB are free in {root.parent}, up to {MOST_BYTES / 1e9:,.1f} GB may be needed; "
+            "make room, set TMPDIR to another disk, or BENCH_STATE_BYTES to fewer than "
+            f"{STATE_BYTES:,} bytes of state"
+        )
+
+
+def _used(root: Path) -> int:
+    """Bytes on the disk; of links to one file once."""
+    blocks: dict[int, int] = {}
+    for directory, _, names in os.walk(root):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                stat = Path(directory, name).stat()
+                blocks[stat.st_ino] = stat.st_blocks * 512
+    return sum(blocks.values())
 
 
 class _Query:
@@ -89,6 +111,8 @@ class _Query:
             "spark.eventLog.enabled": "false",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": "4",
+            # Each compaction writes much of the state anew, and an old version keeps what it was before.
+            "spark.sql.streaming.minBatchesToRetain": "4",
             f"{_STATE}minDeltasForSnapshot": "2",
             f"{_STATE}maintenanceInterval": "1s",
         }
@@ -129,9 +153,17 @@ class _Query:
         for _ in range(20):
             batch = self.files.last_commit()
             assert batch is not None
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, IncompleteBatch):
                 return stage(self.files, batch, directory)
         raise TimeoutError("no batch could be staged")
+
+    def check_use(self) -> None:
+        """BenchmarkFailed when there is more on the disk than was foreseen."""
+        used = _used(self._root)
+        if used > MOST_BYTES:
+            raise BenchmarkFailed(
+                f"{self._root} has grown to {used / 1e9:,.1f} GB, {MOST_BYTES / 1e9:,.1f} GB are allowed"
+            )
 
     def _run_batch(self, keys: Any) -> float:
         number = next(self._numbers)
@@ -143,8 +175,8 @@ class _Query:
             progress = self._query.lastProgress
             if progress is not None and progress["batchId"] >= number and progress["numInputRows"]:
                 return float(progress["durationMs"]["triggerExecution"])
-            if self._query.exception() is not None:
-                raise self._query.exception()
+            if (error := self._query.exception()) is not None:
+                raise BenchmarkFailed(f"the query ended in batch {number}") from error
             time.sleep(0.01)
         raise TimeoutError(f"batch {number} did not end")
 
@@ -160,7 +192,10 @@ class _Savepoints:
         self.hashes = FileHashes()
 
     def take(self) -> tuple[float, float, int]:
-        """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes."""
+        """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes.
+
+        `remove` it before the next one.
+        """
         number = next(self._numbers)
         began = time.monotonic()
         location = self._storage.initialize_location(number, CheckpointKind.SAVEPOINT, str(self._directory))
@@ -170,9 +205,17 @@ class _Savepoints:
         written = list(SnapshotWriter(trigger, self.hashes, PoolLedger()).write(staged))
         self._storage.write_metadata(_savepoint(number, location.directory, staged, written))
         durable_s = time.monotonic() - began
-        shutil.rmtree(staged.directory)
-        shutil.rmtree(location.directory)
         return taken_s, durable_s, sum(subtask.size for subtask in written)
+
+    def remove(self) -> None:
+        """All that were taken, with their links."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def taken_and_removed(self) -> tuple[float, float, int]:
+        try:
+            return self.take()
+        finally:
+            self.remove()
 
 
 def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[DurableSubtask]) -> CompletedCheckpoint:
@@ -193,14 +236,15 @@ def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[D
 def _speed(query: _Query, root: Path) -> list[Figure]:
     """Nothing else runs. The first savepoint hashes everything, later ones what is new since."""
     savepoints = _Savepoints(query, root / "savepoints")
-    first = savepoints.take()
-    linked = [savepoints.take() for _ in range(_ROUNDS)]
+    first = savepoints.taken_and_removed()
+    linked = [savepoints.taken_and_removed() for _ in range(_ROUNDS)]
     staged = query.stage(root / "cp" / "source")
     size = sum(file.size for file in staged.selected)
     with _no_links():
-        hashed_copy = _Savepoints(query, root / "savepoints").take()
+        hashed_copy = _Savepoints(query, root / "savepoints").taken_and_removed()
         rounds = [
-            (_copied(root, durable=False), _copied(root, durable=True), savepoints.take()[1]) for _ in range(_ROUNDS)
+            (_copied(root, durable=False), _copied(root, durable=True), savepoints.taken_and_removed()[1])
+            for _ in range(_ROUNDS)
         ]
     cp, durable_cp, copied = (statistics.median(column) for column in zip(*rounds, strict=True))
     shutil.rmtree(root / "cp")
@@ -246,14 +290,12 @@ class _Arm:
     name: str
     take: bool = True
     links: bool = True
-    niceness: int = NICENESS
 
 
 _ARMS = (
     _Arm("no savepoint", take=False),
     _Arm("a linked savepoint"),
     _Arm("a copied savepoint", links=False),
-    _Arm(f"a copied savepoint at niceness {_OTHER_NICENESS}", links=False, niceness=_OTHER_NICENESS),
 )
 
 
@@ -281,23 +323,23 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
     leaves no processor over.
     """
     savepoints = _Savepoints(query, root / "meanwhile")
-    savepoints.take()
+    savepoints.taken_and_removed()
     compared = {arm.name: _Compared() for arm in _ARMS}
-    alone: list[float] = []
+    alone = [_paced(query, every_s)]
     for _ in range(rounds):
         for arm in random.sample(_ARMS, len(_ARMS)):
-            before = _paced(query, every_s)
             with _meanwhile(lambda arm=arm: _taken(savepoints, arm)) as taking:
                 beside = [_paced(query, every_s)]
                 while not taking.done():
                     beside.append(_paced(query, every_s))
-            after = _paced(query, every_s)
-            alone += [before, after]
-            compared[arm.name].ratios.append(statistics.mean(beside) / statistics.mean((before, after)))
+            query.check_use()
+            savepoints.remove()
+            alone.append(_paced(query, every_s))
+            compared[arm.name].ratios.append(statistics.mean(beside) / statistics.mean(alone[-2:]))
             compared[arm.name].spans_s.append(taking.result())
     figures = [Figure("without a savepoint: median", statistics.median(alone), "ms")]
     for arm in _ARMS:
-        goal = 1.05 if arm.take and arm.niceness == NICENESS else None
+        goal = 1.05 if arm.take else None
         figures += compared[arm.name].figures(arm.name, goal=goal)[: None if arm.take else 3]
     how = f"every {every_s:g} s" if every_s else "at full speed"
     return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
@@ -314,10 +356,7 @@ def _taken(savepoints: _Savepoints, arm: _Arm) -> float:
     """Seconds."""
     if not arm.take:
         return 0.0
-    with (
-        contextlib.nullcontext() if arm.links else _no_links(),
-        mock.patch.object(uploads, "NICENESS", arm.niceness),
-    ):
+    with contextlib.nullcontext() if arm.links else _no_links():
         return savepoints.take()[1]
 
 

@@ -298,6 +298,9 @@ METRICS_TOKEN = _text("WAYMARK_METRICS_TOKEN", "")
 
 # Where state lies that the workers may look at by themselves, and remove savepoints from.
 STATE_ROOTS = _locations("WAYMARK_STATE_ROOTS")
+# How much longer than its leader's lease a highly available Flink is waited for whose store of jobs cannot be looked
+# into: the next leader may take up a job that was called dead.
+HA_MARGIN = timedelta(seconds=env.int("WAYMARK_HA_MARGIN", 30, validate=validate.Range(min=0, max=240)))
 # The largest program that is taken through a page; a copy stays in the database.
 WAYMARK_MAX_PROGRAM_MB = env.int("WAYMARK_MAX_PROGRAM_MB", 100)
 # How much time a partition of the history covers.

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import ZnodeStat
 
 from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, make_client
 from monitoring import outbound
@@ -78,6 +79,14 @@ class Nobody:
     why: str
 
 
+@dataclass(frozen=True)
+class StoredJob:
+    """`why` a leader may still start it, "" when it is not stored. `is_led`: a leader is written down beside it."""
+
+    why: str
+    is_led: bool
+
+
 def parse_leader(data: bytes) -> str:
     """The REST address in a leader's node. Raises NotAnAddress for anything else than the two forms, whole."""
     address = _from_json(data) if data.startswith(b"{") else _from_java(data)
@@ -134,21 +143,31 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
 
 
 def why_it_may_come_back(quorum: Quorum, job_id: str) -> str:
-    """Why a leader may still start this job of Flink, whatever is said of it; "" when none will.
+    """Why a leader may still start this job of Flink, whatever is said of it; "" when none will. ZooKeeper's silence is
+    no word that none will. Never from an event loop."""
+    return look_for_job(quorum, job_id).why
+
+
+def look_for_job(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> StoredJob | Nobody:
+    """Whether Flink's store of jobs holds it. Nobody: ZooKeeper does not tell.
 
     Flink stores a job until it has ended for good: a FAILED that was said while losing the leadership is no end. A node
     without children is about to go. Never from an event loop.
     """
     client = _client(quorum)
     try:
-        client.start(_CONNECT_LIMIT_S)
-        nodes = [client.exists_async(path).get(timeout=_READ_LIMIT_S) for path in quorum.job_paths(job_id)]
+        client.start(limit_s)
+        is_held = any(node is not None and node.numChildren for node in _seen(client, quorum.job_paths(job_id)))
+        is_led = any(node is not None and node.dataLength for node in _seen(client, quorum.paths))
     except (KazooException, KazooTimeoutError, OSError):
-        return _silent(quorum, client).why
+        return _silent(quorum, client)
     finally:
         _end(client)
-    stored = any(node is not None and node.numChildren for node in nodes)
-    return f"ZooKeeper still holds {job_id} for the next leader to start." if stored else ""
+    return StoredJob(f"ZooKeeper still holds {job_id} for the next leader to start." if is_held else "", is_led)
+
+
+def _seen(client: KazooClient, paths: Iterable[str]) -> list[ZnodeStat | None]:
+    return [client.exists_async(path).get(timeout=_READ_LIMIT_S) for path in paths]
 
 
 class LeaderWatch:

@@ -17,6 +17,7 @@ from checkpointing.rest.multipart import uploaded_file
 
 TERMINAL = ("FAILED", "CANCELED", "FINISHED")
 _CALLS = {
+    "GET jobmanager/config": "config",
     "GET jobs/overview": "overview",
     "GET jobs/*": "job",
     "GET jobs/*/exceptions": "exceptions",
@@ -54,8 +55,8 @@ class FakeSavepoint:
 
 @dataclass
 class FakeJobManager:
-    """Switches are sets of the calls' names: jars, upload, run, validate, trigger, stop, status, cancel, overview,
-    dispose, disposal."""
+    """Switches are sets of the calls' names: config, jars, upload, run, validate, trigger, stop, status, cancel,
+    overview, dispose, disposal."""
 
     url: str = ""
     jobs: dict[str, FakeJob] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class FakeJobManager:
     invalid_paths: dict[str, str] = field(default_factory=dict)
     refused_paths: dict[str, str] = field(default_factory=dict)  # found out only when a job is started from them
     can_validate: bool = True
+    config: dict[str, str] | None = None  # None: it does not say
     answers_once: dict[str, tuple[int, str]] = field(default_factory=dict)
     starts_as: str | list[str] = "RUNNING"  # or the first, the second launch …
     vertices: list[tuple[str, str]] = field(default_factory=list)  # names and states, of every job
@@ -126,6 +128,11 @@ class FakeJobManager:
 
     def _unknown(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         return 404, {"errors": [f"Not found: {'/'.join(parts)}"]}
+
+    def _config(self, parts: list[str], body: dict[str, Any]) -> tuple[int, Any]:
+        if self.config is None:
+            return self._unknown(parts, body)
+        return 200, [{"key": key, "value": value} for key, value in self.config.items()]
 
     def _overview(self, _parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         jobs = [

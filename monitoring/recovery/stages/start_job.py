@@ -1,7 +1,8 @@
 """Starts the job, once.
 
 1. Write the intent: when, and for the how manieth time, under the id that was fixed when the attempt was decided.
-2. Look at the engine: is the id known already? Then an earlier launch got through, whatever became of its answer.
+2. Look at the engine: is it the job's own cluster that answers? Is the id known already? Then an earlier launch got
+   through, whatever became of its answer.
    Does another life of the job, by name or id, live? Then nothing is started.
 3. Launch. No answer, or "exists already": look again. Only an engine that answers, and has not known the id for a
    while, is told again, under the same id, so that it refuses a second one by itself.
@@ -17,7 +18,8 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotFound, Refused
+from monitoring.engine.errors import EngineError, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.identity import Identity, identity_of, same, stranger_sentence
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
 from monitoring.recovery.stages.base import (
@@ -69,6 +71,15 @@ class NotSeen:
     """It was sent, and the engine does not know the id (yet)."""
 
 
+@dataclass(frozen=True)
+class Stranger:
+    """Another cluster answers at the address than the job's: `why` names both. `withheld`: it was told nothing though
+    that was the intent."""
+
+    why: str
+    withheld: bool
+
+
 class StartJob:
     step = _("Start the job")
 
@@ -99,6 +110,10 @@ class StartJob:
                 return End(AttemptState.CANCELED, why)
             case DiedAnew():
                 return End(AttemptState.CANCELED, DIED_ANEW)
+            case Stranger(why, withheld):
+                if withheld and attempt.launches == 1:
+                    write(attempt, launch_sent_at=None, launches=0)  # so certainly nothing was ever sent
+                return Wait(why)
             case NotSeen():
                 return _not_seen(attempt, now)
             case NotFound():
@@ -144,8 +159,12 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
     lives, decided_by_itself = lives_of(attempt), automatic(attempt)
     launch = launch_of(attempt) or {}
     order = LaunchOrder(launch, attempt.engine_job_id, attempt.job.name, attempt.restore_path)
+    row = attempt.job.cluster.identity
+    known = Identity.from_row(row) if row else None
 
     async def act(client: FlinkClient) -> object:
+        if known is not None and (why := await _why_another(client, known)):
+            return Stranger(why, withheld=send)
         jobs = await client.jobs_overview()
         if own := lives.own(jobs):
             return Known(own)
@@ -156,6 +175,17 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         return Launched(await kind_of(launch).launch(client, order)) if send else NotSeen()
 
     return act
+
+
+async def _why_another(client: FlinkClient, known: Identity) -> str:
+    """Whose answer is acted on: "" for the job's own cluster, and for one that does not say who it is."""
+    try:
+        found = identity_of((await client.manager_config()).settings)
+    except (Unreachable, NotReady):
+        raise
+    except EngineError:
+        return ""
+    return stranger_sentence(client.url, known, found) if found and not same(known, found) else ""
 
 
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.utils.translation import gettext_noop as _
 
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotAsked
+from monitoring.engine.errors import EngineError, NotAsked, NotReady, Unreachable
+from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
 from monitoring.engine.leaders import quorum_of
 from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
 from monitoring.models import (
@@ -29,15 +31,22 @@ from monitoring.recovery.detection import HOLD_DOWN, within
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, lives_of, write
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
+# Ends that somebody wished; a leader that is losing the leadership says FAILED.
+_WISHED = ("CANCELED", "FINISHED")
+# While a store of jobs is waited for that may lie behind a wall.
+LOOK_AGAIN = timedelta(seconds=5)
+
 
 @dataclass(frozen=True)
 class Living:
     """The job's life that has not ended, if any; `failed`: the one that was to be stopped is FAILED;
-    `may_come_back`: why none is not the last word."""
+    `may_come_back`: why none is not the last word; `unseen`: the high availability of a cluster whose store of jobs
+    cannot be looked into."""
 
     job: JobOverview | None
     failed: bool = False
     may_come_back: str = ""
+    unseen: HighAvailability | None = None
 
 
 class StopJob:
@@ -51,6 +60,7 @@ class StopJob:
         except NotAsked as problem:
             return Wait(str(problem))
         lives, known = lives_of(attempt), _known_life(attempt)
+        is_ours = attempt.job.cluster.engine == Engine.SPARK
         to_cancel = None if automatic(attempt) or attempt.stop_first else known
 
         async def act(client: FlinkClient) -> object:
@@ -58,10 +68,13 @@ class StopJob:
             living = lives.live(jobs)
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 await client.cancel(living.id)  # repeatable
-            failed = any(job.id == known and job.state == "FAILED" for job in jobs)
-            if living is not None or known is None or store is None:
-                return Living(living, failed)
-            return Living(None, failed, await asyncio.to_thread(why_it_may_come_back, store, known))
+            found = Living(living, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
+            if living is not None or known is None:
+                return found
+            if store is not None:
+                return replace(found, may_come_back=await asyncio.to_thread(why_it_may_come_back, store, known))
+            wished = any(job.id == known and job.state in _WISHED for job in jobs)
+            return found if wished or is_ours else await _may_be_taken_up(client, known, found)
 
         return act
 
@@ -71,6 +84,8 @@ class StopJob:
                 return Wait("The job has just FAILED by itself, which may be taken back: that is waited for.")
             case Living(None, may_come_back=str(why)) if why:
                 return Wait(f"The job has ended, but may be taken up again: {why}")
+            case Living(None, unseen=HighAvailability() as unseen) if until := _held_until(attempt, unseen, now):
+                return Wait(_held(unseen, until), LOOK_AGAIN)
             case Living(None):
                 # However long the stop took, the start has its whole time.
                 write(attempt, deadline_at=now + TIME_LIMIT)
@@ -93,6 +108,37 @@ def _store(cluster: Cluster) -> Quorum | None:
     if cluster.discovery != Discovery.ZOOKEEPER or cluster.engine == Engine.SPARK:
         return None
     return quorum_of(cluster)
+
+
+async def _may_be_taken_up(client: FlinkClient, known: str, found: Living) -> Living:
+    """A cluster that was given by its address says itself whether there is a store of jobs, and where."""
+    try:
+        available = told_by((await client.manager_config()).settings)
+    except (Unreachable, NotReady):
+        raise
+    except EngineError:
+        return found  # this engine does not say
+    if available is None:
+        return found
+    why = await asyncio.to_thread(why_taken_up, available, known)
+    return replace(found, unseen=available) if why is None else replace(found, may_come_back=why)
+
+
+def _held_until(attempt: RestartAttempt, unseen: HighAvailability, now: datetime) -> datetime | None:
+    """None: whoever would have taken the job up has done so."""
+    run, hold = attempt.old_run, unseen.lease + settings.HA_MARGIN
+    if run is None:
+        return None
+    # Its end was not polled yet: that begins now.
+    seen_at = now if run.live else run.end_seen_at or run.ended_at or attempt.created_at
+    return seen_at + hold if within(hold, seen_at, now) else None
+
+
+def _held(unseen: HighAvailability, until: datetime) -> str:
+    return (
+        f"The job has ended, but the next leader may take it up again: this Flink is highly available ({unseen.kind}), "
+        f"and its store of jobs cannot be looked into. That is waited for until {until:%H:%M:%S %Z}."
+    )
 
 
 def _known_life(attempt: RestartAttempt) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
 from monitoring.engine.examination import examine
+from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
 from monitoring.engine.identity import identity_of, same
 from monitoring.engine.probe import Found
 from monitoring.engine.zookeeper import Leader, Quorum, find_leader, why_it_may_come_back
@@ -71,11 +72,17 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead(
         killed = timezone.now()
         eventually("the other leader is polled", lambda: polled(killed) and cluster.rest_url != before, 120)
         assert "still holds" in why_it_may_come_back(quorum, job_id)
+        # Of one that was given by its address, it says itself where that is to be looked up.
+        told = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
+        available = told_by(told)
+        assert available == HighAvailability("zookeeper", timedelta(seconds=4), quorum)
+        assert "still holds" in (why_taken_up(available, job_id) or "")
         jobs.ask(lambda client: client.cancel(job_id))
         eventually("no leader starts it again", lambda: not why_it_may_come_back(quorum, job_id), 60)
+        assert why_taken_up(available, job_id) == ""
     assert cluster.rest_url == flink.url
     assert cluster.stranger is None
-    again = identity_of({entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")})
+    again = identity_of(told)
     assert again is not None
     assert found.identity is not None
     assert same(found.identity, again)

@@ -1,0 +1,157 @@
+"""What a Flink tells of its high availability: whether somebody may take up its jobs, where they are, for how long."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import pytest
+from kazoo.client import KazooClient
+
+from dashboard.stack.ports import any_free
+from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
+from monitoring.engine.zookeeper import Quorum
+from tests.monitoring.engine.flink_server import MANAGER
+
+KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "fraud"}
+
+
+def told(settings: dict[str, str]) -> HighAvailability:
+    found = told_by(settings)
+    assert found is not None
+    return found
+
+
+def test_a_real_flink_with_zookeeper_tells_where_its_jobs_are_stored() -> None:
+    assert told(MANAGER) == HighAvailability(
+        "zookeeper", timedelta(seconds=60), Quorum("zk1:2181,zk2:2181", "/flink", "/demo")
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"high-availability.type": "NONE"},
+        {"high-availability": "none"},
+        {"kubernetes.cluster-id": "fraud"},
+        {"high-availability.type": " ", "high-availability.storageDir": "s3://x"},
+    ],
+)
+def test_without_high_availability_nobody_takes_up_a_job(settings: dict[str, str]) -> None:
+    assert told_by(settings) is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["KUBERNETES", "kubernetes", "org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory"],
+)
+def test_kubernetes_has_a_lease_and_no_place_to_look(kind: str) -> None:
+    assert told(KUBERNETES | {"high-availability.type": kind}) == HighAvailability(kind, timedelta(seconds=15))
+
+
+def test_somebodys_own_is_held_as_long_as_zookeeper() -> None:
+    assert told({"high-availability": "com.example.OurFactory"}).lease == timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("text", "lease"),
+    [
+        ("4000", timedelta(seconds=4)),
+        ("90 s", timedelta(seconds=90)),
+        ("2 min", timedelta(minutes=2)),
+        ("7 d", timedelta(minutes=5)),
+        ("soon", timedelta(seconds=60)),
+        ("", timedelta(seconds=60)),
+        ("9" * 40, timedelta(seconds=60)),
+    ],
+)
+def test_the_lease_is_what_it_tells_within_reason(text: str, lease: timedelta) -> None:
+    assert told(MANAGER | {"high-availability.zookeeper.client.session-timeout": text}).lease == lease
+
+
+def test_a_lease_on_kubernetes_may_be_another() -> None:
+    key = "high-availability.kubernetes.leader-election.lease-duration"
+    assert told(KUBERNETES | {key: "30 s"}).lease == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("missing", ["high-availability.cluster-id", "high-availability.zookeeper.quorum"])
+def test_where_the_place_is_not_told_for_certain_it_is_not_looked_for(missing: str) -> None:
+    assert told({**MANAGER, missing: ""}).quorum is None
+
+
+def test_a_quorum_with_a_directory_of_its_own() -> None:
+    settings = MANAGER | {"high-availability.zookeeper.quorum": "zk1:2181/shared"}
+    assert told(settings).quorum == Quorum("zk1:2181", "/shared/flink", "/demo")
+
+
+class TestLooking:
+    """At a real ensemble."""
+
+    pytestmark = pytest.mark.zookeeper
+
+    @pytest.fixture
+    def base(self) -> str:
+        return f"/test-{uuid.uuid4().hex}"
+
+    @pytest.fixture
+    def client(self, zookeeper_hosts: str, base: str) -> Iterator[KazooClient]:
+        client = KazooClient(zookeeper_hosts)
+        client.start()
+        yield client
+        client.delete(base, recursive=True)
+        client.stop()
+        client.close()
+
+    @pytest.fixture
+    def led(self, client: KazooClient, base: str) -> None:
+        client.create(f"{base}/ha/leader/rest_server/connection_info", b"somebody", makepath=True)
+
+    @pytest.fixture
+    def available(self, zookeeper_hosts: str, base: str) -> HighAvailability:
+        return HighAvailability("zookeeper", timedelta(seconds=60), Quorum(zookeeper_hosts, base, "/ha"))
+
+    def test_while_it_is_stored_it_may_be_taken_up(self, client: KazooClient, led: None, available, base: str) -> None:
+        client.create(f"{base}/ha/execution-plans/abc/locks", makepath=True)
+        assert "still holds abc" in (why_taken_up(available, "abc") or "")
+        assert why_taken_up(available, "def") == ""
+
+    def test_where_nobody_leads_is_not_the_place(self, client: KazooClient, available, base: str) -> None:
+        client.create(f"{base}/ha/execution-plans", makepath=True)
+        assert why_taken_up(available, "abc") is None
+
+    def test_a_name_is_resolved_once_and_judged(self, led: None, available, zookeeper_hosts: str) -> None:
+        port = zookeeper_hosts.split(",")[0].rpartition(":")[2]
+        asked: list[str] = []
+
+        def resolve(host: str, _port: int) -> Sequence[str]:
+            asked.append(host)
+            return ["127.0.0.1"]
+
+        named = HighAvailability(
+            "zookeeper", available.lease, Quorum(f"zk.example:{port}", available.quorum.root, "/ha")
+        )
+        assert why_taken_up(named, "abc", resolve) == ""
+        assert asked == ["zk.example"]
+
+    def test_a_forbidden_address_among_them_is_not_connected_to(self, led: None, available, zookeeper_hosts) -> None:
+        hosts = f"{zookeeper_hosts},169.254.169.254:2181"
+        forbidden = HighAvailability("zookeeper", available.lease, Quorum(hosts, available.quorum.root, "/ha"))
+        assert why_taken_up(available, "abc") == ""
+        assert why_taken_up(forbidden, "abc") is None
+
+    def test_silence_is_no_word(self, available) -> None:
+        silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
+        assert why_taken_up(HighAvailability("zookeeper", available.lease, silent), "abc") is None
+
+
+def test_a_name_that_does_not_resolve_is_not_looked_at() -> None:
+    def resolve(_host: str, _port: int) -> Sequence[str]:
+        raise OSError("no such name")
+
+    assert why_taken_up(told(MANAGER), "abc", resolve) is None
+
+
+def test_kubernetes_is_not_looked_into() -> None:
+    assert why_taken_up(told(KUBERNETES), "abc") is None

@@ -1,0 +1,157 @@
+"""A highly available Flink that was given by its address: a death is held down while the next leader may undo it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from kazoo.client import KazooClient
+
+from monitoring.engine.identity import identity_of
+from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger, Run
+from monitoring.recovery.attempt import open_attempt
+from monitoring.recovery.cycle import advance
+
+KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "fraud", "kubernetes.namespace": "prod"}
+# Of Kubernetes: a lease of 15 s, and the margin.
+HELD = timedelta(seconds=45)
+
+
+@pytest.fixture
+def flink(job: Job, job_manager, now: datetime) -> Job:
+    """Its death was seen just now."""
+    Cluster.objects.filter(pk=job.cluster_id).update(engine="flink")
+    Run.objects.filter(pk=job.current_run_id).update(ended_at=now, end_seen_at=now)
+    job_manager.config = dict(KUBERNETES)
+    return Job.objects.select_related("cluster", "current_run").get(pk=job.pk)
+
+
+@pytest.fixture
+def restart(flink: Job, now: datetime) -> Callable[[RestartTrigger], RestartAttempt]:
+    def decide(trigger: RestartTrigger = RestartTrigger.AUTOMATIC) -> RestartAttempt:
+        return open_attempt(
+            flink, trigger, "it died", "ada", now, restore_path="file:/chk/7", restore_is_savepoint=False
+        )
+
+    return decide
+
+
+def waits(attempt: RestartAttempt) -> str:
+    attempt.refresh_from_db()
+    return attempt.steps.get(name="Stop the job").text
+
+
+@pytest.mark.parametrize("trigger", list(RestartTrigger))
+@pytest.mark.parametrize("gone", [False, True])
+def test_on_kubernetes_nothing_is_started_within_lease_and_margin(flink, restart, job_manager, now, trigger, gone):
+    if gone:
+        job_manager.jobs.clear()
+    attempt = restart(trigger)
+    for seconds in (3, 20, 44):
+        advance(now + timedelta(seconds=seconds))
+    assert job_manager.count("run") == 0
+    assert waits(attempt).startswith(
+        "The job has ended, but the next leader may take it up again: this Flink is highly available (kubernetes)"
+    )
+    assert f"waited for until {now + HELD:%H:%M:%S}" in waits(attempt)
+    advance(now + HELD + timedelta(seconds=5))
+    assert job_manager.count("run") == 1
+
+
+def test_the_margin_is_a_setting(restart, job_manager, settings, now):
+    settings.HA_MARGIN = timedelta()
+    restart()
+    advance(now + timedelta(seconds=14))
+    assert job_manager.count("run") == 0
+    advance(now + timedelta(seconds=20))
+    assert job_manager.count("run") == 1
+
+
+def test_one_that_the_next_leader_takes_up_is_left_alone(flink, restart, job_manager, now):
+    attempt = restart()
+    advance(now + timedelta(seconds=3))
+    job_manager.jobs[flink.current_run.engine_job_id].state = "RUNNING"
+    advance(now + HELD + timedelta(seconds=5))
+    attempt.refresh_from_db()
+    assert (attempt.state, job_manager.count("run")) == ("canceled", 0)
+    assert "The job lives" in attempt.error
+
+
+@pytest.mark.parametrize("wished", ["CANCELED", "FINISHED"])
+def test_an_end_that_somebody_wished_is_not_held_down(flink, restart, job_manager, now, wished):
+    job_manager.jobs[flink.current_run.engine_job_id].state = wished
+    restart()
+    advance(now + timedelta(seconds=3))
+    assert job_manager.count("run") == 1
+
+
+@pytest.mark.parametrize("config", [None, {}, {"high-availability.type": "NONE"}])
+def test_where_nobody_may_take_it_up_nothing_is_waited_for(restart, job_manager, now, config):
+    job_manager.config = config
+    restart()
+    advance(now + timedelta(seconds=3))
+    assert job_manager.count("run") == 1
+
+
+def test_a_cluster_that_falls_silent_is_asked_again(restart, job_manager, now):
+    job_manager.loses_request_of = {"config"}
+    attempt = restart()
+    advance(now + HELD + timedelta(seconds=5))
+    attempt.refresh_from_db()
+    assert (attempt.state, job_manager.count("run")) == ("stopping", 0)
+    job_manager.loses_request_of = set()
+    advance(now + HELD + timedelta(seconds=10))
+    assert job_manager.count("run") == 1
+
+
+def test_an_end_that_was_not_polled_yet_is_waited_for(flink, restart, job_manager, now):
+    """A person wanted it replaced, and it died meanwhile."""
+    Run.objects.filter(pk=flink.current_run_id).update(state="RUNNING", ended_at=None, end_seen_at=None)
+    job_manager.jobs.clear()
+    restart(RestartTrigger.MANUAL)
+    advance(now + HELD + timedelta(seconds=5))
+    assert job_manager.count("run") == 0
+
+
+@pytest.mark.zookeeper
+def test_the_zookeeper_that_it_names_is_asked(restart, flink, job_manager, zookeeper_hosts, now):
+    root = f"/test-{uuid.uuid4().hex}"
+    job_manager.config = {
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.quorum": zookeeper_hosts,
+        "high-availability.zookeeper.path.root": root,
+        "high-availability.cluster-id": "/ha",
+    }
+    client = KazooClient(zookeeper_hosts)
+    client.start()
+    client.create(f"{root}/ha/leader/rest_server/connection_info", b"somebody", makepath=True)
+    stored = f"{root}/ha/execution-plans/{flink.current_run.engine_job_id}"
+    client.create(f"{stored}/locks", makepath=True)
+    attempt = restart()
+    advance(now + timedelta(minutes=5))
+    assert "ZooKeeper still holds" in waits(attempt)
+    assert job_manager.count("run") == 0
+    client.delete(stored, recursive=True)
+    advance(now + timedelta(minutes=5, seconds=2))  # at once: its word is the last one
+    client.delete(root, recursive=True)
+    client.stop()
+    client.close()
+    assert job_manager.count("run") == 1
+
+
+def test_another_cluster_at_the_address_is_told_nothing(flink, restart, job_manager, now):
+    """It is asked right before the launch: no poll has seen it yet."""
+    known = identity_of(KUBERNETES)
+    assert known is not None
+    Cluster.objects.filter(pk=flink.cluster_id).update(identity=known.as_row())
+    job_manager.config = {"kubernetes.cluster-id": "ads", "kubernetes.namespace": "prod"}
+    attempt = restart()
+    advance(now + timedelta(seconds=3))
+    attempt.refresh_from_db()
+    assert (attempt.state, job_manager.count("run")) == ("launching", 0)
+    assert attempt.steps.get(name="Start the job").text.startswith("Another cluster answers at")
+    job_manager.config = {"kubernetes.cluster-id": "fraud", "kubernetes.namespace": "prod"}
+    advance(now + timedelta(seconds=6))
+    assert job_manager.count("run") == 1

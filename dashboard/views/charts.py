@@ -42,6 +42,14 @@ BUILDERS: dict[str, Builder] = {
     "delays": delays_figure,
 }
 
+# Whether there is anything to draw: a checkpoint that failed has neither a size nor a start delay.
+_HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
+    "durations": bool,
+    "sizes": lambda points: any(not point.failed for point in points),
+    "moved": has_moved,
+    "delays": lambda points: any(point.start_delay_max is not None for point in points),
+}
+
 
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     """`{"figure", "note", "empty"}`; unknown ranges count as the default one."""
@@ -66,7 +74,7 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
         {
             "figure": BUILDERS[name](points, starts, span, gaps),
             "note": _how_drawn(points, starts, span, gaps, rolled.behind),
-            "empty": not points or (name == "moved" and not has_moved(points)),
+            "empty": not _HAS_FIGURES[name](points),
         }
     )
 

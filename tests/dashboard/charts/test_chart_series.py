@@ -119,6 +119,16 @@ def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, ru
     assert told["empty"]
 
 
+@pytest.mark.parametrize("name", CHARTS)
+def test_of_checkpoints_that_all_failed_there_is_a_duration_and_nothing_else_to_draw(
+    viewer: Client, run: Run, now: datetime, name: str
+) -> None:
+    make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
+    Checkpoint.objects.update(start_delay_max=None)
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    assert told["empty"] == (name != "durations")
+
+
 def test_an_unknown_chart_is_not_found(viewer: Client, run: Run) -> None:
     assert viewer.get(reverse("job-chart", args=[run.job_id, "decoration"])).status_code == 404
 

@@ -15,7 +15,7 @@ async function renew(chart) {
   try {
     told = await load(chart);
   } catch {
-    if (!chart.drawn) say(chart, "The figures could not be loaded. The next try follows in a few seconds.");
+    if (!chart.drawn) say(chart, chart.dataset.lost);
     return;
   }
   const note = chart.parentElement.querySelector(".chart-note");
@@ -24,7 +24,7 @@ async function renew(chart) {
   if (told.empty) {
     if (chart.drawn) window.Plotly.purge(chart);
     chart.drawn = null;
-    say(chart, chart.dataset.empty ?? "No checkpoint in this range. Choose a longer one.");
+    say(chart, chart.dataset.empty);
     return;
   }
   if (told.rows) chart.style.height = `${Math.max(90, told.rows * 20 + 34)}px`;

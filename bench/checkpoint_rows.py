@@ -60,21 +60,29 @@ class Size:
 
 def fill(connection: Any, size: Size, *, seed: int = 7) -> int:
     """Rows written into the tables of the psycopg connection's database, one transaction a chunk."""
+    written = 0
+    for rows in made(size, seed=seed):
+        copy(connection, rows)
+        written += rows.num_rows
+    connection.execute("ANALYZE monitoring_checkpoint")
+    return written
+
+
+def made(size: Size, *, seed: int = 7) -> Iterator[pa.Table]:
+    """The rows, by time, of jobs that are written first; for all of them there are partitions."""
     from monitoring.history.partitions import cover
 
     cover(size.end - timedelta(days=size.days))
-    runs = _make_jobs(size)
-    written = 0
-    for table in _tables(size, runs, seed):
-        body = io.BytesIO()
-        pacsv.write_csv(table, body, pacsv.WriteOptions(include_header=False))
-        with connection.transaction(), connection.cursor() as cursor:
-            statement = f"COPY monitoring_checkpoint ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT csv, NULL '')"
-            with cursor.copy(_not_null(statement)) as copy:
-                copy.write(body.getvalue())
-        written += table.num_rows
-    connection.execute("ANALYZE monitoring_checkpoint")
-    return written
+    return _tables(size, _make_jobs(size), seed)
+
+
+def copy(connection: Any, rows: pa.Table, table: str = "monitoring_checkpoint") -> None:
+    body = io.BytesIO()
+    pacsv.write_csv(rows, body, pacsv.WriteOptions(include_header=False))
+    with connection.transaction(), connection.cursor() as cursor:
+        statement = f"COPY {table} ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT csv, NULL '')"
+        with cursor.copy(_not_null(statement)) as into:
+            into.write(body.getvalue())
 
 
 def _not_null(statement: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -33,3 +35,10 @@ def print_figures(title: str, figures: list[Figure]) -> None:
     print(f"\n### {title}\n\n| figure | measured | goal |\n| --- | --- | --- |")
     for figure in figures:
         print(figure.row())
+
+
+def taken(act: Callable[[], object]) -> float:
+    """How many seconds it took."""
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Years of history: rows into partitions, by the product's own writing and by COPY."""
+"""Years of history: rows into partitions, roll-ups by the pipeline, charts from those, each beside plain SQL."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.checkpoint_rows import Size, fill
-from bench.figures import Figure
+from bench import history_pipeline
+from bench.checkpoint_rows import Size, copy, made
+from bench.figures import Figure, taken
 
-SMALL, FULL = 300_000, 10_000_000
+SMALL, FULL = 300_000, 3_000_000  # of a thousand jobs
+ROLLED_SMALL, ROLLED_FULL = 500_000, 10_000_000  # checkpoints a minute apart
 BATCH = 500  # what one poll of a large cluster writes
 BATCHES = 60
 PROBES = 200
@@ -24,18 +27,36 @@ def measure(*, full: bool = False) -> list[Figure]:
     with database() as dsn:
         import psycopg
 
-        size = Size(jobs=1000, checkpoints=FULL if full else SMALL, end=datetime.now(UTC))
+        end = datetime.now(UTC)
         with psycopg.connect(dsn, autocommit=True) as connection:
-            began = time.perf_counter()
-            written = fill(connection, size)
-            copied = written / (time.perf_counter() - began)
-            bytes_per_row = _scalar(connection, _SIZE) / written
+            figures = history_pipeline.measure(connection, dsn, ROLLED_FULL if full else ROLLED_SMALL, end)
+            figures += _by_copy(connection, Size(jobs=1000, checkpoints=FULL if full else SMALL, end=end))
         return [
-            Figure(f"{written:,} rows by COPY, with all indexes", copied, "rows/s", 20_000, at_most=False),
+            *figures,
             Figure(f"rows as a poll writes them, {BATCH} a statement", _by_upsert(), "rows/s", 20_000, at_most=False),
-            Figure("a row in PostgreSQL, its indexes included", bytes_per_row, "bytes"),
             Figure(f"the newest page of a job's history (median of {PROBES})", _page_ms(), "ms", 20),
         ]
+
+
+def _by_copy(connection: Any, size: Size) -> list[Figure]:
+    """Each chunk into the partitions and into a table that is nothing else, in turns."""
+    connection.execute("CREATE TABLE plain (LIKE monitoring_checkpoint INCLUDING DEFAULTS)")
+    (before,) = connection.execute("SELECT count(*) FROM monitoring_checkpoint").fetchone()
+    partitions, plain, rows = 0.0, 0.0, 0
+    for chunk in made(size):
+        partitions += taken(partial(copy, connection, chunk))
+        plain += taken(partial(copy, connection, chunk, "plain"))
+        rows += chunk.num_rows
+    connection.execute("DROP TABLE plain")
+    connection.execute("ANALYZE monitoring_checkpoint")
+    return [
+        Figure(
+            f"{rows:,} rows by COPY, with all indexes and triggers", rows / partitions, "rows/s", 20_000, at_most=False
+        ),
+        Figure("the same by COPY into a plain table without any", rows / plain, "rows/s"),
+        Figure("time for both, against each other", partitions / plain, "×"),
+        Figure("a row in PostgreSQL, its indexes included", _scalar(connection, _SIZE) / (before + rows), "bytes"),
+    ]
 
 
 _SIZE = """

@@ -137,9 +137,9 @@ def _told(
     start: datetime, end: datetime, rows: Sequence[Mapping[str, Any]], figure: str, wanted: Sequence[float]
 ) -> Told:
     for row in rows:
-        if row["version"] != sketch.VERSION:
+        if row["version"] not in sketch.READ:
             raise sketch.UnknownSketch(f"the roll-up of {row['start']} is of version {row['version']}")
-    counts = sketch.merged(row[f"{figure}_sketch"] for row in rows)
+    counts = sketch.merged((row[f"{figure}_sketch"] for row in rows), (row["version"] for row in rows))
 
     def of(what: str) -> list[int]:
         return [row[f"{figure}_{what}"] for row in rows if row[f"{figure}_{what}"] is not None]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .columns import COUNTS, DAY, FIGURES, HOUR, MINUTE, ROLLUPS, SKETCHES
-from .sketch import VERSION, encode, encode_counts, merged, ranges_of
+from .sketch import VERSION, encode, encode_sums, ranges_of
 
 
 def by_minute(checkpoints: pa.Table, since: int) -> pa.Table:
@@ -32,19 +32,19 @@ def by_hour(checkpoints: pa.Table) -> pa.Table:
 
 def by_day(hours: pa.Table) -> pa.Table:
     """Roll-ups of whole days, of which `hours` has every hour that has any checkpoint."""
-    seconds = _epoch(hours["start"])
-    keyed = hours.append_column("day", pc.multiply(pc.divide(seconds, DAY), DAY)).sort_by(
-        [("job_id", "ascending"), ("day", "ascending")]
-    )
+    days = pc.multiply(pc.divide(_epoch(hours["start"]), DAY), DAY)
+    keyed = hours.append_column("day", days).sort_by([("job_id", "ascending"), ("day", "ascending")])
     summed = keyed.group_by(["job_id", "day"], use_threads=False).aggregate(
         [
             *((name, "sum") for name in COUNTS),
             *((f"{figure}_sum", "sum") for figure in FIGURES),
             *((f"{figure}_min", "min") for figure in FIGURES),
             *((f"{figure}_max", "max") for figure in FIGURES),
-            *((name, "list") for name in (*SKETCHES, "reasons")),
+            ("reasons", "list"),
         ]
     )
+    group = _places(pa.table({"job_id": hours["job_id"], "start": days}), summed.rename_columns({"day": "start"}))
+    versions = hours["version"].to_pylist()
     columns = {
         **{name: summed[f"{name}_sum"] for name in COUNTS},
         **{
@@ -52,10 +52,7 @@ def by_day(hours: pa.Table) -> pa.Table:
             for figure in FIGURES
             for what in ("sum", "min", "max")
         },
-        **{
-            name: pa.array([encode_counts(merged(each)) for each in summed[f"{name}_list"].to_pylist()])
-            for name in SKETCHES
-        },
+        **{name: _binary(*encode_sums(hours[name].to_pylist(), versions, group, summed.num_rows)) for name in SKETCHES},
         "reasons": pa.array([_reasons_together(each) for each in summed["reasons_list"].to_pylist()]),
     }
     return _table(summed["job_id"], summed["day"], DAY, columns)
@@ -105,10 +102,14 @@ def _figure(name: str, column: Any, done: Any, group: Any, count: int) -> Mappin
         f"{name}_sum": spread(np.add.reduceat(values, first) if len(first) else []),
         f"{name}_min": spread(np.minimum.reduceat(values, first) if len(first) else []),
         f"{name}_max": spread(np.maximum.reduceat(values, first) if len(first) else []),
-        f"{name}_sketch": pa.Array.from_buffers(
-            pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(body)]
-        ),
+        f"{name}_sketch": _binary(offsets, body),
     }
+
+
+def _binary(offsets: Any, body: bytes) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(body)]
+    )
 
 
 def _reasons(column: Any, failed: Any, group: Any, count: int) -> list[str]:
@@ -134,7 +135,7 @@ def _json(reasons: Mapping[str, int]) -> str:
 
 def _places(keys: pa.Table, groups: pa.Table) -> Any:
     """Of each row the number of its group."""
-    numbered = groups.append_column("place", pa.array(np.arange(groups.num_rows)))
+    numbered = groups.select(["job_id", "start"]).append_column("place", pa.array(np.arange(groups.num_rows)))
     rows = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     joined = rows.join(numbered, ["job_id", "start"], use_threads=False)
     places = np.empty(keys.num_rows, np.int64)

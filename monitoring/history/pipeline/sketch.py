@@ -4,7 +4,7 @@ Ranges grow by a fixed factor, so that whatever value of a range is meant, the o
 off (the idea of DDSketch: Masson, Rim, Lee, VLDB 2019). Merging adds counts: in any order, any number of times, exactly
 what one sketch over everything would be. A value below one is told as zero.
 
-Stored as pairs of 16-bit numbers, range and count, ascending by range; a count that is too large takes several pairs.
+How they are stored is told in sketch_forms.py.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1  # of ranges and form: what is stored says which
+from .sketch_forms import Cells, Damaged, read_pairs, read_rice, write_rice
+
+VERSION = 2  # of ranges and form: what is stored says which
+READ = {1: read_pairs, 2: read_rice}
 RELATIVE_ERROR = 0.02
 _GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 # Where ranges begin, up to the largest whole number of 64 bits. Range 0 lies before the first.
 BOUNDS: NDArray[np.float64] = np.power(_GROWTH, np.arange(1093), dtype=np.float64)
-_MOST = 0xFFFF
-_PAIR = np.dtype([("range", "<u2"), ("count", "<u2")])
+_WIDTH = len(BOUNDS) + 1
 
 Counts = NDArray[np.int64]  # by range
 
@@ -39,39 +41,55 @@ def encode(groups: NDArray[np.int64], ranges: NDArray[np.int64], count: int) -> 
 
     `groups`: the number of each value's group, `ranges`: its range; in any order.
     """
-    width = len(BOUNDS) + 1
-    cells, counts = np.unique(groups * width + ranges, return_counts=True)
-    return _written(cells // width, cells % width, counts, count)
+    found, counts = np.unique(groups * _WIDTH + ranges, return_counts=True)
+    return write_rice(Cells(found // _WIDTH, found % _WIDTH, counts), count)
+
+
+def encode_sums(
+    sketches: Sequence[bytes], versions: Sequence[int], groups: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int32], bytes]:
+    """As `encode`, of sketches: `groups` has the number of each one's group. Raises UnknownSketch."""
+    cells = _cells(sketches, versions)
+    found, places = np.unique(groups[cells.places] * _WIDTH + cells.ranges, return_inverse=True)
+    counts = np.zeros(len(found), np.int64)
+    np.add.at(counts, places, cells.counts)
+    return write_rice(Cells(found // _WIDTH, found % _WIDTH, counts), count)
 
 
 def encode_counts(counts: Counts) -> bytes:
     ranges = np.flatnonzero(counts)
-    return _written(np.zeros_like(ranges), ranges, counts[ranges], 1)[1]
+    return write_rice(Cells(np.zeros_like(ranges), ranges, counts[ranges]), 1)[1]
 
 
-def _written(
-    groups: NDArray[np.int64], ranges: NDArray[np.int64], counts: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.int32], bytes]:
-    pieces = (counts + _MOST - 1) // _MOST
-    pairs = np.empty(int(pieces.sum()), _PAIR)
-    pairs["range"] = np.repeat(ranges, pieces)
-    pairs["count"] = _MOST
-    last = np.cumsum(pieces) - 1
-    pairs["count"][last] = counts - (pieces - 1) * _MOST
-    each = np.bincount(groups, weights=pieces, minlength=count).astype(np.int64)
-    offsets = np.concatenate(([0], np.cumsum(each))) * _PAIR.itemsize
-    return offsets.astype(np.int32), pairs.tobytes()
+def merged(sketches: Iterable[bytes | memoryview], versions: Iterable[int] | None = None) -> Counts:
+    """The sum of all; `versions`: of each, else all are of VERSION. Raises UnknownSketch."""
+    several = [bytes(each) for each in sketches]
+    cells = _cells(several, [VERSION] * len(several) if versions is None else list(versions))
+    counts: Counts = np.zeros(_WIDTH, np.int64)
+    np.add.at(counts, cells.ranges, cells.counts)
+    return counts
 
 
-def merged(sketches: Iterable[bytes | memoryview]) -> Counts:
-    """The sum of all. Raises UnknownSketch."""
-    joined = b"".join(bytes(each) for each in sketches)
-    if len(joined) % _PAIR.itemsize:
-        raise UnknownSketch(f"{len(joined)} bytes are no sketches of version {VERSION}")
-    pairs = np.frombuffer(joined, _PAIR)
-    if len(pairs) and int(pairs["range"].max()) > len(BOUNDS):
-        raise UnknownSketch(f"range {pairs['range'].max()} is none of version {VERSION}")
-    return np.bincount(pairs["range"], weights=pairs["count"], minlength=len(BOUNDS) + 1).astype(np.int64)
+def _cells(sketches: Sequence[bytes], versions: Sequence[int]) -> Cells:
+    """Of all of them; `places` in no order where there are several versions."""
+    if unknown := set(versions) - READ.keys():
+        raise UnknownSketch(f"version {min(unknown)} is not known; {' and '.join(map(str, READ))} are")
+    parts = []
+    for version in sorted(set(versions)):
+        which = [place for place, each in enumerate(versions) if each == version]
+        try:
+            part = READ[version]([sketches[place] for place in which])
+        except Damaged as why:
+            raise UnknownSketch(f"a sketch is none of version {version}: {why}") from why
+        if len(part.ranges) and int(part.ranges.max()) >= _WIDTH:
+            raise UnknownSketch(f"range {part.ranges.max()} is none of version {version}")
+        parts.append(Cells(np.array(which, np.int64)[part.places], part.ranges, part.counts))
+    nothing = np.zeros(0, np.int64)
+    return (
+        Cells(*(np.concatenate([nothing, *columns]) for columns in zip(*parts, strict=True)))
+        if parts
+        else Cells(nothing, nothing, nothing)
+    )
 
 
 def quantiles(counts: Counts, wanted: Sequence[float]) -> list[float | None]:

@@ -12,7 +12,7 @@ from psycopg import sql
 from .changes import connected
 from .columns import CHANGES, DAY, HOUR, MINUTES_KEPT_S, ROLLUPS
 from .rolling import by_day, by_hour, by_minute
-from .sketch import VERSION, UnknownSketch
+from .sketch import READ, VERSION, UnknownSketch
 
 # The hours of the touched days that were not touched themselves stand as an earlier batch left them.
 _OTHER_HOURS = """
@@ -60,7 +60,7 @@ def _other_hours(connection: psycopg.Connection[Any], hours: pa.Table) -> pa.Tab
     )
     found = connection.execute(statement).fetchall()
     version = ROLLUPS.names.index("version")
-    others = {row[version] for row in found} - {VERSION}
+    others = {row[version] for row in found} - READ.keys()
     if others:
         raise UnknownSketch(f"there are roll-ups of version {min(others)}, and this program writes version {VERSION}")
     columns = list(zip(*found, strict=True)) if found else [()] * len(ROLLUPS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from psycopg import sql
 from monitoring.history.partitions import cover
 from monitoring.history.pipeline.changes import CheckpointChangesReader
 from monitoring.history.pipeline.columns import CHANGES, COUNTS, FIGURES, REASON, ROLLUPS
-from monitoring.history.pipeline.sketch import BOUNDS, merged
+from monitoring.history.pipeline.sketch import BOUNDS, Counts, merged
 from monitoring.history.pipeline.task import rolled_up
+from monitoring.models import Rollup
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import OLD, take_partitions_back
 
@@ -89,6 +91,18 @@ def old(pipeline: Pipeline, archive: Path) -> Iterator[Rows]:
     take_partitions_back()
 
 
+def as_pairs(counts: Counts) -> bytes:
+    """A sketch as roll-ups of version 1 have it."""
+    found = [(int(n), int(counts[n])) for n in counts.nonzero()[0]]
+    return b"".join(struct.pack("<HH", each, count) for each, count in found)
+
+
+def as_an_older_waymark_stored() -> None:
+    for row in Rollup.objects.all():
+        sketches = {f"{figure}_sketch": as_pairs(merged([getattr(row, f"{figure}_sketch")])) for figure in FIGURES}
+        Rollup.objects.filter(pk=row.pk).update(version=1, **sketches)
+
+
 def differences(seconds: int) -> list[str]:
     """What roll-ups of a width say that plain SQL over the raw rows does not, every figure and every sketch."""
     expected, stored = _by_sql(seconds), _stored(seconds)
@@ -108,7 +122,7 @@ def _stored(seconds: int) -> dict[Any, dict[str, Any]]:
         rows = [dict(zip(ROLLUPS.names, row, strict=True)) for row in cursor.fetchall()]
     for row in rows:
         for figure in FIGURES:
-            counts = merged([row[f"{figure}_sketch"]])
+            counts = merged([row[f"{figure}_sketch"]], [row["version"]])
             row[f"{figure}_sketch"] = {int(n): int(counts[n]) for n in counts.nonzero()[0]}
         row["reasons"] = {} if not row["reasons"] else dict(eval(row["reasons"]))
         del row["seconds"], row["version"]

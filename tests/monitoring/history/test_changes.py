@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from monitoring.history.pipeline.sketch import UnknownSketch
 from monitoring.models import Checkpoint, CheckpointStatus, Rollup
-from tests.monitoring.history.conftest import Pipeline, differences, dsn
+from tests.monitoring.history.conftest import Pipeline, as_an_older_waymark_stored, differences, dsn
 
 WIDTHS = (60, 3600, 86_400)
 
@@ -210,11 +210,25 @@ def test_hours_of_another_version_stop_the_program_and_stay_as_they_are(rows, pi
     moment = rows.now.replace(hour=12)
     rows.checkpoint(run, 1, triggered_at=moment)
     pipeline.run()
-    Rollup.objects.update(version=2)
+    Rollup.objects.update(version=3)
     rows.checkpoint(run, 2, triggered_at=moment - timedelta(hours=2))
-    with pytest.raises(UnknownSketch, match="there are roll-ups of version 2, and this program writes version 1"):
+    with pytest.raises(UnknownSketch, match="there are roll-ups of version 3, and this program writes version 2"):
         pipeline.run()
-    assert set(Rollup.objects.values_list("version", "completed")) == {(2, 1)}
+    assert set(Rollup.objects.values_list("version", "completed")) == {(3, 1)}
+
+
+def test_roll_ups_that_an_older_waymark_stored_are_gone_on_with(rows, pipeline):
+    rows.now = timezone.now().replace(hour=12, minute=30)
+    run = rows.run(rows.job())
+    for number in range(60):
+        rows.checkpoint(run, number + 1, triggered_at=rows.ago(number * 600), end_to_end_duration=number**4)
+    pipeline.run()
+    as_an_older_waymark_stored()
+    assert exact()
+    rows.checkpoint(run, 100, triggered_at=rows.ago(3600), end_to_end_duration=77)
+    pipeline.run()
+    assert set(Rollup.objects.values_list("seconds", "version")) >= {(3600, 1), (3600, 2), (86_400, 2)}
+    assert exact()
 
 
 def test_available_now_ends_where_it_began(rows, pipeline):

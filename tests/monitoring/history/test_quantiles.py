@@ -14,6 +14,7 @@ from monitoring.history.pipeline.columns import FIGURES
 from monitoring.history.pipeline.sketch import UnknownSketch
 from monitoring.history.quantiles import RELATIVE_ERROR, quantiles, series
 from monitoring.models import Checkpoint, Rollup, RollupProgress
+from tests.monitoring.history.conftest import as_an_older_waymark_stored
 
 ASKED = (0.5, 0.9, 0.99)
 
@@ -94,9 +95,15 @@ def test_a_short_series_is_of_hours(job, pipeline, rows):
 
 def test_a_roll_up_of_another_version_is_named(job, pipeline, rows):
     pipeline.run()
-    Rollup.objects.update(version=2)
-    with pytest.raises(UnknownSketch, match="version 2"):
+    Rollup.objects.update(version=3)
+    with pytest.raises(UnknownSketch, match="version 3"):
         quantiles(job, rows.ago(50 * 86_400), rows.now)
+
+
+def test_quantiles_of_roll_ups_that_an_older_waymark_stored(job, pipeline, rows):
+    pipeline.run()
+    as_an_older_waymark_stored()
+    agree(job, rows.ago(50 * 86_400), rows.now, "duration")
 
 
 def test_what_is_asked_wrongly_is_named(rows):

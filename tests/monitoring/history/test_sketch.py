@@ -14,10 +14,12 @@ from monitoring.history.pipeline.sketch import (
     UnknownSketch,
     encode,
     encode_counts,
+    encode_sums,
     merged,
     quantiles,
     ranges_of,
 )
+from tests.monitoring.history.conftest import as_pairs
 
 VALUES = st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 1000), min_size=1, max_size=300)
 ASKED = (0.0, 0.01, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
@@ -44,10 +46,26 @@ def test_merged_sketches_are_the_sketch_of_all_values(several):
     assert counts.sum() == len(together)
 
 
-def test_a_count_that_is_too_large_for_a_pair_takes_several():
+def test_a_count_of_any_size_takes_its_bits_only():
     many = sketch([7] * 200_000)
-    assert len(many) == 4 * 4
+    assert len(many) == 4 + 3  # the header, 17 bits and the one that ends
     assert merged([many, many]).sum() == 400_000
+
+
+@given(st.lists(VALUES, max_size=5))
+def test_sums_by_group_are_the_sketches_of_each_group(several):
+    sketches = [sketch(values) for values in several]
+    groups = np.array([n % 2 for n in range(len(several))], np.int64)
+    offsets, body = encode_sums(sketches, [2] * len(several), groups, 2)
+    parts = [body[begin:end] for begin, end in itertools.pairwise(offsets)]
+    assert parts == [encode_counts(merged(sketches[which::2])) for which in (0, 1)]
+
+
+@given(VALUES, VALUES)
+def test_what_an_older_waymark_stored_is_read_and_summed_with_what_is_stored_now(older, newer):
+    pairs = as_pairs(merged([sketch(older)]))
+    together = merged([pairs, sketch(newer)], [1, 2])
+    assert encode_counts(together) == sketch(older + newer)
 
 
 def test_groups_are_kept_apart():
@@ -57,10 +75,27 @@ def test_groups_are_kept_apart():
     assert parts == [sketch([6, 6]), b"", sketch([5, 500]), b""]
 
 
-@pytest.mark.parametrize("wrong", [b"abc", b"\xff\xff\x01\x00"])
-def test_what_is_no_sketch_is_named(wrong):
-    with pytest.raises(UnknownSketch, match="version 1"):
-        merged([wrong])
+WHOLE = sketch([5, 500, 500, 7000])
+
+
+@pytest.mark.parametrize(
+    ("version", "wrong"),
+    [
+        (1, b"abc"),
+        (1, b"\xff\xff\x01\x00"),
+        (2, b"abc"),
+        (2, b"\xff\x07\xff\xff"),
+        (2, WHOLE[:-1]),
+        (2, WHOLE + b"\xff"),
+        (2, b"\x00\x00\x00\x00\x01"),
+        (2, b"\xff\x03\x02\x00\x05"),  # nothing in its first range
+        (2, b"\xff\x07\x02\x00\x0a"),  # beyond the last range
+        (3, WHOLE),
+    ],
+)
+def test_what_is_no_sketch_is_named(version, wrong):
+    with pytest.raises(UnknownSketch, match=f"version {version}"):
+        merged([wrong], [version])
 
 
 def test_nothing_has_no_quantiles():

@@ -1,0 +1,197 @@
+"""The pipeline on a Spark of its own over a history that is there: rows a second, growth, size, what a chart costs.
+
+Each figure has plain SQL doing the same beside it, in the same run. Part of `python -m bench history`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from math import log
+from pathlib import Path
+from typing import Any
+
+from bench.checkpoint_rows import Size, fill
+from bench.figures import Figure, taken
+
+CORES = 2
+WARM_UP = 20_000
+# Checkpoints a minute apart, of as many jobs as it takes.
+DAYS, A_DAY = 7, 1440
+SHARES = (0.25, 0.5, 1.0)
+JOBS, YEAR = 1000, 365
+CHARTS = 7
+WANTED = (0.5, 0.95)
+GIB = 2**30
+_FIGURES = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size", "checkpointed_size",
+            "processed_data")  # fmt: skip
+_WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
+
+# What somebody would write who needs the same figures and has no sketches: exact quantiles of each hour.
+_SAME_BY_SQL = f"""
+CREATE TABLE plain_rollup AS
+SELECT r.job_id, date_trunc('hour', c.triggered_at) AS start, count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+       count(*) FILTER (WHERE status = 'FAILED') AS failed, {
+    ", ".join(
+        f"sum({name}) AS {name}_sum, min({name}) AS {name}_min, max({name}) AS {name}_max,"
+        f" percentile_disc(ARRAY[0.5, 0.9, 0.95, 0.99]) WITHIN GROUP (ORDER BY {name})"
+        f" FILTER (WHERE status = 'COMPLETED') AS {name}_q"
+        for name in _FIGURES
+    )
+}
+FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id GROUP BY 1, 2
+"""
+_CHART_BY_SQL = """
+SELECT date_trunc('day', c.triggered_at), count(*), percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP
+       (ORDER BY end_to_end_duration) FILTER (WHERE status = 'COMPLETED')
+FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
+WHERE r.job_id = %s AND c.triggered_at >= %s AND c.triggered_at < %s GROUP BY 1 ORDER BY 1
+"""
+Run = Callable[..., None]
+
+
+def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]:
+    """On an empty, migrated database."""
+    with _pipeline(dsn) as run:
+        fill(connection, Size(jobs=20, checkpoints=WARM_UP, days=DAYS, end=end))
+        run()  # what a JVM and Python workers do only once
+        figures = _speed(connection, run, rows, end)
+        figures += _sizes(connection)
+        return figures + _charts(connection, run, rows, end)
+
+
+def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
+    """A growing number of rows, each time all of them from the beginning into an empty table."""
+    there, times = [WARM_UP], []
+    for share in SHARES:
+        jobs = max(1, round((rows * share - there[-1]) / (DAYS * A_DAY)))
+        there.append(there[-1] + fill(connection, Size(jobs=jobs, checkpoints=jobs * DAYS * A_DAY, days=DAYS, end=end)))
+        connection.execute("TRUNCATE monitoring_rollup")
+        times.append(taken(run))
+    by_sql = taken(partial(connection.execute, _SAME_BY_SQL))
+    most, least = there[-1], there[1]
+    further = (most - least) / (times[-1] - times[0])
+    return [
+        *(
+            Figure(f"pipeline, {count:,} rows, {CORES} cores", count / took, "rows/s")
+            for count, took in zip(there[1:], times, strict=True)
+        ),
+        Figure("pipeline, each further row", further, "rows/s", 50_000, at_most=False),
+        Figure("time grows with rows to the power of", _power(there[1:], times), "", 1.1),
+        Figure("the same by one SQL statement, hours only, exact quantiles", most / by_sql, "rows/s"),
+        Figure("pipeline's time against that", times[-1] / by_sql, "×"),
+    ]
+
+
+def _power(rows: Sequence[int], times: Sequence[float]) -> float:
+    """1: in proportion; less: a part of it is the same for any number."""
+    slope, _ = statistics.linear_regression([log(each) for each in rows], [log(each) for each in times])
+    return slope
+
+
+def _sizes(connection: Any) -> list[Figure]:
+    """Rows of whole hours and days, moved together in a table of their own, its indexes included."""
+    from django.conf import settings
+
+    from monitoring.history.pipeline.columns import MINUTES_KEPT_S
+
+    each = {name: _bytes_each(connection, seconds) for name, seconds in _WIDTHS.items()}
+    rows = {
+        "minute": MINUTES_KEPT_S // 60,
+        "hour": settings.HOURS_KEPT.days * 24,
+        "day": YEAR,
+    }
+    whole = {name: each[name] * rows[name] * JOBS / GIB for name in _WIDTHS}
+    return [
+        *(Figure(f"a roll-up of a {name}, a checkpoint a minute", each[name], "bytes") for name in _WIDTHS),
+        *(Figure(f"{rows[name]:,} {name}s of {JOBS:,} jobs", whole[name], "GiB") for name in _WIDTHS),
+        Figure(f"roll-ups of a year of {JOBS:,} jobs", sum(whole.values()), "GiB", 1),
+        Figure(
+            "the same with every hour kept",
+            whole["minute"] + whole["day"] + each["hour"] * YEAR * 24 * JOBS / GIB,
+            "GiB",
+        ),
+    ]
+
+
+def _bytes_each(connection: Any, seconds: int) -> float:
+    connection.execute("DROP TABLE IF EXISTS measured")
+    connection.execute("CREATE TABLE measured (LIKE monitoring_rollup INCLUDING ALL)")
+    connection.execute("ALTER TABLE measured SET (toast_tuple_target = 256)")
+    full = "SELECT * FROM monitoring_rollup WHERE seconds = %s AND completed + failed >= 0.9 * seconds / 60"
+    connection.execute(f"INSERT INTO measured {full} ORDER BY job_id, start", [seconds])
+    size, count = connection.execute("SELECT pg_total_relation_size('measured'), count(*) FROM measured").fetchone()
+    return float(size / count)
+
+
+def _charts(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
+    """A year of a job with few checkpoints and of one with many, from roll-ups and from the checkpoints."""
+    figures = []
+    for count in (rows // 30, rows // 6):
+        fill(connection, Size(jobs=1, checkpoints=count, days=YEAR, end=end))
+        run(anew=False)
+        from monitoring.models import Job
+
+        job = Job.objects.latest("pk")
+        since = end - timedelta(days=YEAR)
+        told, by_sql = _chart_ms(connection, job, since, end)
+        figures += [
+            Figure(f"a chart of a year, {count:,} checkpoints, from roll-ups (median of {CHARTS})", told, "ms", 300),
+            Figure("the same from the checkpoints, by SQL", by_sql, "ms"),
+        ]
+    return figures
+
+
+def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tuple[float, float]:
+    from monitoring.history.quantiles import series
+
+    days = series(job, since, end, "duration", WANTED)
+    found = connection.execute(_CHART_BY_SQL, [job.pk, since, end]).fetchall()
+    counted = [day.counts["completed"] + day.counts["failed"] for day in days]
+    if counted != [row[1] for row in found]:
+        sys.exit("the roll-ups do not tell what the checkpoints do")
+    told = [taken(lambda: series(job, since, end, "duration", WANTED)) for _ in range(CHARTS)]
+    by_sql = [taken(lambda: connection.execute(_CHART_BY_SQL, [job.pk, since, end]).fetchall()) for _ in range(CHARTS)]
+    return statistics.median(told) * 1000, statistics.median(by_sql) * 1000
+
+
+@contextmanager
+def _pipeline(dsn: str) -> Iterator[Run]:
+    """Runs the program over everything that there is, from the beginning, or (`anew` false) over what came since."""
+    from checkpointing.sinks.conformance import PlayedJob
+    from checkpointing.spark.job import _let_drivers_workers_import
+    from checkpointing.spark.program import load_program
+    from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+    from monitoring.history.packing import ENTRY_CLASS, pack
+
+    with tempfile.TemporaryDirectory(prefix="waymark-pipeline-", ignore_cleanup_errors=True) as directory:
+        place, work = Path(directory), WorkDirectory(Path(directory) / "work")
+        (place / "dsn").write_text(dsn)
+        settings = {**session_settings(work, CORES, {}), "spark.eventLog.enabled": "false"}
+        spark = start_session("history", settings, work)
+        program = load_program(pack(place / "waymark_history.zip"), ENTRY_CLASS, place)
+        spark.sparkContext.addPyFile(str(program.path))
+        _let_drivers_workers_import(spark, program)
+        job, location = PlayedJob(), place / "checkpoint"
+
+        def run(*, anew: bool = True) -> None:
+            if anew:
+                shutil.rmtree(location, ignore_errors=True)
+                job.start(f"run-{time.monotonic_ns()}")
+            else:
+                job.go_on()
+            writer = program.function(spark, {"dsn-file": str(place / "dsn")})
+            query = writer.option("checkpointLocation", str(location)).trigger(availableNow=True).start()
+            query.awaitTermination()
+
+        try:
+            yield run
+        finally:
+            spark.stop()

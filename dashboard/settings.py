@@ -310,7 +310,8 @@ HISTORY_KEPT = timedelta(days=env.int("WAYMARK_HISTORY_KEPT", 90, validate=valid
 # Where they go then, and for how long they are kept there (0: for good); how long roll-ups of hours are kept.
 ARCHIVE = _location("WAYMARK_ARCHIVE", str(VAR_DIR / "archive"))
 ARCHIVE_KEPT = timedelta(days=env.int("WAYMARK_ARCHIVE_KEPT", 0, validate=validate.Range(min=0, max=36_500)) or 0)
-HOURS_KEPT = timedelta(days=env.int("WAYMARK_HOURS_KEPT", 400, validate=validate.Range(min=35, max=36_500)) or 400)
+_hours_kept = env.int("WAYMARK_HOURS_KEPT", None, validate=validate.Range(min=35, max=36_500))
+HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: history/forgetting.py says
 
 # Whether the roll-ups are made by a job of the embedded job manager, and how often that looks: history/keeping.py.
 HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)

@@ -29,6 +29,7 @@ class Tiles:
     completed: int
     failed: int
     rolled: bool = False  # from roll-ups: savepoints included, percentiles a little off
+    whole_days: bool = False  # also those that the span begins and ends in
 
 
 _TILES = f"""
@@ -72,7 +73,7 @@ def read_tiles(job: Job, span: Span) -> Tiles:
 
 
 def _rolled(job: Job, span: Span, asked: Asked) -> Tiles:
-    found = told(job, [asked.stretch], ("duration", "alignment", "checkpointed_size"), SHARES, most=MADE)[0]
+    found = told(job, [asked.rolled], ("duration", "alignment", "checkpointed_size"), SHARES, most=MADE)[0]
     duration, alignment = found["duration"], found["alignment"]
     state = select(_STATE, in_span(job, span))
     return Tiles(
@@ -86,6 +87,7 @@ def _rolled(job: Job, span: Span, asked: Asked) -> Tiles:
         completed=duration.counts["completed"],
         failed=duration.counts["failed"],
         rolled=True,
+        whole_days=asked.days is not None,
     )
 
 

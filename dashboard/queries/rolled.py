@@ -12,7 +12,7 @@ from django.db.models import Sum
 from dashboard.queries.series import CheckpointPoint, Span, read_points
 from monitoring.history.pipeline.columns import DAY, FIGURES, HOUR
 from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_by
-from monitoring.history.stretches import SLACK, Stretch
+from monitoring.history.stretches import SLACK, Stretch, hours_from, whole_days
 from monitoring.models import Job, Rollup, Run
 
 EXACT = 10_000  # as many checkpoints are read one by one
@@ -28,20 +28,30 @@ ROLLED = {column: figure for figure, column in FIGURES.items()}
 @dataclass(frozen=True)
 class Asked:
     """`stretch`: the part of a span that is told; `at_least`: as many completed checkpoints roll-ups know in it, other
-    runs' in the first and last hours included."""
+    runs' in the first and last hours included; `days`: the stretch with the whole of each day at its ends of which
+    there are neither hours nor checkpoints any more; None: there are."""
 
     stretch: Stretch
     at_least: int
+    days: Stretch | None = None
 
     @property
     def is_long(self) -> bool:
-        return self.at_least > EXACT
+        return self.at_least > EXACT or self.days is not None
+
+    @property
+    def rolled(self) -> Stretch:
+        """What roll-ups are asked for."""
+        return self.days or self.stretch
 
 
 def ask(job: Job, span: Span) -> Asked:
-    """Two short statements."""
+    """A few short statements."""
     stretch = _stretch(job, span)
-    return Asked(stretch, _completed(job, stretch))
+    kept_from = hours_from()
+    if kept_from is None or stretch.start >= kept_from:
+        return Asked(stretch, _completed(job, stretch, HOUR if stretch.end - stretch.start <= _LONG else DAY))
+    return Asked(stretch, _completed(job, stretch, DAY), whole_days(job, stretch))
 
 
 def _stretch(job: Job, span: Span) -> Stretch:
@@ -54,9 +64,8 @@ def _stretch(job: Job, span: Span) -> Stretch:
     return Stretch(start, max(start, min(end, run.ended_at + SLACK) if run.ended_at else end), run.pk)
 
 
-def _completed(job: Job, stretch: Stretch) -> int:
-    """Of whole hours, or of a long time whole days, within it."""
-    seconds = DAY if stretch.end - stretch.start > _LONG else HOUR
+def _completed(job: Job, stretch: Stretch, seconds: int) -> int:
+    """Of whole hours or days within it."""
     last = stretch.end - timedelta(seconds=seconds)
     within = Rollup.objects.filter(job=job, seconds=seconds, start__gte=stretch.start, start__lte=last)
     return within.aggregate(completed=Sum("completed"))["completed"] or 0
@@ -87,10 +96,12 @@ class RolledPoint:
 
 @dataclass(frozen=True)
 class RolledSeries:
-    """`points`: None where checkpoints are to be read one by one; `behind`: although there are many, and why."""
+    """`points`: None where checkpoints are to be read one by one; `behind`: although there are many, and why.
+    `whole_days`: also those that the span begins and ends in, see Asked."""
 
     points: list[RolledPoint] | None = None
     behind: str = ""
+    whole_days: bool = False
 
 
 def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | None = None) -> RolledSeries:
@@ -99,10 +110,11 @@ def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | Non
     if not asked.is_long and (seen is None or seen >= asked.at_least):
         return RolledSeries()
     try:
-        found = told_by(job, asked.stretch, figures, SHARES, most=MADE)
+        found = told_by(job, asked.rolled, figures, SHARES, most=MADE)
     except (NotRolledUp, UnknownSketch) as why:
         return RolledSeries(behind=str(why))
-    return RolledSeries([RolledPoint(each[figures[0]].start, each[figures[0]].end, each) for each in found])
+    points = [RolledPoint(each[figures[0]].start, each[figures[0]].end, each) for each in found]
+    return RolledSeries(points, whole_days=asked.days is not None)
 
 
 def read_chart(job: Job, span: Span, figures: Sequence[str]) -> tuple[RolledSeries, list[CheckpointPoint]]:

@@ -54,7 +54,8 @@ KINDS = {"": "", "checkpoint": " AND NOT c.is_savepoint", "savepoint": " AND c.i
 class Summary:
     """`rows`: name → values in the order of MEASURES, None where nothing is known. `one_in`: percentiles come from
     every so many-th checkpoint. `rolled`: from roll-ups, and what roll-ups do not tell from every `hours_apart`-th
-    hour's checkpoints. `behind`: why not from roll-ups, although there are many."""
+    hour's checkpoints; `whole_days`: all of the days that the span begins and ends in. `behind`: why not from
+    roll-ups, although there are many."""
 
     completed: int
     failed: int
@@ -62,6 +63,7 @@ class Summary:
     rows: Mapping[str, Sequence[float | None]]
     one_in: int = 1
     rolled: bool = False
+    whole_days: bool = False
     hours_apart: int = 1
     behind: str = ""
 
@@ -104,13 +106,14 @@ def read_summary(job: Job, span: Span, kind: str = "") -> Summary:
 def _rolled(job: Job, span: Span, asked: Asked) -> Summary:
     """Everything exact but percentiles, of what roll-ups tell; the rest from some hours' checkpoints."""
     shares = list(FRACTIONS.values())
-    found = told(job, [asked.stretch], list(FIGURES), shares, most=MADE)[0]
+    found = told(job, [asked.rolled], list(FIGURES), shares, most=MADE)[0]
     counts = found["duration"].counts
     apart, rest = _of_some_hours(job, span, asked.stretch, counts["completed"])
     columns = [_column(found[ROLLED[m.name]]) if m.name in ROLLED else rest[m.name] for m in MEASURES]
     names = (_("Minimum"), _("Average"), _("Maximum"), *FRACTIONS)
     rows = {name: [column[place] for column in columns] for place, name in enumerate(names)}
-    return Summary(counts["completed"], counts["failed"], counts["pending"], rows, rolled=True, hours_apart=apart)
+    counted = (counts["completed"], counts["failed"], counts["pending"])
+    return Summary(*counted, rows, rolled=True, whole_days=asked.days is not None, hours_apart=apart)
 
 
 def _column(figure: Told) -> list[float | None]:

@@ -31,6 +31,7 @@ from dashboard.queries.series import (
 from dashboard.units import age_text, duration_text
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
+from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import RELATIVE_ERROR
 from monitoring.models import Job
 
@@ -65,7 +66,7 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
         return JsonResponse(
             {
                 "figure": rolled_figure(name, rolled.points, starts, span, gaps),
-                "note": _how_rolled(rolled.points),
+                "note": _how_rolled(rolled.points, whole_days=rolled.whole_days),
                 "empty": not has_figures(name, rolled.points),
                 "rolled": True,
             }
@@ -90,7 +91,8 @@ def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     rolled, points = read_chart(job, span, FIGURES[name])
     if rolled.points is not None:
         rows = [(point, point.figures[FIGURES[name][0]]) for point in reversed(rolled.points)]
-        told = {"points": rows, "note": _how_rolled(rolled.points), "is_size": name in ("sizes", "moved")}
+        note = _how_rolled(rolled.points, whole_days=rolled.whole_days)
+        told = {"points": rows, "note": note, "is_size": name in ("sizes", "moved")}
         return render(request, "job/chart_table_rolled.html", told)
     context = {"name": name, "points": points[::-1], "note": _how_drawn(points, [], span, [])}
     return render(request, "job/chart_table.html", context)
@@ -124,12 +126,15 @@ def _worst(grid: AlignmentGrid, span: Span) -> str:
     return f"{longest}{hidden}{drawn}"
 
 
-def _how_rolled(points: Sequence[RolledPoint]) -> str:
+def _how_rolled(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     counted = sum(point.count("completed") + point.count("failed") for point in points)
     widest = max((point.end - point.start for point in points), default=timedelta())
     each = "hour" if widest <= timedelta(hours=1) else "UTC day"
     error = f"percentiles are at most {100 * RELATIVE_ERROR:.0f} % off"
-    return f"Drawn: each {each} of {counted:,} checkpoints, from roll-ups; {error}. A shorter time shows each of them."
+    drawn = f"Drawn: each {each} of {counted:,} checkpoints, from roll-ups; {error}."
+    if whole_days:
+        return f"{drawn} Of then only whole UTC days are told: hours are kept for {hours_kept().days} days."
+    return f"{drawn} A shorter time shows each of them."
 
 
 def _how_drawn(

@@ -18,6 +18,7 @@ from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.units import span_text
 from dashboard.views.window import window_of
 from monitoring.diagnosis.asking import of_job
+from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import RELATIVE_ERROR
 from monitoring.models import Job, RunException, RunState, SavepointState
 
@@ -94,6 +95,7 @@ def summary(request: HttpRequest, pk: int) -> HttpResponse:
         "measures": MEASURES,
         "summary": found,
         "by_run": read_by_run(job, window.span, kind, rolled=found.rolled),
+        "hours_kept": hours_kept().days,
         "error_percent": round(100 * RELATIVE_ERROR),
     }
     return render(request, "job/summary.html", context, status=window.status)

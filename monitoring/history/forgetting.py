@@ -7,37 +7,54 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.db import connection
 
-from monitoring.history.pipeline.columns import ARCHIVED, MINUTES_KEPT_S
-from monitoring.models import CheckpointDeletion
+from monitoring.history.pipeline.columns import MINUTES_KEPT_S, PROGRAM
+from monitoring.models import CheckpointDeletion, RollupProgress
 
 # A savepoint of the pipeline's job that is older is followed by a wrong roll-up of hours that lost a checkpoint since.
 DELETIONS_KEPT = timedelta(days=400)
+# A backtest of a month asks what was usual in the four weeks before.
+HOURS_KEPT_DAYS = 60
 _AT_ONCE = 50_000
 _MINUTES = """
 DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (
     SELECT job_id, seconds, start FROM monitoring_rollup WHERE seconds = 60 AND start < %s ORDER BY start LIMIT %s
 )
 """
-# Only where the checkpoints themselves are archived, so that the roll-up of the day is final.
-_HOURS = f"""
+_HOURS = """
 DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (
     SELECT h.job_id, h.seconds, h.start FROM monitoring_job j
-    JOIN monitoring_rollup h ON h.job_id = j.id AND h.seconds = 3600 AND h.start < %s
-    WHERE {ARCHIVED.format(cluster="j.cluster_id", at="h.start")} LIMIT %s
+    JOIN monitoring_rollup h ON h.job_id = j.id AND h.seconds = 3600 AND h.start < %s LIMIT %s
 )
-"""  # noqa: S608 (constants only)
+"""
+# By a pipeline that makes a day without its hours, if any of its checkpoints still changes; never back again.
+_HOURS_FROM = """
+UPDATE monitoring_rollupprogress SET hours_from = greatest(hours_from, %s) WHERE program >= %s RETURNING hours_from
+"""
 
 
 def forget(now: datetime) -> str:
-    """Minutes that are over two days old and archived hours that are older than WAYMARK_HOURS_KEPT, some of them at a
-    time; "" when there was nothing."""
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    gone = {
-        "minutes": _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S)),
-        "hours": _delete(_HOURS, midnight - settings.HOURS_KEPT),
-    }
+    """Minutes that are over three hours old and hours that are older than `hours_kept`, some of them at a time; "" when
+    there was nothing."""
+    gone = {"minutes": _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S))}
+    hours_from = _end_of_hours(now)
+    if hours_from is not None:
+        gone[f"hours before {hours_from:%Y-%m-%d}"] = _delete(_HOURS, hours_from)
     CheckpointDeletion.objects.filter(triggered_at__lt=now - DELETIONS_KEPT).delete()
     return " ".join(f"Roll-ups of {what} forgotten: {count:,}." for what, count in gone.items() if count)
+
+
+def hours_kept() -> timedelta:
+    """How long roll-ups of hours are kept; those of days are for good."""
+    before = RollupProgress.objects.values_list("hours_kept", flat=True).first()
+    return settings.HOURS_KEPT or timedelta(days=before or HOURS_KEPT_DAYS)
+
+
+def _end_of_hours(now: datetime) -> datetime | None:
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    with connection.cursor() as cursor:
+        cursor.execute(_HOURS_FROM, [midnight - hours_kept(), PROGRAM])
+        found = cursor.fetchone()
+    return found[0] if found else None
 
 
 def _delete(statement: str, before: datetime) -> int:

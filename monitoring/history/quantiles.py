@@ -17,7 +17,7 @@ from monitoring.history.pipeline.columns import COUNTS, DAY, FIGURES, HOUR
 from monitoring.history.pipeline.sketch import RELATIVE_ERROR as RELATIVE_ERROR
 from monitoring.history.pipeline.sketch import UnknownSketch as UnknownSketch
 from monitoring.history.stretches import NotRolledUp as NotRolledUp
-from monitoring.history.stretches import Stretch, floor, read, read_days
+from monitoring.history.stretches import Stretch, floor, hours_from, read, read_days
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
@@ -105,11 +105,11 @@ def told_by(
     seconds: int | None = None,
     most: int | None = None,
 ) -> list[Mapping[str, Told]]:
-    """By hour or by day (UTC), as `seconds` says, else by the length, oldest first; those without any checkpoint are
-    left out. The first and the last are of the part that lies between `start` and `end`."""
+    """By hour or by day (UTC), as `seconds` says, else by the length and by what there is, oldest first; those without
+    any checkpoint are left out. The first and the last are of the part that lies between `start` and `end`."""
     _check(figures, stretch)
     if seconds is None:
-        seconds = HOUR if stretch.end - stretch.start <= timedelta(hours=MOST_HOURS) else DAY
+        seconds = HOUR if _in_hours(stretch) else DAY
     width = timedelta(seconds=seconds)
     grouped: dict[datetime, list[dict[str, Any]]] = {}
     for row in read(job, [stretch], figures, longest=seconds, most=most)[0]:
@@ -122,6 +122,13 @@ def told_by(
         for at, rows in sorted(grouped.items())
         if any(row[name] for row in rows for name in COUNTS)
     ]
+
+
+def _in_hours(stretch: Stretch) -> bool:
+    if stretch.end - stretch.start > timedelta(hours=MOST_HOURS):
+        return False
+    kept_from = hours_from()
+    return kept_from is None or stretch.start >= kept_from
 
 
 def _check(figures: Sequence[str], stretch: Stretch) -> None:

@@ -1,7 +1,8 @@
 """Which roll-ups and which checkpoints together are a stretch of time of a job, and reading them.
 
 Never a wrong number: an hour in which anything changed since the pipeline's last batch, and the begun hours at both
-ends, are counted from the checkpoints themselves. So are hours that a run shares with others, when only it is meant.
+ends, are counted from the checkpoints themselves. So are hours that a run shares with others, when only it is meant,
+and single hours of a day whose hours are forgotten: `whole_days` says where that would be of archived checkpoints.
 Of days that are archived roll-ups are final, whatever changes; checkpoints of them are read from the archive.
 """
 
@@ -9,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from monitoring.history.archive import reading
 from monitoring.history.archive.parquet import Damaged
 from monitoring.history.pipeline.columns import CHANGES, COUNTS, DAY, FIGURES, HOUR, REASON
 from monitoring.history.pipeline.rolling import by_hour
-from monitoring.models import FINAL, ArchivedFile, ArchivedKind, Job, Rollup, RollupProgress, Run
+from monitoring.models import FINAL, ArchivedFile, ArchivedKind, ArchivedState, Job, Rollup, RollupProgress, Run
 
 # More changes than these that the pipeline has not come to yet, of all jobs: nobody waits for them to be counted.
 MOST_BEHIND = 100_000
@@ -29,7 +30,10 @@ MOST_BEHIND = 100_000
 SLACK = timedelta(minutes=5)
 WHOLE_HOUR, WHOLE_DAY = timedelta(hours=1), timedelta(days=1)
 
-_DONE = "SELECT done FROM monitoring_rollupprogress WHERE done <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+_DONE = """
+SELECT done, hours_from FROM monitoring_rollupprogress
+WHERE done <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+"""
 _BEHIND = "SELECT count(*) FROM (SELECT FROM monitoring_checkpoint WHERE changed_in >= %(done)s LIMIT %(most)s + 1) c"
 _CHANGED = """
 SELECT DISTINCT floor(date_part('epoch', triggered_at) / 3600)::bigint * 3600 FROM (
@@ -146,12 +150,12 @@ def read(
 ) -> list[list[Row]]:
     """Of each stretch the roll-ups, made or stored, that together are it. With `most`, NotRolledUp is raised where more
     checkpoints than that would have to be read one by one."""
-    done = _done(most)
+    done, kept_from = _done(most)
     start, end = min(each.start for each in stretches), max(each.end for each in stretches)
     archived = _archived_days(job, start, end)
     changed = [] if done is None else _changed_hours(job, done, start, end)
     changed = [hour for hour in changed if floor(hour, DAY) not in archived]
-    forgotten = _days_without_hours(job, archived)
+    forgotten = _days_without_hours(job, archived, start, end, kept_from)
     others = _lives(job) if any(each.run for each in stretches) else {}
     cuts = [_cut(each, changed, others, forgotten, longest, reaches=done is not None) for each in stretches]
     rows: list[list[Row]] = [[] for _ in stretches]
@@ -165,7 +169,7 @@ def read_days(
 ) -> dict[int, list[Row]]:
     """Of many jobs the roll-ups of the UTC days from midnight to midnight, by job; jobs of which anything changed in
     them since the pipeline's last batch are left out. NotRolledUp: no job's are to be relied on."""
-    parameters: dict[str, Any] = {"jobs": list(jobs), "start": since, "end": until, "done": _done(most)}
+    parameters: dict[str, Any] = {"jobs": list(jobs), "start": since, "end": until, "done": _done(most)[0]}
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_CHANGED, parameters)
         changed = {job for (job,) in cursor.fetchall()}
@@ -192,20 +196,21 @@ def _cut(
     return cut(each, changed, [life for life in others if _in([life], each.start, each.end)], longest, forgotten)
 
 
-def _done(most: int | None) -> int | None:
-    """The transaction up to which roll-ups are made; None: there are none, or another server numbered it."""
+def _done(most: int | None) -> tuple[int | None, datetime | None]:
+    """The transaction up to which roll-ups are made, and `hours_from`; None: there are none, or another server numbered
+    it."""
     with connection.cursor() as cursor:
         cursor.execute(_DONE)
         found = cursor.fetchone()
         if most is None:
-            return found[0] if found else None
+            return found or (None, None)
         if found is None:
             raise NotRolledUp("no roll-ups are made")
         cursor.execute(_BEHIND, {"done": found[0], "most": MOST_BEHIND})
         if (cursor.fetchone() or (0,))[0] > MOST_BEHIND:
             at = RollupProgress.objects.values_list("at", flat=True).first()
             raise NotRolledUp(f"roll-ups were last made {at:%Y-%m-%d %H:%M} UTC and are behind")
-        return int(found[0])
+        return found[0], found[1]
 
 
 def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[datetime]:
@@ -214,12 +219,35 @@ def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[
         return sorted(datetime.fromtimestamp(hour, UTC) for (hour,) in cursor.fetchall())
 
 
-def _days_without_hours(job: Job, archived: Collection[datetime]) -> frozenset[datetime]:
-    """Of archived days those whose roll-ups of hours may be gone: a part of one is read from the archive."""
-    if not archived:
-        return frozenset()
-    oldest = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True).first()
-    return frozenset(day for day in archived if oldest is None or day < oldest)
+def hours_from() -> datetime | None:
+    """Roll-ups of hours may be gone before that; None: none was forgotten."""
+    return RollupProgress.objects.values_list("hours_from", flat=True).first()
+
+
+def whole_days(job: Job, stretch: Stretch) -> Stretch | None:
+    """The stretch with the whole of each day at its ends of which there are neither hours nor, but in the archive,
+    checkpoints; None: it has no such days at all."""
+    archived = _archived_days(job, stretch.start, stretch.end)
+    forgotten = _days_without_hours(job, archived, stretch.start, stretch.end, hours_from()) & archived
+    if not forgotten:
+        return None
+    first, last = floor(stretch.start, DAY), floor(stretch.end, DAY)
+    start = first if first in forgotten else stretch.start
+    end = last + WHOLE_DAY if last in forgotten and last < stretch.end else stretch.end
+    return replace(stretch, start=start, end=end)
+
+
+def _days_without_hours(
+    job: Job, archived: Collection[datetime], start: datetime, end: datetime, kept_from: datetime | None
+) -> frozenset[datetime]:
+    """Those whose roll-ups of hours may be gone: a part of one is made from its checkpoints, also archived ones."""
+    first = floor(start, DAY)
+    before = min(end, kept_from or first) - first
+    forgotten = {first + n * WHOLE_DAY for n in range(-(-before // WHOLE_DAY))}
+    if archived:  # of those an older Waymark forgot hours without a word
+        oldest = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True).first()
+        forgotten |= {day for day in archived if oldest is None or day < oldest}
+    return frozenset(forgotten)
 
 
 def _archived_days(job: Job, start: datetime, end: datetime) -> frozenset[datetime]:
@@ -227,6 +255,11 @@ def _archived_days(job: Job, start: datetime, end: datetime) -> frozenset[dateti
     files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
     days = files.filter(day__range=(start.astimezone(UTC).date(), end.astimezone(UTC).date()))
     return frozenset(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days.values_list("day", flat=True))
+
+
+def _removed_days(job: Job) -> frozenset[date]:
+    files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
+    return frozenset(files.exclude(state=ArchivedState.LIVE).values_list("day", flat=True))
 
 
 def _lives(job: Job) -> dict[int, Between]:
@@ -310,8 +343,10 @@ def _checkpoints(job: Job, asked: Sequence[Asked], most: int | None) -> list[tup
 def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tuple[Any, ...]]:
     """As `_checkpoints`, from the archive."""
     runs = list(job.runs.values_list("pk", flat=True)) if asked else []
-    read = 0
+    read, gone = 0, _removed_days(job) if asked else frozenset()
     for place, run, start, end in asked:
+        if start.astimezone(UTC).date() in gone:
+            raise NotRolledUp(f"checkpoints of {start:%Y-%m-%d} are kept no more")
         try:
             found = reading.table(job, [run] if run else runs, start, end)
         except Damaged as why:

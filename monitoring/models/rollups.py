@@ -59,11 +59,19 @@ class Rollup(models.Model):
 
 
 class RollupProgress(models.Model):
-    """One row: what transactions below `done` changed is in the roll-ups. It may say less than there is, never more."""
+    """One row: what transactions below `done` changed is in the roll-ups. It may say less than there is, never more.
+
+    `program`: what the pipeline that wrote it last is able to do (columns.PROGRAM); null: it is older than that.
+    `hours_from`: a midnight (UTC) before which roll-ups of hours are gone, or go. `hours_kept`: for so many days an
+    installation keeps them that did before 60 were enough, where WAYMARK_HOURS_KEPT says nothing.
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True)
     done = models.BigIntegerField()
     at = models.DateTimeField()
+    program = models.PositiveSmallIntegerField(null=True)
+    hours_from = models.DateTimeField(null=True)
+    hours_kept = models.PositiveIntegerField(null=True)
 
     def __str__(self) -> str:
         return f"roll-ups up to transaction {self.done}"

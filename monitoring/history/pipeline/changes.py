@@ -31,7 +31,7 @@ from pyarrow import csv
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from .columns import ARCHIVED, CHANGES, DAY, FIGURES, HOUR, REASON, spark_schema
+from .columns import ARCHIVED, CHANGES, DAY, FIGURES, HOUR, PROGRAM, REASON, spark_schema
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ Offset = Mapping[str, int]
 
 _HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _PROGRESS = """
-INSERT INTO monitoring_rollupprogress (id, done, at) VALUES (1, %s, now())
-ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at
+INSERT INTO monitoring_rollupprogress (id, done, at, program) VALUES (1, %s, now(), %s)
+ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at, program = excluded.program
 """
 _HOUR = "floor(date_part('epoch', {at}) / 3600)::bigint * 3600"
 _TOUCHED = f"""
@@ -186,8 +186,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         with connected(self._dsn_file) as connection:
             for day in np.unique(days):  # of a day at a time all that lies between its hours is looked through
                 which = days == day
-                statement = _checkpoints(jobs[which].tolist(), hours[which].tolist())
-                yield from _copied(connection, statement, CHANGES).to_batches()
+                yield from checkpoints_of(connection, jobs[which].tolist(), hours[which].tolist()).to_batches()
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is left to do. Spark says this with the next batch only, which may be long in coming."""
@@ -195,7 +194,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     def _tell_progress(self, connection: psycopg.Connection[Any], done: int) -> None:
         """The roll-ups of everything before it are there: who reads them need look at no older change."""
         if done != self._told:
-            connection.execute(_PROGRESS, [done])
+            connection.execute(_PROGRESS, [done, PROGRAM])
             self._told = done
 
     def _touched(self, connection: psycopg.Connection[Any], done: int, until: int) -> Touched:
@@ -230,6 +229,11 @@ def _touched(connection: psycopg.Connection[Any], done: int, until: int) -> Touc
     schema = pa.schema([("hour", pa.int64()), ("job", pa.int64()), ("rows", pa.int64())])
     found = _copied(connection, sql.SQL(_TOUCHED).format(changed=changed, deleted=deleted), schema)
     return Touched(*(column.to_numpy() for column in found.columns))
+
+
+def checkpoints_of(connection: psycopg.Connection[Any], jobs: list[int], hours: list[int]) -> pa.Table:
+    """All of these hours, each with its job, as CHANGES; hours between the first and the last are looked through."""
+    return _copied(connection, _checkpoints(jobs, hours), CHANGES)
 
 
 def _checkpoints(jobs: list[int], hours: list[int]) -> sql.Composed:

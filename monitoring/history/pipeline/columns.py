@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-MINUTES_KEPT_S = 48 * HOUR  # roll-ups of minutes are there for so long
+MINUTES_KEPT_S = 3 * HOUR  # roll-ups of minutes are there for so long
+PROGRAM = 2  # from 2 on it makes a day of which the hours are gone from its checkpoints
 
 # Name in a roll-up -> column of a checkpoint. Durations in milliseconds, sizes in bytes; of completed ones.
 FIGURES = {

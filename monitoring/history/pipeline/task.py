@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg import sql
 
-from .changes import connected
+from .changes import checkpoints_of, connected
 from .columns import CHANGES, DAY, HOUR, MINUTES_KEPT_S, ROLLUPS
 from .rolling import by_day, by_hour, by_minute
 from .sketch import READ, VERSION, UnknownSketch
@@ -25,6 +27,8 @@ WHERE r.seconds = {hour} AND NOT EXISTS (
     SELECT FROM unnest({jobs}::bigint[], {hours}::bigint[]) t (job_id, hour)
     WHERE t.job_id = r.job_id AND to_timestamp(t.hour) = r.start)
 """
+_HOURS_FROM = "SELECT hours_from FROM monitoring_rollupprogress WHERE hours_from IS NOT NULL"
+_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rolled_up(dsn_file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -37,8 +41,8 @@ def rolled_up(dsn_file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         hours = by_hour(checkpoints)
         with connected(dsn_file) as connection:
             minutes = by_minute(checkpoints, _now(connection) - MINUTES_KEPT_S - HOUR)
-            days = by_day(pa.concat_tables([hours, _other_hours(connection, hours)]))
-        for table in (minutes, hours, days):
+            kept, days = _of_days(connection, hours)
+        for table in (minutes, kept, days):
             yield from table.to_batches(max_chunksize=10_000)
 
     return roll
@@ -49,7 +53,31 @@ def _now(connection: psycopg.Connection[Any]) -> int:
     return int(connection.execute("SELECT floor(date_part('epoch', now()))::bigint").fetchall()[0][0])
 
 
+def _of_days(connection: psycopg.Connection[Any], hours: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The hours that are kept, and the days of all. Of days whose hours are forgotten the others are made anew."""
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with connection.transaction():  # hours go in the transaction that says which, or later
+        found = connection.execute(_HOURS_FROM).fetchone()
+        is_kept = pc.greater_equal(hours["start"], pa.scalar(found[0] if found else _ALWAYS, hours["start"].type))
+        kept, forgotten = hours.filter(is_kept), hours.filter(pc.invert(is_kept))
+        others = [_other_hours(connection, kept), *_made_anew(connection, forgotten)]
+    return kept, by_day(pa.concat_tables([hours, *others]))
+
+
+def _made_anew(connection: psycopg.Connection[Any], hours: pa.Table) -> Iterator[pa.Table]:
+    """The other hours of their days, from the checkpoints, a day of all jobs at a time."""
+    there = {(row["job_id"], int(row["start"].timestamp())) for row in hours.select(["job_id", "start"]).to_pylist()}
+    for day in sorted({at // DAY * DAY for _, at in there}):
+        jobs = sorted({job for job, at in there if at // DAY * DAY == day})
+        every = ((job, at) for job in jobs for at in range(day, day + DAY, HOUR))
+        others = [each for each in every if each not in there]
+        if others:
+            yield by_hour(checkpoints_of(connection, [job for job, _ in others], [at for _, at in others]))
+
+
 def _other_hours(connection: psycopg.Connection[Any], hours: pa.Table) -> pa.Table:
+    if not hours.num_rows:
+        return ROLLUPS.empty_table()
     starts = [int(start.timestamp()) for start in hours["start"].to_pylist()]
     statement = sql.SQL(_OTHER_HOURS).format(
         columns=sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(name)) for name in ROLLUPS.names),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,19 @@ import psycopg
 import pyarrow as pa
 import pytest
 from django.db import connection
+from django.utils import timezone
 from psycopg import sql
 
 from monitoring.history.partitions import cover
 from monitoring.history.pipeline.changes import CheckpointChangesReader
-from monitoring.history.pipeline.columns import CHANGES, COUNTS, FIGURES, REASON, ROLLUPS
+from monitoring.history.pipeline.columns import CHANGES, COUNTS, FIGURES, MINUTE, MINUTES_KEPT_S, REASON, ROLLUPS
 from monitoring.history.pipeline.sketch import BOUNDS, Counts, merged
 from monitoring.history.pipeline.task import rolled_up
 from monitoring.models import Rollup
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import OLD, take_partitions_back
+
+ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def dsn() -> str:
@@ -104,8 +108,12 @@ def as_an_older_waymark_stored() -> None:
 
 
 def differences(seconds: int) -> list[str]:
-    """What roll-ups of a width say that plain SQL over the raw rows does not, every figure and every sketch."""
-    expected, stored = _by_sql(seconds), _stored(seconds)
+    """What roll-ups of a width say that plain SQL over the raw rows does not, every figure and every sketch; of minutes
+    those that are kept."""
+    oldest = timezone.now() - timedelta(seconds=MINUTES_KEPT_S) if seconds == MINUTE else ALWAYS
+    expected, stored = (
+        {key: row for key, row in found.items() if key[1] >= oldest} for found in (_by_sql(seconds), _stored(seconds))
+    )
     empty = {key for key, row in stored.items() if not any(row[name] for name in COUNTS)}
     keys = (expected.keys() | stored.keys()) - (empty - expected.keys())
     return [

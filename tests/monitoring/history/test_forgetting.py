@@ -1,30 +1,100 @@
-"""Minutes go after two days; hours and days stay."""
+"""Minutes go after three hours, hours after two months, days stay."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
 from monitoring.history.forgetting import forget
-from monitoring.models import Rollup
+from monitoring.history.partitions import cover
+from monitoring.history.quantiles import told
+from monitoring.history.stretches import Stretch
+from monitoring.models import Checkpoint, Rollup, RollupProgress
+from tests.monitoring.history.conftest import differences
 
 
-def test_minutes_are_forgotten_after_two_days(rows, pipeline):
+def test_minutes_are_forgotten_after_three_hours(rows, pipeline):
     rows.now = timezone.now().replace(minute=30)
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
-    rows.checkpoint(run, 2, triggered_at=rows.ago(47 * 3600))
+    rows.checkpoint(run, 2, triggered_at=rows.ago(2 * 3600))
     pipeline.run()
     assert Rollup.objects.filter(seconds=60).count() == 2
     assert forget(rows.now) == ""
     assert forget(rows.now + timedelta(hours=2)) == "Roll-ups of minutes forgotten: 1."
-    assert {each.seconds for each in Rollup.objects.all()} == {60, 3600, 86_400}
-    assert Rollup.objects.count() == 1 + 4
+    assert Rollup.objects.filter(seconds=60).count() == 1
+    assert Rollup.objects.filter(seconds=3600).count() == 2
 
 
 def test_a_history_that_is_read_late_has_no_minutes_of_then(rows, pipeline):
     rows.now = timezone.now()
-    rows.checkpoint(rows.run(rows.job()), 1, triggered_at=rows.ago(60 * 3600))
+    rows.checkpoint(rows.run(rows.job()), 1, triggered_at=rows.ago(5 * 3600))
     pipeline.run()
     assert not Rollup.objects.filter(seconds=60).exists()
+
+
+@pytest.fixture
+def long_ago(rows):
+    """A day 80 days ago and one 50 days ago, with three hours each."""
+    rows.now = timezone.now().replace(hour=12, minute=30)
+    run = rows.run(rows.job())
+    moments = [rows.ago(days * 86_400 + hours * 3600) for days in (80, 50) for hours in (0, 2, 5)]
+    cover(min(moments))
+    for number, at in enumerate(moments):
+        rows.checkpoint(run, number + 1, triggered_at=at, end_to_end_duration=100 + number)
+    return run
+
+
+def hours() -> int:
+    return Rollup.objects.filter(seconds=3600).count()
+
+
+def test_hours_are_forgotten_after_sixty_days_and_it_is_said_of_when(rows, pipeline, long_ago):
+    pipeline.run()
+    before = rows.now.date() - timedelta(days=60)
+    assert forget(rows.now) == f"Roll-ups of hours before {before} forgotten: 3."
+    assert (hours(), Rollup.objects.filter(seconds=86_400).count()) == (3, 2)
+    assert forget(rows.now) == ""
+
+
+def test_a_day_is_made_anew_without_its_hours(rows, pipeline, long_ago):
+    pipeline.run()
+    forget(rows.now)
+    Checkpoint.objects.filter(checkpoint_id=2).update(end_to_end_duration=7)
+    Checkpoint.objects.filter(checkpoint_id=5).delete()
+    rows.failed(long_ago, 100, rows.ago(80 * 86_400 + 9 * 3600), "Checkpoint expired before completing.")
+    pipeline.run()
+    assert differences(86_400) == []
+    assert hours() == 3
+    pipeline.offset = pipeline.reader.initialOffset()
+    pipeline.run()
+    assert (differences(86_400), hours()) == ([], 3)
+
+
+def test_any_time_is_told_as_before_without_its_hours(rows, pipeline, long_ago):
+    pipeline.run()
+    job, whole = long_ago.job, Stretch(rows.ago(90 * 86_400), rows.now)
+    asked = [whole, Stretch(rows.ago(80 * 86_400 + 3 * 3600), rows.ago(20 * 86_400)), replace(whole, run=long_ago.pk)]
+    before = told(job, asked, ("duration",), (0.5, 0.95))
+    forget(rows.now)
+    assert told(job, asked, ("duration",), (0.5, 0.95)) == before
+    Checkpoint.objects.filter(checkpoint_id=1).update(end_to_end_duration=9)
+    assert told(job, asked[:1], ("duration",), (0.5,))[0]["duration"].minimum == 9
+
+
+def test_an_older_pipeline_loses_no_hours_that_it_makes_days_of(rows, pipeline, long_ago):
+    pipeline.run()
+    RollupProgress.objects.update(program=None)
+    assert forget(rows.now) == ""
+    assert hours() == 6
+
+
+def test_who_had_them_for_longer_before_keeps_them_unless_told_otherwise(rows, pipeline, long_ago, settings):
+    pipeline.run()
+    RollupProgress.objects.update(hours_kept=400)
+    assert forget(rows.now) == ""
+    settings.HOURS_KEPT = timedelta(days=70)
+    assert "forgotten: 3" in forget(rows.now)

@@ -1,0 +1,63 @@
+"""Of a time whose hours and checkpoints are gone from PostgreSQL pages tell whole days, and say so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from monitoring.history.archive import cycle
+from monitoring.history.forgetting import forget
+from monitoring.models import Job
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
+from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
+
+__all__ = ["archive", "dsn_file", "old", "pipeline"]
+SAID = "Of then only whole UTC days are told: hours are kept for 60 days."
+# From noon on 13 August, sixty checkpoints of which six failed: 33 completed on the 13th, 21 on the 14th.
+PART = {"since": (OLD + timedelta(hours=2)).isoformat(), "until": (OLD + timedelta(hours=4)).isoformat()}
+
+
+@pytest.fixture
+def job(old: Rows, pipeline: Pipeline) -> Job:
+    run = fill(old, 60)
+    pipeline.run()
+    return run.job
+
+
+def get(viewer: Client, job: Job, page: str, asked: dict[str, str]) -> Any:
+    return viewer.get(f"/jobs/{job.pk}/{page}", asked)
+
+
+def test_hours_alone_are_no_loss_while_the_checkpoints_are_there(viewer: Client, job: Job) -> None:
+    forget(NOW)
+    shown = get(viewer, job, "summary/", PART)
+    assert shown.context["summary"].completed == 6
+    assert SAID not in shown.content.decode()
+
+
+def test_what_is_archived_is_told_by_whole_days(viewer: Client, job: Job, archive: Path) -> None:
+    forget(NOW)
+    assert cycle.advance(NOW) == TOLD
+    shown = get(viewer, job, "summary/", PART)
+    assert shown.context["summary"].completed == 33
+    assert SAID in shown.content.decode()
+    assert "whole UTC days" in get(viewer, job, "", PART).content.decode()
+    chart = get(viewer, job, "charts/durations.json", PART).json()
+    assert "each UTC day of 36 checkpoints" in chart["note"]
+    assert SAID in chart["note"]
+    assert SAID in get(viewer, job, "charts/durations/table/", PART).content.decode()
+    month = {"since": (OLD - timedelta(days=9)).isoformat(), "until": (OLD + timedelta(days=9)).isoformat()}
+    assert get(viewer, job, "summary/", month).context["summary"].completed == 54
+
+
+def test_a_lost_archive_changes_nothing_of_it(viewer: Client, job: Job, archive: Path) -> None:
+    forget(NOW)
+    cycle.advance(NOW)
+    for file in archive.rglob("*.parquet"):
+        file.unlink()
+    assert get(viewer, job, "summary/", PART).context["summary"].completed == 33

@@ -100,7 +100,7 @@ class FlinkClient:
         if connection.authorization:
             self._headers["Authorization"] = connection.authorization
         self._session: aiohttp.ClientSession | None = None
-        self._dated: datetime | None = None
+        self._dated = ""
 
     @property
     def url(self) -> str:
@@ -160,7 +160,7 @@ class FlinkClient:
             await self._exchange("GET", "/", self._read_limit_s, None, None)
         except EngineError:
             return None
-        return self._dated
+        return _date(self._dated)
 
     async def jobs_overview(self) -> tuple[JobOverview, ...]:
         """All of them, or Malformed: what is decided by this list must not overlook a job."""
@@ -391,7 +391,7 @@ class FlinkClient:
                 allow_redirects=False,
                 timeout=self._within[limit_s],
             ) as response:
-                self._dated = _date(response.headers.get("Date", ""))
+                self._dated = response.headers.get("Date", "")
                 if 300 <= response.status < 400:
                     raise Redirected(response.status, response.headers.get("Location", ""))
                 return response.status, await self._content(response, path)

@@ -59,9 +59,11 @@ class Fields:
 
     def amount(self, name: str) -> int | None:
         """A size, a duration or a count; None when the engine does not know it: absent, null or negative."""
-        if self.raw.get(name) is None:
+        value = self.raw.get(name)
+        if value is None:
             return None
-        value = self.whole(name)
+        if type(value) is not int or not -LONG_MAX <= value <= LONG_MAX:
+            value = self.whole(name)
         return value if value >= 0 else None
 
     def small(self, name: str) -> int:

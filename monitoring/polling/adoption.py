@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+
+from django.db import connection
 
 from monitoring.models import (
     Checkpoint,
@@ -13,6 +14,7 @@ from monitoring.models import (
     SavepointOrigin,
     SavepointState,
 )
+from monitoring.polling import bulk
 from monitoring.savepoints.history import plain_path
 
 
@@ -21,13 +23,16 @@ def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savep
 
     While a savepoint of the run is under way, a new path may be its own: adoption waits until that row is closed.
     """
-    found = Checkpoint.objects.raw(_FOUND, {"cluster": cluster.pk, "open": _OPEN, "just_read": list(just_read)})
-    return _adopt(list(found))
+    columns = bulk.columns_of(Checkpoint)
+    statement = _FOUND.format(columns=", ".join(f"found.{column}" for column in columns))
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"cluster": cluster.pk, "open": _OPEN, "just_read": list(just_read)})
+        return _adopt([(row[-1], bulk.loaded(Checkpoint, columns, row)) for row in cursor.fetchall()])
 
 
 # The same as Django's, but for what it takes to put together at every poll.
 _FOUND = """
-SELECT found.*, run.job_id
+SELECT {columns}, run.job_id
 FROM monitoring_checkpoint found
 JOIN monitoring_run run ON run.id = found.run_id
 JOIN monitoring_job job ON job.id = run.job_id
@@ -40,12 +45,12 @@ WHERE job.cluster_id = %(cluster)s AND (NOT run.final_read_done OR run.id = ANY(
 _OPEN = [state.value for state in SavepointState if state.open]
 
 
-def _adopt(found: Sequence[Any]) -> list[Savepoint]:
-    """Checkpoints, each with the `job_id` of its run."""
+def _adopt(found: Sequence[tuple[int, Checkpoint]]) -> list[Savepoint]:
+    """Checkpoints, each with the key of its job."""
     if not found:
         return []
-    explained = _explained({checkpoint.job_id for checkpoint in found})
-    adopted = [_adopted(one) for one in found if (one.job_id, plain_path(one.external_path)) not in explained]
+    explained = _explained({job_id for job_id, _ in found})
+    adopted = [_adopted(key, one) for key, one in found if (key, plain_path(one.external_path)) not in explained]
     Savepoint.objects.bulk_create(adopted, ignore_conflicts=True)
     return adopted
 
@@ -56,9 +61,9 @@ def _explained(jobs: Collection[int]) -> set[tuple[int, str]]:
     return {(job_id, plain_path(path)) for job_id, path in paths}
 
 
-def _adopted(checkpoint: Any) -> Savepoint:
+def _adopted(job_id: int, checkpoint: Checkpoint) -> Savepoint:
     return Savepoint(
-        job_id=checkpoint.job_id,
+        job_id=job_id,
         run_id=checkpoint.run_id,
         checkpoint=checkpoint,
         origin=SavepointOrigin.ADOPTED,

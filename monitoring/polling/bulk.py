@@ -5,15 +5,16 @@ It costs a worker a tenth of what as many parameters do. Columns are fields' att
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from django.db import connection
 from django.db.models import Model
 
 Row = Mapping[str, Any]
+M = TypeVar("M", bound=Model)
 
 
 def update(model: type[Model], rows: Sequence[Row], columns: Collection[str], *, kept: Collection[str] = ()) -> None:
@@ -49,6 +50,34 @@ def read(statement: str, rows: Sequence[Row], **given: Any) -> list[tuple[Any, .
     with connection.cursor() as cursor:
         cursor.execute(statement, {"rows": orjson.dumps(rows).decode(), **given})
         return cursor.fetchall() if cursor.description else []
+
+
+def columns_of(model: type[Model]) -> tuple[str, ...]:
+    """All of them, in the order that `loaded` takes."""
+    return tuple(field.attname for field in model._meta.concrete_fields)
+
+
+def loaded(model: type[M], columns: tuple[str, ...], row: Sequence[Any]) -> M:
+    """The object of a row that begins with these columns, in the model's order.
+
+    As `Manager.raw` makes it, which puts together at every call how the columns are read: that takes a small query
+    longer than the database does.
+    """
+    values = list(row[: len(columns)])
+    for place, column, convert in _converters(model, columns):
+        values[place] = convert(values[place], column, connection)
+    return model.from_db(connection.alias, columns, values)
+
+
+@lru_cache(maxsize=50)
+def _converters(model: type[Model], columns: tuple[str, ...]) -> list[tuple[int, Any, Callable[..., Any]]]:
+    fields = {field.attname: field for field in model._meta.concrete_fields}
+    read = [fields[column].get_col(model._meta.db_table) for column in columns]
+    return [
+        (place, column, convert)
+        for place, column in enumerate(read)
+        for convert in (*connection.ops.get_db_converters(column), *column.get_db_converters(connection))
+    ]
 
 
 @lru_cache(maxsize=200)

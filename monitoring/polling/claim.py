@@ -7,14 +7,16 @@ locks the cluster's row and checks that the token there is still its own.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 
 from monitoring.models import Cluster
+from monitoring.polling import bulk
 
 # A worker that was killed leaves its clusters unasked for so long. Prolonged three times as often.
 LEASE = timedelta(seconds=20)
@@ -32,9 +34,9 @@ WITH due AS MATERIALIZED (
     ORDER BY next_poll_at NULLS FIRST LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE monitoring_cluster cluster SET poll_claimed_by = %(token)s, poll_claimed_until = %(until)s
-FROM due WHERE cluster.id = due.id RETURNING cluster.*
+FROM due WHERE cluster.id = due.id RETURNING {columns}
 """
-_LOCKED = "SELECT * FROM monitoring_cluster WHERE id = %s AND poll_claimed_by = %s FOR UPDATE"
+_LOCKED = "SELECT {columns} FROM monitoring_cluster cluster WHERE id = %s AND poll_claimed_by = %s FOR UPDATE"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -54,7 +56,7 @@ def claim_due(now: datetime, limit: int = 50) -> list[Claim]:
     """Take the clusters whose poll is due and that nobody polls, the longest due first."""
     token = uuid.uuid4().hex
     given = {"now": now, "limit": limit, "token": token, "until": now + LEASE, "wrong": now + 2 * LEASE}
-    taken = sorted(Cluster.objects.raw(_CLAIM, given), key=lambda cluster: cluster.next_poll_at or _LONG_AGO)
+    taken = sorted(_clusters(_CLAIM, given), key=lambda cluster: cluster.next_poll_at or _LONG_AGO)
     return [Claim(cluster, token) for cluster in taken]
 
 
@@ -80,9 +82,16 @@ def locked(claim: Claim) -> Cluster:
     """
     with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCKS_WITHIN_S}s'")
-    for held in Cluster.objects.raw(_LOCKED, [claim.cluster.pk, claim.token]):
+    for held in _clusters(_LOCKED, [claim.cluster.pk, claim.token]):
         return held
     raise ClaimLost
+
+
+def _clusters(statement: str, given: Mapping[str, Any] | Sequence[Any]) -> list[Cluster]:
+    columns = bulk.columns_of(Cluster)
+    with connection.cursor() as cursor:
+        cursor.execute(statement.format(columns=", ".join(f"cluster.{column}" for column in columns)), given)
+        return [bulk.loaded(Cluster, columns, row) for row in cursor.fetchall()]
 
 
 def _mine(clusters: Iterable[Cluster]) -> QuerySet[Cluster]:

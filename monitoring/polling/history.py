@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from monitoring.engine.answers import Checkpoints, CheckpointStats
+from monitoring.engine.answers import Checkpoints
 from monitoring.models import Checkpoint, CheckpointGap, CheckpointStatus, OperatorCheckpoint, Run
 from monitoring.polling import bulk
 from monitoring.polling.gaps import rolled_over, unseen
@@ -91,7 +91,8 @@ def reused(runs: Iterable[StoredRun], stored: Stored) -> set[int]:
     return {
         each.run.pk
         for each in runs
-        for checkpoint_id, stats in _entries(each.observed).items()
+        if each.observed is not None
+        for checkpoint_id, stats in each.observed.listed.items()
         if (row := stored.get((each.run.pk, checkpoint_id))) is not None
         and abs(row.triggered_at - stats.triggered_at) > _SAME_TRIGGER
     }
@@ -100,8 +101,8 @@ def reused(runs: Iterable[StoredRun], stored: Stored) -> set[int]:
 def write(runs: Iterable[StoredRun], stored: Stored, now: datetime) -> HistoryChanges:
     changes = HistoryChanges()
     for each in runs:
-        if each.observed is not None and each.observed.checkpoints is not None:
-            _collect(changes, each, each.observed, each.observed.checkpoints, stored, now)
+        if each.observed is not None:
+            _collect(changes, each, each.observed, stored, now)
     _save(changes, now)
     return changes
 
@@ -110,16 +111,14 @@ def _collect(
     changes: HistoryChanges,
     each: StoredRun,
     observed: RunObservation,
-    answer: Checkpoints,
     stored: Stored,
     now: datetime,
 ) -> None:
-    entries = _entries(observed)
     settled_before = now - LATE_REPORTS if each.run.live else now
     lost = {}
     for checkpoint_id in sorted(_ids(observed)):
         row = stored.get((each.run.pk, checkpoint_id))
-        listed, reading = entries.get(checkpoint_id), observed.readings.get(checkpoint_id)
+        listed, reading = observed.listed.get(checkpoint_id), observed.readings.get(checkpoint_id)
         if row is not None and row.final:
             if listed is not None and listed.discarded and not row.discarded:
                 changes.discarded.append(row.pk)
@@ -132,7 +131,8 @@ def _collect(
         elif row is not None:
             # The engine forgot a finished checkpoint before its figures were read: there is nothing more to ask.
             changes.finished.append(row.pk)
-    _conclude(changes, each, answer, lost, now)
+    if observed.checkpoints is not None:
+        _conclude(changes, each, observed.checkpoints, lost, now)
 
 
 def _merge(
@@ -245,12 +245,5 @@ def unfinished_runs(runs: Iterable[Run]) -> set[int]:
     return set(Checkpoint.objects.filter(run__in=keys, final=False).values_list("run_id", flat=True).distinct())
 
 
-def _entries(observed: RunObservation | None) -> dict[int, CheckpointStats]:
-    """What an answer says and is not stored yet."""
-    if observed is None or observed.checkpoints is None:
-        return {}
-    return {entry.id: entry for entry in observed.checkpoints.entries if entry.id not in observed.settled}
-
-
 def _ids(observed: RunObservation) -> set[int]:
-    return set(_entries(observed)) | set(observed.readings)
+    return observed.listed.keys() | observed.readings.keys()

@@ -71,7 +71,8 @@ class KnownRun:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What was answered of a run's checkpoints and is stored to the last figure."""
+    """What was answered of a run's checkpoints and is stored as it was told. `entries`: by id, all that it listed; of
+    those that are unfinished the figures per subtask are still to be read."""
 
     digest: int | None = None
     entries: Mapping[int, CheckpointStats] = field(default_factory=dict)

@@ -34,8 +34,9 @@ class CheckpointReading:
 
 @dataclass(frozen=True)
 class RunObservation:
-    """None: not read this time, because it was not due or because of `problem`. `digest`: of the answer that
-    `checkpoints` was read from. `settled`: ids of its entries that are stored just as they are."""
+    """None: not read this time, because it was not due or because of `problem`; `checkpoints` also where the answer was
+    the one that is stored. `digest`: of the answer that `checkpoints` was read from. `listed`: by id what the engine
+    lists of the checkpoints of which there is something to write: its entry is not stored yet, or figures were read."""
 
     job: JobOverview
     due: bool
@@ -44,7 +45,7 @@ class RunObservation:
     config: CheckpointConfig | None = None
     checkpoints: Checkpoints | None = None
     digest: int | None = None
-    settled: frozenset[int] = frozenset()
+    listed: Mapping[int, CheckpointStats] = field(default_factory=dict)
     readings: Mapping[int, CheckpointReading] = field(default_factory=dict)
     exceptions: tuple[JobException, ...] | None = None
     problem: str = ""

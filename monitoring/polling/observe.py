@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from heapq import nlargest
 from typing import ParamSpec, TypeVar
 
 from monitoring.engine.answers import (
@@ -34,7 +35,8 @@ FLIGHT_LIMIT_S = 25.0
 # first sight or an outage left unread never keeps live runs waiting.
 FIGURES_FOR_S = 3.0
 READINGS_PER_FLIGHT = 200
-# So many runs that are not due are read for such figures alone.
+# So many runs that are not due, and of which nobody remembers what the engine listed last, are read for such figures
+# alone.
 BACKLOG_RUNS = 20
 
 P = ParamSpec("P")
@@ -111,21 +113,22 @@ def _readers(
     client: FlinkClient, known: KnownCluster, jobs: Mapping[str, JobOverview], now: datetime
 ) -> list[_RunReader]:
     """Of runs that live first: what is read of ended ones waits in the engine."""
-    readers, backlog = [], []
+    readers: list[_RunReader] = []
+    listed: list[_RunReader] = []
+    unlisted: list[_RunReader] = []
     tick = _Tick(known.read_until, now)
     for job in jobs.values():
         run = known.runs.get(job.id)
         if run is not None and job is not known.jobs.get(job.id) and job_name(job.name) != run.name:
             run = None
         due = run is None or run.due(job, known.read_until, now)
-        reader = _RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), tick, due=due)
         if due or (run is not None and (run.missing or run.state != job.state)):
-            readers.append(reader)
+            readers.append(_RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), tick, due=due))
         elif run is not None and run.has_backlog:
-            backlog.append(job)
+            reader = _RunReader(client, job, run, known.answers.get(job.id, _NO_ANSWER), tick, due=True)
+            (listed if reader.goes_by_what_is_stored() else unlisted).append(reader)
     readers.sort(key=lambda reader: reader.job.state in TERMINAL_STATES)
-    chosen = random.sample(backlog, min(len(backlog), BACKLOG_RUNS))
-    return readers + [_RunReader(client, job, known.runs[job.id], _NO_ANSWER, tick, due=True) for job in chosen]
+    return [*readers, *listed, *random.sample(unlisted, min(len(unlisted), BACKLOG_RUNS))]
 
 
 def _denials(
@@ -150,13 +153,12 @@ async def _read_figures(readers: Iterable[_RunReader], at_once: int) -> None:
     """Newest first over all runs; those that the history has dropped already before all others."""
     until = asyncio.get_running_loop().time() + FIGURES_FOR_S
     wanted = [(at, reader, number) for reader in readers for number, at in reader.unread().items()]
-    wanted.sort(key=lambda each: each[0], reverse=True)
+    chosen = nlargest(READINGS_PER_FLIGHT, wanted, key=lambda each: each[0])
 
     async def read(reader: _RunReader, number: int) -> None:
         if asyncio.get_running_loop().time() < until:
             await reader.read_figures(number)
 
-    chosen = wanted[:READINGS_PER_FLIGHT]
     await _together([partial(read, reader, number) for _, reader, number in chosen], at_once)
 
 
@@ -196,7 +198,9 @@ class _RunReader:
         self._client = client
         self._known = known
         self._due = due
-        self._stored = stored if known is not None and not known.unfinished else _NO_ANSWER
+        # What is not finished and no longer listed is to be looked at with the whole answer.
+        self._stored = stored if known is not None and known.unfinished <= stored.entries.keys() else _NO_ANSWER
+        self._listed: Mapping[int, CheckpointStats] | None = None
         self._found = self._nothing = RunObservation(job, due)
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[str] = []
@@ -212,14 +216,25 @@ class _RunReader:
         return bool(self._found is not self._nothing or self._readings or self._problems)
 
     def observation(self) -> RunObservation:
-        return self._with(readings=self._readings, problem="; ".join(self._problems))
+        return self._with(listed=self._to_be_written(), readings=self._readings, problem="; ".join(self._problems))
+
+    def _to_be_written(self) -> dict[int, CheckpointStats]:
+        stored, listed = self._stored.entries, self._listed or {}
+        return {key: entry for key, entry in listed.items() if key in self._readings or stored.get(key) is not entry}
+
+    def goes_by_what_is_stored(self) -> bool:
+        """Have only figures read, by the list that was answered last. False, and nothing changes: it is not known."""
+        if self._stored.digest is None:
+            return False
+        self._listed, self._read = self._stored.entries, True
+        return True
 
     def cut_off(self, limit_s: float) -> None:
         if not self._read:
             self._problems.append(f"not read to the end within {limit_s:g} s")
 
     async def read(self) -> None:
-        if not self._due:
+        if self._read:
             return
         try:
             await self._read_run()
@@ -234,8 +249,10 @@ class _RunReader:
         answer = await self._ask(self._client.checkpoints_unless, job_id, stored.digest, stored.entries)
         checkpoints = None if answer is None else answer[1]
         if answer is not None and checkpoints is not None:
-            settled = frozenset(e.id for e in checkpoints.entries if stored.entries.get(e.id) is e)
-            self._found = self._with(checkpoints=checkpoints, digest=answer[0], settled=settled)
+            self._found = self._with(checkpoints=checkpoints, digest=answer[0])
+            self._listed = {entry.id: entry for entry in checkpoints.entries}
+        elif answer is not None:
+            self._listed = stored.entries
         changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
         if known is None or not known.has_vertices:
             self._found = self._with(job_config=await self._ask(self._client.job_config, job_id))
@@ -254,11 +271,11 @@ class _RunReader:
 
     def unread(self) -> dict[int, datetime]:
         """Checkpoints whose figures are to be read, and when each was triggered."""
-        if self._found.checkpoints is None or self._silent:
+        unfinished = frozenset() if self._known is None else self._known.unfinished
+        listed = self._listed
+        if listed is None or self._silent or (listed is self._stored.entries and not unfinished):
             return {}
         newest = -1 if self._known is None or self._known.newest_checkpoint is None else self._known.newest_checkpoint
-        unfinished = frozenset() if self._known is None else self._known.unfinished
-        listed = {entry.id: entry for entry in self._entries()}
         wanted = {number for number in unfinished if self._shows_more(listed.get(number))}
         wanted.update(number for number in listed if number > newest)
         return {number: listed[number].triggered_at if number in listed else _SOON_FORGOTTEN for number in wanted}
@@ -272,7 +289,7 @@ class _RunReader:
         if self._silent:
             return  # it did not answer a moment ago
         try:
-            reading = await self._reading(number, listed=any(entry.id == number for entry in self._entries()))
+            reading = await self._reading(number, listed=number in (self._listed or ()))
         except (Unreachable, NotReady) as error:
             self._falls_silent(error)
             return
@@ -283,10 +300,6 @@ class _RunReader:
         if not self._silent:
             self._problems.append(str(error))
         self._silent = True
-
-    def _entries(self) -> tuple[CheckpointStats, ...]:
-        checkpoints = self._found.checkpoints
-        return () if checkpoints is None else checkpoints.entries
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
         """None: it could not be read now. One that left the history unread gets no second chance: there may be none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Max
 
 from monitoring.engine.answers import Restored
@@ -83,22 +83,22 @@ def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
     ids = [*observation.runs, *observation.missing]
     if not ids:
         return found
-    statement = _LOAD.format(columns=", ".join(f"run.{name}" for name in _columns(observation.runs.values())))
-    rows: Iterable[Any] = Run.objects.raw(statement, [ids, cluster.pk])
-    for run in rows:
+    columns = _columns(observation.runs.values())
+    for row in _rows(columns, ids, cluster):
+        run, (name, newest_checkpoint) = bulk.loaded(Run, columns, row), row[len(columns) :]
         # What else a job has is read when it is wanted.
-        run.job = Job.from_db(DEFAULT_DB_ALIAS, ("id", "cluster_id", "name"), (run.job_id, cluster.pk, run.job_name))
+        run.job = Job.from_db(DEFAULT_DB_ALIAS, ("id", "cluster_id", "name"), (run.job_id, cluster.pk, name))
         observed = observation.runs.get(run.engine_job_id)
-        if observed is not None and job_name(observed.job.name) != run.job_name:
+        if observed is not None and job_name(observed.job.name) != name:
             observed = None
             found.renamed.add(run.pk)
-        found.stored.append(StoredRun(run, observed, run.newest_checkpoint))
+        found.stored.append(StoredRun(run, observed, newest_checkpoint))
         found.before[run.pk] = _snapshot(run)
     return found
 
 
 _LOAD = """
-SELECT {columns}, job.name AS job_name, newest.checkpoint_id AS newest_checkpoint
+SELECT {columns}, job.name, newest.checkpoint_id
 FROM monitoring_run run
 JOIN monitoring_job job ON job.id = run.job_id
 LEFT JOIN LATERAL (
@@ -109,7 +109,14 @@ ORDER BY run.started_at
 """
 
 
-def _columns(observed: Iterable[RunObservation]) -> list[str]:
+def _rows(columns: Iterable[str], ids: list[str], cluster: Cluster) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(_LOAD.format(columns=", ".join(f"run.{name}" for name in columns)), [ids, cluster.pk])
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def _columns(observed: Iterable[RunObservation]) -> tuple[str, ...]:
     """Without the large ones that are not needed this time: most of the time goes into them."""
     seen = list(observed)
     needed = {
@@ -117,7 +124,7 @@ def _columns(observed: Iterable[RunObservation]) -> list[str]:
         "checkpoint_config": any(each.config is not None for each in seen),
         "summary": False,
     }
-    return [str(field.column) for field in Run._meta.concrete_fields if needed.get(field.attname, True)]
+    return tuple(name for name in bulk.columns_of(Run) if needed.get(name, True))
 
 
 def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:

@@ -213,9 +213,9 @@ def _known(
         if job_id not in gone and (job_id in jobs or run.live or not run.final_read_done)
     }
     answers = {job_id: answer for job_id, answer in before.answers.items() if job_id in kept}
-    for job_id, run in written.items():
+    for job_id in written:
         observed = observation.runs.get(job_id)
-        if observed is not None and observed.digest is not None and not observed.problem and not run.unfinished:
+        if observed is not None and observed.digest is not None and not observed.problem:
             told = observed.checkpoints.entries if observed.checkpoints is not None else ()
             answers[job_id] = StoredAnswer(observed.digest, {entry.id: entry for entry in told})
         elif observed is None or observed.checkpoints is not None:

@@ -21,6 +21,7 @@ from monitoring.models import (
     Savepoint,
 )
 from monitoring.polling import observe
+from tests.monitoring.polling.conftest import FakeCheckpoint
 
 
 def at(ms: int) -> datetime:
@@ -273,6 +274,40 @@ def test_a_long_history_is_read_over_several_ticks(engine, cluster, poll, monkey
     poll()
     poll()
     assert Checkpoint.objects.filter(final=True).count() == 50
+
+
+def row_versions() -> dict[int, int]:
+    """Another number says that the row was written again, even if with the same values."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT checkpoint_id, xmin::text::bigint FROM monitoring_checkpoint")
+        return dict(cursor.fetchall())
+
+
+def test_while_figures_are_left_only_they_are_asked_for_and_written(engine, cluster, poll, monkeypatch):
+    monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 2)
+    job = engine.job()
+    job.add(*range(1, 7))
+    poll()
+    before, engine.asked[:] = row_versions(), []
+    poll(after_s=1)
+    details = [path for path in engine.asked if path.rpartition("/")[0].endswith("/details")]
+    assert [path.rpartition("/")[2] for path in details] == ["4", "3"]
+    assert f"/jobs/{job.id}/checkpoints" not in engine.asked, "what it lists was read a moment ago"
+    after = row_versions()
+    assert {one for one in after if after[one] != before[one]} == {3, 4}
+
+
+def test_what_was_listed_and_discarded_stays_so_when_its_figures_come_late(engine, cluster, poll, monkeypatch):
+    """The details may come from an older cache of the engine than the list."""
+    monkeypatch.setattr(observe, "READINGS_PER_FLIGHT", 1)
+    job = engine.job()
+    job.add(1, discarded=True)
+    job.add(2)
+    poll()
+    engine.instead[".*/details/1"] = {**FakeCheckpoint(1).stats(job), "tasks": {}}
+    poll()
+    row = Checkpoint.objects.get(checkpoint_id=1)
+    assert (row.final, row.discarded) == (True, True)
 
 
 def test_a_job_without_checkpointing_is_watched_all_the_same(engine, cluster, poll):

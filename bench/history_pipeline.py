@@ -98,14 +98,13 @@ def _power(rows: Sequence[int], times: Sequence[float]) -> float:
 
 def _sizes(connection: Any) -> list[Figure]:
     """Rows of whole hours and days, moved together in a table of their own, its indexes included."""
-    from django.conf import settings
-
+    from monitoring.history.forgetting import hours_kept
     from monitoring.history.pipeline.columns import MINUTES_KEPT_S
 
     each = {name: _bytes_each(connection, seconds) for name, seconds in _WIDTHS.items()}
     rows = {
         "minute": MINUTES_KEPT_S // 60,
-        "hour": settings.HOURS_KEPT.days * 24,
+        "hour": hours_kept().days * 24,
         "day": YEAR,
     }
     whole = {name: each[name] * rows[name] * JOBS / GIB for name in _WIDTHS}

@@ -28,6 +28,7 @@ DAYS, A_DAY = 7, 1440
 SHARES = (0.25, 0.5, 1.0)
 JOBS, YEAR = 1000, 365
 CHARTS = 7
+MEASURED = 20_000  # roll-ups
 WANTED = (0.5, 0.95)
 GIB = 2**30
 _FIGURES = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size", "checkpointed_size",
@@ -97,7 +98,7 @@ def _power(rows: Sequence[int], times: Sequence[float]) -> float:
 
 
 def _sizes(connection: Any) -> list[Figure]:
-    """Rows of whole hours and days, moved together in a table of their own, its indexes included."""
+    """Of rows of whole minutes, hours and days."""
     from monitoring.history.forgetting import hours_kept
     from monitoring.history.pipeline.columns import MINUTES_KEPT_S
 
@@ -121,11 +122,18 @@ def _sizes(connection: Any) -> list[Figure]:
 
 
 def _bytes_each(connection: Any, seconds: int) -> float:
+    """In a table of their own, its indexes included, each as often as it takes until a page more or less is nothing."""
+    from monitoring.history.pipeline.columns import ROLLUPS
+
     connection.execute("DROP TABLE IF EXISTS measured")
     connection.execute("CREATE TABLE measured (LIKE monitoring_rollup INCLUDING ALL)")
     connection.execute("ALTER TABLE measured SET (toast_tuple_target = 256)")
-    full = "SELECT * FROM monitoring_rollup WHERE seconds = %s AND completed + failed >= 0.9 * seconds / 60"
-    connection.execute(f"INSERT INTO measured {full} ORDER BY job_id, start", [seconds])
+    full = f"FROM monitoring_rollup WHERE seconds = {seconds} AND completed + failed >= 0.9 * seconds / 60"
+    (there,) = connection.execute(f"SELECT count(*) {full}").fetchone()
+    columns = ", ".join(name for name in ROLLUPS.names if name != "job_id")
+    jobs = f"(SELECT job_id + n * 1000000 AS job, r.* FROM (SELECT * {full}) r, generate_series(1, %s) n) repeated"
+    chosen = f"SELECT job, {columns} FROM {jobs} ORDER BY job, start"
+    connection.execute(f"INSERT INTO measured (job_id, {columns}) {chosen}", [-(-MEASURED // there)])
     size, count = connection.execute("SELECT pg_total_relation_size('measured'), count(*) FROM measured").fetchone()
     return float(size / count)
 

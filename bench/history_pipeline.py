@@ -30,7 +30,7 @@ JOBS, YEAR = 1000, 365
 CHARTS = 7
 MEASURED = 20_000  # roll-ups
 WANTED = (0.5, 0.95)
-GIB = 2**30
+GB = 1e9
 _FIGURES = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size", "checkpointed_size",
             "processed_data")  # fmt: skip
 _WIDTHS = {"minute": 60, "hour": 3600, "day": 86_400}
@@ -108,15 +108,15 @@ def _sizes(connection: Any) -> list[Figure]:
         "hour": hours_kept().days * 24,
         "day": YEAR,
     }
-    whole = {name: each[name] * rows[name] * JOBS / GIB for name in _WIDTHS}
+    whole = {name: each[name] * rows[name] * JOBS / GB for name in _WIDTHS}
     return [
         *(Figure(f"a roll-up of a {name}, a checkpoint a minute", each[name], "bytes") for name in _WIDTHS),
-        *(Figure(f"{rows[name]:,} {name}s of {JOBS:,} jobs", whole[name], "GiB") for name in _WIDTHS),
-        Figure(f"roll-ups of a year of {JOBS:,} jobs", sum(whole.values()), "GiB", 1),
+        *(Figure(f"{rows[name]:,} {name}s of {JOBS:,} jobs", whole[name], "GB") for name in _WIDTHS),
+        Figure(f"roll-ups of a year of {JOBS:,} jobs", sum(whole.values()), "GB", 1),
         Figure(
             "the same with every hour kept",
-            whole["minute"] + whole["day"] + each["hour"] * YEAR * 24 * JOBS / GIB,
-            "GiB",
+            whole["minute"] + whole["day"] + each["hour"] * YEAR * 24 * JOBS / GB,
+            "GB",
         ),
     ]
 

@@ -12,8 +12,8 @@ from monitoring.models import CheckpointDeletion, RollupProgress
 
 # A savepoint of the pipeline's job that is older is followed by a wrong roll-up of hours that lost a checkpoint since.
 DELETIONS_KEPT = timedelta(days=400)
-# A backtest of a month asks what was usual in the four weeks before.
-HOURS_KEPT_DAYS = 60
+# A chart of a month shows hours, and what is usual rests on four weeks of them.
+HOURS_KEPT_DAYS = 45
 _AT_ONCE = 50_000
 _MINUTES = """
 DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (

@@ -63,7 +63,7 @@ class RollupProgress(models.Model):
 
     `program`: what the pipeline that wrote it last is able to do (columns.PROGRAM); null: it is older than that.
     `hours_from`: a midnight (UTC) before which roll-ups of hours are gone, or go. `hours_kept`: for so many days an
-    installation keeps them that did before 60 were enough, where WAYMARK_HOURS_KEPT says nothing.
+    installation keeps them that did before 45 were enough, where WAYMARK_HOURS_KEPT says nothing.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True)

@@ -1,4 +1,4 @@
-"""Minutes go after three hours, hours after two months, days stay."""
+"""Minutes go after three hours, hours after six weeks, days stay."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def test_a_history_that_is_read_late_has_no_minutes_of_then(rows, pipeline):
 
 @pytest.fixture
 def long_ago(rows):
-    """A day 80 days ago and one 50 days ago, with three hours each."""
+    """A day 80 days ago and one 40 days ago, with three hours each."""
     rows.now = timezone.now().replace(hour=12, minute=30)
     run = rows.run(rows.job())
-    moments = [rows.ago(days * 86_400 + hours * 3600) for days in (80, 50) for hours in (0, 2, 5)]
+    moments = [rows.ago(days * 86_400 + hours * 3600) for days in (80, 40) for hours in (0, 2, 5)]
     cover(min(moments))
     for number, at in enumerate(moments):
         rows.checkpoint(run, number + 1, triggered_at=at, end_to_end_duration=100 + number)
@@ -52,9 +52,9 @@ def hours() -> int:
     return Rollup.objects.filter(seconds=3600).count()
 
 
-def test_hours_are_forgotten_after_sixty_days_and_it_is_said_of_when(rows, pipeline, long_ago):
+def test_hours_are_forgotten_after_six_weeks_and_it_is_said_of_when(rows, pipeline, long_ago):
     pipeline.run()
-    before = rows.now.date() - timedelta(days=60)
+    before = rows.now.date() - timedelta(days=45)
     assert forget(rows.now) == f"Roll-ups of hours before {before} forgotten: 3."
     assert (hours(), Rollup.objects.filter(seconds=86_400).count()) == (3, 2)
     assert forget(rows.now) == ""

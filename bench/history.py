@@ -40,7 +40,7 @@ def measure(*, full: bool = False) -> list[Figure]:
 
 def _by_copy(connection: Any, size: Size) -> list[Figure]:
     """Each chunk into the partitions and into a table that is nothing else, in turns."""
-    connection.execute("CREATE TABLE plain (LIKE monitoring_checkpoint INCLUDING DEFAULTS)")
+    connection.execute("CREATE TABLE plain (LIKE monitoring_checkpoint INCLUDING DEFAULTS INCLUDING IDENTITY)")
     (before,) = connection.execute("SELECT count(*) FROM monitoring_checkpoint").fetchone()
     partitions, plain, rows = 0.0, 0.0, 0
     for chunk in made(size):

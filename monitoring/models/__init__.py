@@ -48,13 +48,13 @@ from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep
 from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
+    FigureBaseline,
     Outage,
     OutageKind,
     RulePhase,
     RuleScope,
     RuleState,
     Severity,
-    SizeBaseline,
 )
 from monitoring.models.saved_views import SavedView
 from monitoring.models.savepoints import CheckedState, Savepoint, SavepointOrigin, SavepointState
@@ -93,6 +93,7 @@ __all__ = [
     "DeliveryState",
     "Discovery",
     "Engine",
+    "FigureBaseline",
     "Grant",
     "GrantedRole",
     "IdempotentAnswer",
@@ -137,7 +138,6 @@ __all__ = [
     "SavepointOrigin",
     "SavepointState",
     "Severity",
-    "SizeBaseline",
     "StateRead",
     "StateReadKind",
     "StateReadState",

@@ -140,18 +140,22 @@ class Outage(models.Model):
         return f"{self.cluster}: {self.get_kind_display()} from {self.began_at}"
 
 
-class SizeBaseline(models.Model):
-    """The p95 of a job's state size over the `days` whole UTC days before `day`; None: nothing completed in them."""
+class FigureBaseline(models.Model):
+    """The p95 of a job's `figure`, a column of its checkpoints, over the `days` whole UTC days before `day`; None:
+    nothing completed in them."""
 
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="size_baselines")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="figure_baselines")
+    figure = models.CharField(max_length=30, default="state_size")
     day = models.DateField()
     days = models.PositiveSmallIntegerField()
     p95 = models.BigIntegerField(null=True)
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(fields=("day", "days", "job"), name="one_baseline_per_job_day_and_length"),
+            models.UniqueConstraint(
+                fields=("day", "days", "figure", "job"), name="one_baseline_per_figure_job_day_and_length"
+            ),
         )
 
     def __str__(self) -> str:
-        return f"{self.job}: {self.p95} before {self.day}"
+        return f"{self.job}: {self.figure} {self.p95} before {self.day}"

@@ -6,14 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from math import inf
 from typing import cast
 
 from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.levels import CheckpointFigure
-from monitoring.alerts.kinds.state_size_relative import StateSizeRelative
+from monitoring.alerts.kinds.relative import RelativeFigure
+from monitoring.history.pipeline.columns import FIGURES
 from monitoring.history.quantiles import of_whole_days
-from monitoring.models import SizeBaseline
+from monitoring.models import FigureBaseline
 
+_ROLLED = {column: figure for figure, column in FIGURES.items()}
 _COLUMNS = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size")
 _HIGHEST = f"""
 SELECT r.job_id, {", ".join(f"max(c.{column})" for column in _COLUMNS)}
@@ -43,9 +46,9 @@ SELECT r.job_id, last.* FROM (
 """
 
 _P95 = """
-SELECT r.job_id, percentile_disc(0.95) WITHIN GROUP (ORDER BY c.state_size)
+SELECT r.job_id, percentile_disc(0.95) WITHIN GROUP (ORDER BY c.{column})
 FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
-WHERE r.job_id = ANY(%(jobs)s) AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.state_size IS NOT NULL
+WHERE r.job_id = ANY(%(jobs)s) AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.{column} IS NOT NULL
   AND c.triggered_at >= %(since)s AND c.triggered_at < %(until)s AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
 GROUP BY r.job_id
 """
@@ -55,7 +58,7 @@ _KEPT = timedelta(days=100)
 def gather_figures(ask: Ask) -> Found:
     kind = cast("CheckpointFigure", ask.kind)
     highest = _highest(ask, kind.column)
-    if isinstance(kind, StateSizeRelative):
+    if isinstance(kind, RelativeFigure):
         return _relative(ask, kind, highest)
     return _load(ask, kind, {*(job for job, figure in highest.items() if figure >= ask.least), *ask.must})
 
@@ -78,39 +81,45 @@ def _load(ask: Ask, kind: CheckpointFigure, jobs: set[int]) -> Found:
 def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> Found:
     """One number of days for each gathering: the caller asks for rules with different ones one by one."""
     days = ask.terms[0].parameters["days"]
-    usual = baselines({*highest, *ask.must}, days, _dates(ask.since, ask.until))
-    moved = {job for job, size in highest.items() if any(100 * size >= ask.least * p for p in usual[job].values())}
+    usual = baselines(kind.column, {*highest, *ask.must}, days, _dates(ask.since, ask.until))
+    floor = min(terms.parameters.get("least_ms") or 0 for terms in ask.terms)
+    least = {
+        job: ask.least * min((max(p95, floor) for p95 in days.values()), default=inf) for job, days in usual.items()
+    }
+    moved = {job for job, figure in highest.items() if 100 * figure >= least.get(job, inf)}
     found = _load(ask, kind, moved | set(ask.must))
     return {job: replace(facts, baseline=usual.get(job, {})) for job, facts in found.items()}
 
 
-def baselines(jobs: set[int], days: int, dates: Iterable[date]) -> dict[int, dict[date, float]]:
-    """The p95 of each job's state size over the `days` whole UTC days before each date; computed once, then kept."""
+def baselines(column: str, jobs: set[int], days: int, dates: Iterable[date]) -> dict[int, dict[date, float]]:
+    """The p95 of a figure of each job over the `days` whole UTC days before each date; computed once, then kept."""
     usual: dict[int, dict[date, float]] = defaultdict(dict)
     for day in dates:
-        kept = dict(SizeBaseline.objects.filter(job__in=jobs, day=day, days=days).values_list("job_id", "p95"))
+        kept = dict(
+            FigureBaseline.objects.filter(job__in=jobs, figure=column, day=day, days=days).values_list("job_id", "p95")
+        )
         missing = jobs - kept.keys()
         if missing:
-            kept |= _compute(missing, days, day)
+            kept |= _compute(column, missing, days, day)
         for job, p95 in kept.items():
-            if p95:
+            if p95 is not None:
                 usual[job][day] = p95
     return usual
 
 
-def _compute(jobs: set[int], days: int, day: date) -> dict[int, int | None]:
+def _compute(column: str, jobs: set[int], days: int, day: date) -> dict[int, int | None]:
     """From roll-ups where they reach (2 % off at most, savepoints included), else from checkpoints. Kept, so that who
     asks later judges by the same number; None as well: a job that had nothing then is not looked at again that day."""
     until = datetime.combine(day, time(), UTC)
     since = until - timedelta(days=days)
-    rolled = of_whole_days(jobs, since, until, "state_size", 0.95)
+    rolled = of_whole_days(jobs, since, until, _ROLLED[column], 0.95)
     found: dict[int, int | None] = dict.fromkeys(jobs)
     found |= {job: None if p95 is None else round(p95) for job, p95 in rolled.items()}
     if rest := list(jobs - rolled.keys()):
-        found |= dict(select(_P95, {"jobs": rest, "since": since, "until": until}))
-    rows = [SizeBaseline(job_id=job, day=day, days=days, p95=p95) for job, p95 in found.items()]
-    SizeBaseline.objects.bulk_create(rows, batch_size=5000, ignore_conflicts=True)
-    SizeBaseline.objects.filter(day__lt=day - _KEPT).delete()
+        found |= dict(select(_P95.format(column=column), {"jobs": rest, "since": since, "until": until}))
+    rows = [FigureBaseline(job_id=job, figure=column, day=day, days=days, p95=p95) for job, p95 in found.items()]
+    FigureBaseline.objects.bulk_create(rows, batch_size=5000, ignore_conflicts=True)
+    FigureBaseline.objects.filter(day__lt=day - _KEPT).delete()
     return found
 
 

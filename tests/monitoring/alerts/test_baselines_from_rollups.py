@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from monitoring.alerts.gathering.figures import baselines
 from monitoring.history.quantiles import RELATIVE_ERROR
-from monitoring.models import Checkpoint, SizeBaseline
+from monitoring.models import Checkpoint, FigureBaseline
 from tests.monitoring.history.conftest import Pipeline, dsn
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,9 +39,9 @@ def completed(run, number: int, at: datetime, size: int) -> Checkpoint:
 
 def asked(runs) -> tuple[dict[int, float], str]:
     """The p95 by job, and the statements that it took."""
-    SizeBaseline.objects.all().delete()
+    FigureBaseline.objects.all().delete()
     with CaptureQueriesContext(connection) as statements:
-        found = baselines({run.job_id for run in runs}, 7, [DAY.date()])
+        found = baselines("state_size", {run.job_id for run in runs}, 7, [DAY.date()])
     return {job: days[DAY.date()] for job, days in found.items()}, " ".join(each["sql"] for each in statements)
 
 
@@ -63,8 +63,8 @@ def test_roll_ups_tell_it_within_their_error_and_what_changed_since_is_read_from
 
 def test_what_was_told_once_stays_when_roll_ups_come(runs, tmp_path) -> None:
     jobs = {run.job_id for run in runs}
-    before = baselines(jobs, 7, [DAY.date()])
+    before = baselines("state_size", jobs, 7, [DAY.date()])
     path = tmp_path / "dsn"
     path.write_text(dsn())
     Pipeline(path).run()
-    assert baselines(jobs, 7, [DAY.date()]) == before
+    assert baselines("state_size", jobs, 7, [DAY.date()]) == before

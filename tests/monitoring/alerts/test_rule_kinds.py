@@ -192,6 +192,52 @@ CASES = [
         {"threshold": 200},
     ),
     Case(
+        "end_to_end_duration_relative",
+        "against the p95 of the days before",
+        lambda s: (
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), end_to_end_duration=2_000),
+            s.completed(10, end_to_end_duration=5_999),
+            s.completed(20, end_to_end_duration=6_000),
+            s.completed(30, end_to_end_duration=5_000),
+        ),
+        [(20, 30)],
+        {"threshold": 300},
+    ),
+    Case(
+        "end_to_end_duration_relative",
+        "a p95 below the least counts as that",
+        lambda s: (
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), end_to_end_duration=10),
+            s.completed(10, end_to_end_duration=1_999),
+            s.completed(20, end_to_end_duration=2_000),
+        ),
+        [(20, None)],
+        {"threshold": 200},
+    ),
+    Case(
+        "alignment_relative",
+        "of a job whose subtasks never waited",
+        lambda s: (
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), alignment_max=0),
+            s.completed(10, alignment_max=1_999),
+            s.completed(20, alignment_max=2_000),
+            s.completed(30, alignment_max=3),
+        ),
+        [(20, 30)],
+        {"threshold": 200},
+    ),
+    Case(
+        "start_delay_relative",
+        "of the slowest subtask",
+        lambda s: (
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), start_delay_max=1_500),
+            s.completed(10, start_delay_max=2_999),
+            s.completed(20, start_delay_max=3_000),
+        ),
+        [(20, None)],
+        {"threshold": 200},
+    ),
+    Case(
         "state_growth",
         "a day apart, on the hour",
         lambda s: s.sized(

@@ -57,7 +57,7 @@ def lives(draw: st.DrawFn) -> list[RunFact]:
 def watches(draw: st.DrawFn) -> Watch:
     kind = draw(st.sampled_from(list(kinds().values())))
     threshold = THRESHOLDS.get(kind.name, 1 if kind.source in (Source.METRIC, Source.HOURLY_SIZE) else None)
-    if kind.name == "state_size_relative":
+    if kind.name.endswith("_relative"):
         threshold = 150
     elif threshold is None and kind.threshold is not None and kind.subject is not Subject.JOB:
         threshold = 60
@@ -71,7 +71,7 @@ def watches(draw: st.DrawFn) -> Watch:
         draw(st.sampled_from([0, 2, 4])),
         timedelta(seconds=draw(st.sampled_from([600, 3600]))),
     )
-    return Watch(kind, kind.fill(threshold, window, {"lead_s": 0, "days": 7}), holds)
+    return Watch(kind, kind.fill(threshold, window, {"lead_s": 0, "days": 7, "least_ms": 0}), holds)
 
 
 def in_pieces(watch: Watch, facts: Facts, looks: list[float]) -> list[Transition]:

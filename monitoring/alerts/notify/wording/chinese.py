@@ -100,12 +100,17 @@ def _no_completed(job: str, e: Mapping[str, Any]) -> str:
     return f"{job} 自 {_moment(last)} 的检查点 {e['last_checkpoint_id']} 之后没有完成任何检查点{limit}。"
 
 
-def _relative(job: str, e: Mapping[str, Any]) -> str:
-    size, usual = Unit.BYTES.text(e["state_size"]), Unit.BYTES.text(e["p95"])
-    return (
-        f"{job} 的检查点 {e['checkpoint_id']} 状态大小为 {size}，是 {e['days']} 天 p95（{usual}）的 "
-        f"{e['value_percent']:.0f} %（阈值 {e['threshold_percent']} %）。"
-    )
+def _relative(phrase: str, column: str, text: Callable[[float], str]) -> Callable[[str, Mapping[str, Any]], str]:
+    def say(job: str, e: Mapping[str, Any]) -> str:
+        if column not in e:
+            return f"{job} 还没有可比较的 p95。"
+        floor = f"，不足 {text(e['least_ms'])} 时按此计算" if e.get("least_ms") else ""
+        return (
+            f"{job} 的检查点 {e['checkpoint_id']} {phrase} {text(e[column])}，是 {e['days']} 天 p95"
+            f"（{text(e['p95'])}{floor}）的 {e['value_percent']:.0f} %（阈值 {e['threshold_percent']} %）。"
+        )
+
+    return say
 
 
 def _growth(job: str, e: Mapping[str, Any]) -> str:
@@ -190,7 +195,10 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "start_delay": _figure("有子任务的启动延迟为", milliseconds),
     "end_to_end_duration": _figure("端到端耗时为", milliseconds),
     "state_size": _figure("状态大小为", Unit.BYTES.text),
-    "state_size_relative": _relative,
+    "state_size_relative": _relative("状态大小为", "state_size", Unit.BYTES.text),
+    "end_to_end_duration_relative": _relative("端到端耗时为", "end_to_end_duration", milliseconds),
+    "alignment_relative": _relative("有子任务的对齐时间为", "alignment_max", milliseconds),
+    "start_delay_relative": _relative("有子任务的启动延迟为", "start_delay_max", milliseconds),
     "state_growth": _growth,
     "no_completed_checkpoint": _no_completed,
     "savepoint_failed": _savepoint_failed,

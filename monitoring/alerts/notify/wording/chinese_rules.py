@@ -44,6 +44,16 @@ def _data_loss(terms: Terms) -> str:
     )
 
 
+def _relative(what: str) -> Callable[[Terms], str]:
+    def say(terms: Terms) -> str:
+        least = terms.parameters.get("least_ms")
+        floor = f"（p95 不足 {milliseconds(least)} 时按此计算）" if least else ""
+        days = terms.parameters["days"]
+        return f"最近完成的检查点的{what}达到作业自身此前 {days} 天 p95 的 {terms.threshold} % 时触发{floor}。"
+
+    return say
+
+
 _EXPLANATIONS: dict[str, Callable[[Terms], str]] = {
     "failed_in_window": lambda t: f"{_window(t)}内有 {t.threshold} 个检查点失败时触发，每个编号只计一次，跨所有运行。",
     "failed_in_total": _in_total,
@@ -56,9 +66,10 @@ _EXPLANATIONS: dict[str, Callable[[Terms], str]] = {
     ),
     "end_to_end_duration": lambda t: f"最近完成的检查点端到端耗时达到 {milliseconds(t.threshold or 0)} 时触发。",
     "state_size": lambda t: f"最近完成的检查点的状态达到 {Unit.BYTES.text(t.threshold or 0)} 时触发。",
-    "state_size_relative": lambda t: (
-        f"最近完成的检查点的状态达到作业自身此前 {t.parameters['days']} 天 p95 的 {t.threshold} % 时触发。"
-    ),
+    "state_size_relative": _relative("状态"),
+    "end_to_end_duration_relative": _relative("端到端耗时"),
+    "alignment_relative": _relative("最长对齐时间"),
+    "start_delay_relative": _relative("最长启动延迟"),
     "state_growth": lambda t: f"状态在 24 小时内增长 {Unit.BYTES.text(t.threshold or 0)} 或更多时触发，每整点检查。",
     "no_completed_checkpoint": _no_completed,
     "savepoint_failed": lambda t: f"连续 {t.threshold} 个保存点（按计划或手动）失败时触发；下一个完成时恢复。",

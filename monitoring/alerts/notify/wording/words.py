@@ -29,12 +29,15 @@ _SEVERITIES = {
 }
 _KINDS = {
     "alignment": "检查点对齐时间过长",
+    "alignment_relative": "检查点对齐时间异常",
     "consecutive_failures": "检查点连续失败",
     "end_to_end_duration": "检查点端到端耗时过长",
+    "end_to_end_duration_relative": "检查点端到端耗时异常",
     "failed_in_total": "检查点失败总数过多",
     "failed_in_window": "时间窗口内检查点失败过多",
     "no_completed_checkpoint": "长时间没有完成的检查点",
     "start_delay": "检查点启动延迟过长",
+    "start_delay_relative": "检查点启动延迟异常",
     "data_loss_risk": "存在数据丢失风险",
     "state_growth": "状态增长过快",
     "state_size": "状态过大",

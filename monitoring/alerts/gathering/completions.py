@@ -8,8 +8,9 @@ from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, select
 from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds.data_loss_risk import DataLossRisk
 
-# Two look-ups in an index a run: its checkpoints complete in nearly the order of their triggers. Without any, the age
-# counts from the run's start; of a dead job (`dead`: those matter) from its last one.
+# A look-up in an index a run: its checkpoints complete in nearly the order of their triggers. Another one only where
+# the limit may have been reached before the first of the stretch: not where it is not by the end. Without any
+# checkpoint the age counts from the run's start; of a dead job (`dead`: those matter) from its last one.
 _MARKS = f"""
 SELECT r.job_id, min({LIMIT}), coalesce(max(last.latest_ack_at), min(r.started_at)), min(first.latest_ack_at)
 FROM monitoring_run r
@@ -23,6 +24,7 @@ LEFT JOIN LATERAL (
     SELECT c.latest_ack_at FROM monitoring_checkpoint c
     WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND c.latest_ack_at > %(since)s AND c.latest_ack_at <= %(until)s
       AND c.triggered_at > %(since)s - {LONGEST} AND (%(savepoints)s OR NOT c.is_savepoint)
+      AND (last.latest_ack_at IS NULL OR extract(epoch FROM %(until)s - last.latest_ack_at) >= {LIMIT})
     ORDER BY c.triggered_at LIMIT 1
 ) first ON TRUE
 WHERE r.job_id = ANY(%(jobs)s) AND (

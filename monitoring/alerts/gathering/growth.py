@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from datetime import datetime
 
 from monitoring.alerts.facts import Event, Facts
 from monitoring.alerts.gathering.ask import Ask, Found, select
 from monitoring.alerts.kinds.state_growth import DAY, FRESH, hour_of, hours
 
-# What stood at each hour mark: one index look-up per mark and live run.
+# What stood at each hour mark: one index look-up per mark and live run. How old it may be is asked of what was found:
+# as a bound of the look-up it makes PostgreSQL read and sort all of the three hours.
 _STANDING = """
 SELECT DISTINCT ON (r.job_id, mark) r.job_id, last.latest_ack_at, last.state_size, last.checkpoint_id, last.id
 FROM unnest(%(marks)s::timestamptz[]) AS mark CROSS JOIN monitoring_run r CROSS JOIN LATERAL (
-    SELECT c.latest_ack_at, c.state_size, c.checkpoint_id, c.id FROM monitoring_checkpoint c
+    SELECT c.latest_ack_at, c.state_size, c.checkpoint_id, c.id, c.triggered_at FROM monitoring_checkpoint c
     WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.state_size IS NOT NULL
-      AND c.latest_ack_at <= mark AND c.triggered_at <= mark AND c.triggered_at > mark - %(fresh)s
+      AND c.latest_ack_at <= mark AND c.triggered_at <= mark
     ORDER BY c.triggered_at DESC LIMIT 1
 ) last
-WHERE r.job_id = ANY(%(jobs)s) AND r.started_at <= mark AND (r.ended_at IS NULL OR r.ended_at > mark - %(fresh)s)
+WHERE r.job_id = ANY(%(jobs)s) AND last.triggered_at > mark - %(fresh)s AND r.started_at <= mark
+  AND (r.ended_at IS NULL OR r.ended_at > mark - %(fresh)s)
 ORDER BY r.job_id, mark, last.latest_ack_at DESC
 """
 
 
 def gather_hourly_sizes(ask: Ask) -> Found:
-    marks = _marks(ask.since, ask.until)
-    jobs = list(ask.jobs)
+    """Who holds less than a rule's growth cannot have grown by it: of most jobs nothing but the last hour is read."""
+    looked_at = {hour_of(ask.until), *hours(ask.since, ask.until)}
+    large = [job for job, events in _standing(ask.jobs, looked_at).items() if max(_sizes(events)) >= ask.least]
+    found = _standing(large, _and_a_day_before(looked_at))
+    told = {
+        *ask.must,
+        *(job for job, events in found.items() if max(_sizes(events)) - min(_sizes(events)) >= ask.least),
+    }
+    found = _standing(told, _and_a_day_before({hour_of(ask.since), *looked_at}))
+    return {job: Facts(events=sorted(found.get(job, ()))) for job in told}
+
+
+def _standing(jobs: Collection[int], marks: Collection[datetime]) -> dict[int, set[Event]]:
     found: dict[int, set[Event]] = defaultdict(set)
-    for job, at, size, number, row in select(_STANDING, {"marks": marks, "jobs": jobs, "fresh": FRESH}):
-        found[job].add(Event(at, float(size), number, row))
-    moved = {job for job, events in found.items() if _spread(events) >= ask.least}
-    return {job: Facts(events=sorted(found.get(job, ()))) for job in {*moved, *ask.must}}
+    if jobs:
+        asked = {"marks": sorted(marks), "jobs": list(jobs), "fresh": FRESH}
+        for job, at, size, number, row in select(_STANDING, asked):
+            found[job].add(Event(at, float(size), number, row))
+    return found
 
 
-def _marks(since: datetime, until: datetime) -> list[datetime]:
-    """The hours that the stretch looks at, the one that stands at its beginning and end included, and a day before."""
-    looked_at = {hour_of(since), hour_of(until), *hours(since, until)}
-    return sorted({mark for hour in looked_at for mark in (hour, hour - DAY)})
+def _and_a_day_before(hours: Collection[datetime]) -> set[datetime]:
+    return {mark for hour in hours for mark in (hour, hour - DAY)}
 
 
-def _spread(events: set[Event]) -> float:
-    sizes = [event.value for event in events]
-    return max(sizes) - min(sizes)
+def _spread(events: Collection[Event]) -> float:
+    return max(_sizes(events)) - min(_sizes(events))
+
+
+def _sizes(events: Collection[Event]) -> list[float]:
+    return [event.value for event in events]

@@ -70,6 +70,16 @@ def merged(sketches: Iterable[bytes | memoryview], versions: Iterable[int] | Non
     return counts
 
 
+def merged_each(groups: Sequence[Sequence[bytes | memoryview]], versions: Sequence[Sequence[int]]) -> list[Counts]:
+    """As `merged` of each group, decoded in one go: of many small groups that is what takes long."""
+    places = np.repeat(np.arange(len(groups)), [len(each) for each in groups])
+    several, of = [bytes(each) for group in groups for each in group], [each for group in versions for each in group]
+    cells = _cells(several, of)
+    counts: Counts = np.zeros((len(groups), _WIDTH), np.int64)
+    np.add.at(counts, (places[cells.places], cells.ranges), cells.counts)
+    return list(counts)
+
+
 def _cells(sketches: Sequence[bytes], versions: Sequence[int]) -> Cells:
     """Of all of them; `places` in no order where there are several versions."""
     if unknown := set(versions) - READ.keys():

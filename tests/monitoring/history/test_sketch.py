@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.history.pipeline.sketch import (
@@ -16,12 +16,15 @@ from monitoring.history.pipeline.sketch import (
     encode_counts,
     encode_sums,
     merged,
+    merged_each,
     quantiles,
     ranges_of,
 )
 from tests.monitoring.history.conftest import as_pairs
 
 VALUES = st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 1000), min_size=1, max_size=300)
+# How long values take to be made is the machine's matter.
+LOADED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ASKED = (0.0, 0.01, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
@@ -30,6 +33,7 @@ def sketch(values: list[int]) -> bytes:
     return encode(np.zeros(len(values), np.int64), ranges_of(numbers), 1)[1]
 
 
+@LOADED
 @given(VALUES)
 def test_each_quantile_is_within_the_error_of_percentile_disc(values):
     ordered = sorted(values)
@@ -38,6 +42,7 @@ def test_each_quantile_is_within_the_error_of_percentile_disc(values):
         assert told == pytest.approx(true, rel=RELATIVE_ERROR * 1.0001, abs=0)
 
 
+@LOADED
 @given(st.lists(VALUES, max_size=5))
 def test_merged_sketches_are_the_sketch_of_all_values(several):
     together = [value for values in several for value in values]
@@ -52,6 +57,7 @@ def test_a_count_of_any_size_takes_its_bits_only():
     assert merged([many, many]).sum() == 400_000
 
 
+@LOADED
 @given(st.lists(VALUES, max_size=5))
 def test_sums_by_group_are_the_sketches_of_each_group(several):
     sketches = [sketch(values) for values in several]
@@ -61,6 +67,15 @@ def test_sums_by_group_are_the_sketches_of_each_group(several):
     assert parts == [encode_counts(merged(sketches[which::2])) for which in (0, 1)]
 
 
+@LOADED
+@given(st.lists(st.lists(VALUES, max_size=3), max_size=3))
+def test_groups_decoded_in_one_go_are_each_as_alone(groups):
+    sketches = [[sketch(values) for values in group] for group in groups]
+    together = merged_each(sketches, [[2] * len(group) for group in sketches])
+    assert [list(each) for each in together] == [list(merged(group)) for group in sketches]
+
+
+@LOADED
 @given(VALUES, VALUES)
 def test_what_an_older_waymark_stored_is_read_and_summed_with_what_is_stored_now(older, newer):
     pairs = as_pairs(merged([sketch(older)]))

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.utils.translation import get_language
+
 NOTHING = "–"
+# As the messages say them, too: monitoring/alerts/notify/wording/chinese.py.
+_CHINESE = {"d": "天", "h": "小时", "min": "分钟", "s": "秒"}
 _SIZES = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -43,11 +47,29 @@ def bytes_text(size: float | None) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def is_chinese() -> bool:
+    return (get_language() or "").startswith("zh")
+
+
+def chinese_length(text: str) -> str:
+    """`2 min 10 s` as `2 分钟 10 秒`."""
+    return " ".join(_CHINESE.get(word, word) for word in text.split())
+
+
+def length_text(text: str) -> str:
+    """A length of time as the page's language has it; forms take the English one."""
+    return chinese_length(text) if is_chinese() else text
+
+
 def age_text(age: timedelta) -> str:
     """How old something is, in at most two units: `6 s`, `2 min 10 s`, `38 min`, `5 h 50 min`, `3 d 4 h`.
 
     static/dashboard/js/times.js says the same in the browser.
     """
+    return length_text(_age(age))
+
+
+def _age(age: timedelta) -> str:
     seconds = max(0, int(age.total_seconds()))
     if seconds < 60:
         return f"{seconds} s"

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from dashboard.forms.launch import CLONE, LaunchForm
+from dashboard.phrases import told
 from dashboard.queries.states import offered_savepoints
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
@@ -35,7 +36,7 @@ def launch_form(
     """With the states that the job can be started from; bound when something was typed."""
     states = [(choice.key, choice.label) for choice in offered_savepoints(job)]
     if job.current_run is not None and job.current_run.live:
-        states.insert(0, (FROM_STOP, "the savepoint that it is stopped with"))
+        states.insert(0, (FROM_STOP, told("the savepoint that it is stopped with")))
     options: dict[str, Any] = {"job": job, "states": states, "version": version, "admin": admin, "label_suffix": ""}
     return LaunchForm(typed, files, **options) if typed is not None else LaunchForm(**options)
 

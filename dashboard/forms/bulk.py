@@ -14,15 +14,15 @@ from monitoring.models import Job
 MOST = 500
 SAVEPOINT, STOP, LABEL, UNLABEL = "savepoint", "stop", "label", "unlabel"
 DEEDS = (
-    (SAVEPOINT, "Savepoint now"),
-    (STOP, "Stop with a savepoint"),
-    (LABEL, "Add labels"),
-    (UNLABEL, "Take labels off"),
+    (SAVEPOINT, _("Savepoint now")),
+    (STOP, _("Stop with a savepoint")),
+    (LABEL, _("Add labels")),
+    (UNLABEL, _("Take labels off")),
 )
 _NO_JOB = {
-    "required": "Choose at least one job.",
-    "invalid_choice": "Job %(value)s is not there (any more).",
-    "invalid_pk_value": "“%(pk)s” is no job.",
+    "required": _("Choose at least one job."),
+    "invalid_choice": _("Job %(value)s is not there (any more)."),
+    "invalid_pk_value": _("“%(pk)s” is no job."),
 }
 
 

@@ -11,8 +11,9 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.deeds import deed_of, subject_of
-from dashboard.language import event_sentence
-from dashboard.units import age_text, bytes_text, duration_text
+from dashboard.language import event_sentence, schedule_text
+from dashboard.phrases import told
+from dashboard.units import age_text, bytes_text, duration_text, is_chinese
 from monitoring.models import (
     AttemptState,
     AuditEntry,
@@ -70,9 +71,9 @@ def _incident_step(event: IncidentEvent, name: str) -> Happening:
 
 
 def _incident_text(event: IncidentEvent) -> str:
-    told = event_sentence(event, event.incident)
-    if told != event.text:
-        return told
+    said = event_sentence(event, event.incident)
+    if said != event.text:
+        return said
     resolved = _("resolved: ") if event.kind == IncidentEventKind.RESOLVED else ""
     return resolved + without_name(event.text, event.incident.subject)
 
@@ -104,8 +105,8 @@ def restart_text(newest: RestartStep) -> str:
         trigger = _(attempt.get_trigger_display())
         return said % {"epoch": attempt.epoch, "trigger": trigger, "run": run, "took": took}
     if attempt.state == AttemptState.FAILED:
-        return _("restart %(epoch)s failed: %(error)s") % {"epoch": attempt.epoch, "error": attempt.error}
-    text = newest.text or _(StepState(newest.state).label).lower()
+        return _("restart %(epoch)s failed: %(error)s") % {"epoch": attempt.epoch, "error": told(attempt.error)}
+    text = told(newest.text) or _(StepState(newest.state).label).lower()
     where = {"epoch": attempt.epoch, "name": _step_name(newest.name), "text": text}
     return _("restart %(epoch)s: %(name)s – %(text)s") % where
 
@@ -113,7 +114,7 @@ def restart_text(newest: RestartStep) -> str:
 def _step_name(name: str) -> str:
     """Stages are named as they are shown alone, with a capital."""
     alone = name[:1].upper() + name[1:]
-    return told if (told := _(alone)) != alone else name
+    return named if (named := _(alone)) != alone else name
 
 
 def _savepoints(limit: int, reach: Reach) -> list[Happening]:
@@ -138,7 +139,7 @@ def savepoint_text(savepoint: Savepoint) -> str:
         figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(took)}
         return said % figures + why + stops
     said = _(SavepointState(savepoint.state).label).lower()
-    cause = f": {savepoint.failure.strip().partition(chr(10))[0]}" if savepoint.failure else ""
+    cause = f": {told(savepoint.failure.strip().partition(chr(10))[0])}" if savepoint.failure else ""
     return _("savepoint%(number)s %(state)s") % {"number": number, "state": said} + why + stops + cause
 
 
@@ -146,13 +147,13 @@ def _why(savepoint: Savepoint) -> str:
     if savepoint.origin == SavepointOrigin.MANUAL and savepoint.requested_by:
         return _("asked for by %(name)s") % {"name": savepoint.requested_by}
     if savepoint.origin == SavepointOrigin.SCHEDULED and (timetable := timetable_of(savepoint.job)):
-        return _("scheduled %(times)s") % {"times": timetable}
+        return _("scheduled %(times)s") % {"times": schedule_text(timetable)}
     return _(SavepointOrigin(savepoint.origin).label)
 
 
 def without_name(text: str, name: str) -> str:
     """`3 checkpoints of X failed` as `3 checkpoints failed`, for where X is named already."""
-    return text.replace(f" of {name}", "", 1)
+    return text.removeprefix(f"{name} ") if is_chinese() else text.replace(f" of {name}", "", 1)
 
 
 def _audited(limit: int) -> list[Happening]:

@@ -11,6 +11,8 @@ from django.db.models import Model, QuerySet
 from django.db.models.base import ModelState
 
 from dashboard.health import JobFacts
+from dashboard.language import incident_sentence, with_findings
+from dashboard.units import is_chinese
 from monitoring.models import AttemptState, Cluster, Incident, IncidentState, Job, RestartAttempt, Run, Severity
 
 M = TypeVar("M", bound=Model)
@@ -112,9 +114,12 @@ def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
 def _unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     """By job, the worst and newest first."""
     found: dict[int, list[Incident]] = {}
-    unresolved = _of(ids, Incident.objects.exclude(state=IncidentState.RESOLVED).order_by("-opened_at"))
+    told = Incident.objects.select_related("job", "cluster") if is_chinese() else Incident.objects.all()
+    unresolved = _of(ids, told.exclude(state=IncidentState.RESOLVED).order_by("-opened_at"))
     for incident in sorted(unresolved, key=lambda i: i.severity != Severity.CRITICAL):
         found.setdefault(incident.job_id or 0, []).append(incident)
+    if is_chinese():
+        with_findings([worst for worst, *_ in found.values()])
     return found
 
 
@@ -143,6 +148,6 @@ def _facts(
         last_failure=broken.get("failure_message", ""),
         incidents=len(incidents),
         worst_severity=incidents[0].severity if incidents else "",
-        incident_sentence=incidents[0].sentence if incidents else "",
+        incident_sentence=incident_sentence(incidents[0]) if incidents else "",
         attempt=attempt,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When, prefetch_related_objects
+from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
 from dashboard.access.reach import EVERYTHING, Reach
 from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Notification, Severity
@@ -107,13 +107,6 @@ def fold_changes(events: list[IncidentEvent]) -> list[tuple[IncidentEvent, list[
         else:
             folded.append((event, []))
     return folded
-
-
-def with_findings(incidents: Sequence[Incident]) -> None:
-    """Read what each says now in one query, for pages in other languages: `findings`, the newest first."""
-    kinds = (IncidentEventKind.OPENED, IncidentEventKind.CHANGED)
-    newest = IncidentEvent.objects.filter(kind__in=kinds).order_by("-at", "-id")
-    prefetch_related_objects(incidents, Prefetch("events", newest, to_attr="findings"))
 
 
 def _is_change(event: IncidentEvent) -> bool:

@@ -107,7 +107,7 @@ def _left_by_the_dead(job: Job) -> list[Choice]:
 def _found(state: State, run: Run, problem: str) -> Choice:
     return Choice(
         key=f"found-{run.number}-{state.checkpoint_id}",
-        label=f"Checkpoint {state.checkpoint_id}",
+        label=_("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": state.checkpoint_id},
         taken_at=state.taken_at,
         size=size_of(state.path),
         path=state.path,
@@ -120,7 +120,7 @@ def _found(state: State, run: Run, problem: str) -> Choice:
 
 def _savepoint(savepoint: Savepoint) -> Choice:
     checkpoint = savepoint.checkpoint
-    label = f"Savepoint {checkpoint.checkpoint_id}" if checkpoint else f"Savepoint {_own_part(savepoint.path)}"
+    label = _("Savepoint %(name)s") % {"name": checkpoint.checkpoint_id if checkpoint else _own_part(savepoint.path)}
     taken_at = checkpoint.triggered_at if checkpoint else savepoint.requested_at
     return Choice(
         key=f"savepoint-{savepoint.pk}",
@@ -143,7 +143,7 @@ def _checkpoint(retained: Retained) -> Choice:
     checkpoint = retained.checkpoint
     return Choice(
         key=f"checkpoint-{checkpoint.pk}",
-        label=f"Checkpoint {checkpoint.checkpoint_id}",
+        label=_("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": checkpoint.checkpoint_id},
         taken_at=checkpoint.triggered_at,
         size=checkpoint.state_size,
         path=checkpoint.external_path,

@@ -20,7 +20,8 @@ from django.utils.translation import gettext as _
 from dashboard import units
 from dashboard.deeds import deed_of, reason_of, subject_of
 from dashboard.health import Freshness, Level
-from dashboard.language import event_sentence, explained, incident_sentence
+from dashboard.language import event_sentence, explained, incident_sentence, schedule_text
+from dashboard.phrases import told
 from dashboard.queries.activity import without_name
 from dashboard.queries.fleet import JobRow
 from dashboard.queries.waterfall import Lane
@@ -92,19 +93,19 @@ def figure(value: float | None, unit: str) -> str:
 
 @register.filter
 def span(seconds: float | None) -> str:
-    return units.span_text(seconds) if seconds is not None else _NOTHING
+    return units.length_text(units.span_text(seconds)) if seconds is not None else _NOTHING
 
 
 @register.filter
 def savepoint_retention(job: Job) -> str:
     """`keeps the newest 5 and those of the last 7 d`."""
-    return str(policy_of(job))
+    return told(str(policy_of(job)))
 
 
 @register.filter
 def savepoint_schedule(job: Job) -> str:
     """`every 1 h`, `at 03:00 every day (Europe/Berlin)`."""
-    return str(timetable_of(job) or "no schedule")
+    return schedule_text(timetable_of(job))
 
 
 @register.filter
@@ -118,7 +119,7 @@ def span_ms(milliseconds: float | None) -> str:
     """A configured time in ms, `10 s`; Flink's largest number means that it is off."""
     if milliseconds is None:
         return _NOTHING
-    return "off" if milliseconds > 2**62 else units.span_text(milliseconds / 1000)
+    return _("off") if milliseconds > 2**62 else units.length_text(units.span_text(milliseconds / 1000))
 
 
 @register.filter
@@ -232,9 +233,9 @@ _MILLISECONDS = ("interval", "timeout", "min_pause", "aligned_checkpoint_timeout
 def setting(value: Any, key: str) -> str:
     """A configured value as people read it."""
     if value is None:
-        return "off" if key == "interval" else "–"
+        return _("off") if key == "interval" else "–"
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _("yes") if value else _("no")
     if key in _MILLISECONDS and isinstance(value, int):
         return str(span_ms(value))
     return plain(value)
@@ -271,6 +272,7 @@ register.filter("failure_in_words", failure_in_words)
 register.filter("deed_reason", reason_of)
 register.filter("deed_subject", subject_of)
 register.filter("without_name", without_name)
+register.filter("told", told)
 register.filter("incident_sentence", incident_sentence)
 register.filter("event_sentence", event_sentence)
 
@@ -318,7 +320,7 @@ def cells(rows: Sequence[JobRow]) -> SafeString:
     parts = []
     for row in rows:
         fresh, job = row.health.freshness, row.facts.job
-        name = f"{escape_plain(job.name)}: {fresh.meaning}"
+        name = f"{escape_plain(job.name)}: {_(fresh.meaning)}"
         parts.append(
             f'<span role="listitem"><a class="cell cell-{fresh.word}" tabindex="-1" aria-label="{name}" title="{name}"'
             f' href="{before}{job.pk}{after}">{signs.get(fresh, "")}</a></span>'
@@ -368,7 +370,8 @@ def day_bars(counts: Sequence[int]) -> SafeString:
         f'<rect class="{"some" if n else "none"}" x="{i * 12}" y="{24 - height:.1f}" width="9" height="{height:.1f}"/>'
         for i, (n, height) in enumerate(zip(counts, heights, strict=True))
     )
-    label = f"{sum(counts)} failed in 7 days, by day: {', '.join(map(str, counts))}"
+    by_day = {"count": sum(counts), "days": ", ".join(map(str, counts))}
+    label = _("%(count)s failed in 7 days, by day: %(days)s") % by_day
     return mark_safe(  # noqa: S308 - numbers only
         f'<svg class="bars" viewBox="0 0 81 24" width="81" height="24" role="img" aria-label="{label}">'
         f"<title>{label}</title>{bars}</svg>"

@@ -50,7 +50,7 @@ def pause(request: HttpRequest) -> HttpResponse:
         return _show(request, form, 422)
     messages.success(
         request,
-        _("The automation of %(whose)s is paused.") % {"whose": made.cluster or "everything"},
+        _("The automation of %(whose)s is paused.") % {"whose": made.cluster or _("everything")},
     )
     return redirect("automation")
 
@@ -61,7 +61,7 @@ def end_pause(request: HttpRequest, pk: int) -> HttpResponse:
     if pauses.end(found, actor_of(request), timezone.now()):
         messages.success(
             request,
-            _("The automation of %(whose)s goes on.") % {"whose": found.cluster or "everything"},
+            _("The automation of %(whose)s goes on.") % {"whose": found.cluster or _("everything")},
         )
     else:
         messages.warning(request, _("That pause had ended already."))

@@ -106,7 +106,7 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         name, actor = found.name, actor_of(request)
         gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
-        stays = "" if gone else " The history of its jobs stays; its secrets are erased."
+        stays = "" if gone else _(" The history of its jobs stays; its secrets are erased.")
         messages.success(request, _("%(name)s is removed.%(stays)s") % {"name": name, "stays": stays})
         return redirect("clusters")
     status = 422 if form.is_bound else 200

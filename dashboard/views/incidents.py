@@ -13,13 +13,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_noop, ngettext
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
-from dashboard.language import is_chinese
+from dashboard.language import with_findings
 from dashboard.queries.incidents import (
     UNRESOLVED,
     IncidentFilter,
@@ -27,8 +27,8 @@ from dashboard.queries.incidents import (
     hidden_by,
     hidden_now,
     steps_of,
-    with_findings,
 )
+from dashboard.units import is_chinese
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
 from monitoring.diagnosis.asking import of_incident
@@ -85,9 +85,10 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
     by, note = actor_of(request), form.cleaned_data["note"]
     done = lifecycle.acknowledge_all(found, by, note, timezone.now())
     left = len(form.cleaned_data["incident"]) - done
-    moved_on = f" {left} had been moved on already." if left else ""
+    moved_on = _(" %(left)s had been moved on already.") % {"left": left} if left else ""
     said = messages.success if done else messages.warning
-    said(request, f"{done} incident{'' if done == 1 else 's'} acknowledged.{moved_on}")
+    told = ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}
+    said(request, told + moved_on)
     return redirect(_back(request))
 
 

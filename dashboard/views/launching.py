@@ -14,6 +14,7 @@ from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload, what_changes
 from dashboard.forms.launch import SAVE, LaunchForm
+from dashboard.phrases import told
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, LaunchVersion
@@ -47,7 +48,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
-        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": taken})
+        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": told(str(taken))})
     else:
         return redirect("restart-progress", attempt.pk)
     return _page(request, job, form, status=422)
@@ -85,4 +86,4 @@ def _changes(versions: list[LaunchVersion]) -> list[tuple[LaunchVersion, str]]:
     changes = [
         (new, what_changes(old.spec, new.spec).removeprefix("start it with ")) for new, old in pairwise(versions)
     ]
-    return [*changes, *((first, "the first known") for first in versions[-1:])]
+    return [*changes, *((first, _("the first known")) for first in versions[-1:])]

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
@@ -68,8 +69,12 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     except WindowIsOver as problem:
         messages.warning(request, str(problem))
     else:
-        told = f" {freed} notification{'' if freed == 1 else 's'} that it held back go out now." if freed else ""
-        messages.success(request, _("Ended.%(told)s") % {"told": told})
+        told = ngettext(
+            " %(freed)s notification that it held back goes out now.",
+            " %(freed)s notifications that it held back go out now.",
+            freed,
+        ) % {"freed": freed}
+        messages.success(request, _("Ended.%(told)s") % {"told": told if freed else ""})
     return redirect("maintenance")
 
 

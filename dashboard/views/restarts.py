@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
+from dashboard.phrases import told
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.since import happened_since
 from dashboard.queries.states import best_of, offered_states, why_not_offered
@@ -65,7 +66,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": refused})
+        messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": told(str(refused))})
         return redirect("job-restart", pk)
     return redirect("restart-progress", attempt.pk)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.utils.translation import gettext_noop as _
 
 from checkpointing.ids import new_id
 from monitoring import audit
@@ -96,8 +97,8 @@ def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
     if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
         begun = min(run.end_seen_at, now)
         died_at = min(run.ended_at, begun)  # the first by the engine's clock, the second by ours
-        _done(attempt, "See the death", f"Run {run.number} ended at {died_at:%H:%M:%S %Z}.", died_at, begun)
-    _done(attempt, "Decide", attempt.reason, begun, now)
+        _done(attempt, _("See the death"), f"Run {run.number} ended at {died_at:%H:%M:%S %Z}.", died_at, begun)
+    _done(attempt, _("Decide"), attempt.reason, begun, now)
 
 
 def _done(attempt: RestartAttempt, name: str, text: str, started_at: datetime, ended_at: datetime) -> None:

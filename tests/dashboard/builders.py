@@ -255,7 +255,7 @@ def make_incident(rule: AlertRule, at: datetime, **fields: Any) -> Incident:
         at=at,
         kind=IncidentEventKind.OPENED,
         text=incident.sentence,
-        evidence={"failed": 4, "threshold": rule.threshold, "checkpoints": [112, 113, 115, 116]},
+        evidence={"count": 4, "threshold": rule.threshold, "window_s": 900, "checkpoint_ids": [116, 115, 113, 112]},
     )
     return incident
 
@@ -288,7 +288,7 @@ def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCC
     defaults = {
         "epoch": job.restart_attempts.count() + 1,
         "trigger": RestartTrigger.AUTOMATIC,
-        "reason": "Run 1 is FAILED: ConnectionRefusedError in the sink, task 2.",
+        "reason": f"{job.name} is FAILED since {at:%H:%M:%S %Z}: ConnectionRefusedError in the sink, task 2.",
         "engine_job_id": uuid.uuid4().hex,
         "restore_path": "file:/data/savepoints/savepoint-ae06e0-081519e0e700",
         "restore_is_savepoint": True,
@@ -299,7 +299,13 @@ def make_attempt(job: Job, at: datetime, state: AttemptState = AttemptState.SUCC
     }
     attempt = RestartAttempt.objects.create(job=job, state=state, **{**defaults, **fields})
     names = ["check the state", "stop the job", "start the job", "wait until it runs"]
-    texts = ["savepoint 96, 2.24 GB, all 41 files are there", "run 1 had ended already", "as run 2", "first batch done"]
+    path, new_id = attempt.restore_path, attempt.engine_job_id
+    texts = [
+        f"{path} is complete.",
+        "The job is not running.",
+        f"Started as {new_id} from {path}.",
+        "The new run is RUNNING.",
+    ]
     for position, (name, text) in enumerate(zip(names, texts, strict=True)):
         last = position == len(names) - 1
         step = StepState.SKIPPED if position == 1 else StepState.DONE if over or not last else StepState.RUNNING

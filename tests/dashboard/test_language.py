@@ -104,5 +104,5 @@ def test_a_checkpoints_page_is_chinese(viewer: Client, job: Job) -> None:
 
 def test_times_are_told_in_the_language(now: datetime) -> None:
     with translation.override("zh-hans"):
-        assert "5 min 前" in str(figures.ago(now - timedelta(minutes=5, milliseconds=1))).replace("min前", "min 前")
+        assert "5 分钟前" in str(figures.ago(now - timedelta(minutes=5, milliseconds=1)))
         assert "月" in str(figures.clock(now - timedelta(days=3)))

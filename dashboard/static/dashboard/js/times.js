@@ -14,26 +14,36 @@ function renew(now) {
 }
 
 const WORDS = {
-  en: { now: "now", ago: (text) => `${text} ago`, until: (text) => `in ${text}` },
-  "zh-hans": { now: "现在", ago: (text) => `${text}前`, until: (text) => `${text}后` },
+  en: { now: "now", ago: (text) => `${text} ago`, until: (text) => `in ${text}`, units: ["s", "min", "h", "d"] },
+  "zh-hans": {
+    now: "现在",
+    ago: (text) => `${text}前`,
+    until: (text) => `${text}后`,
+    units: ["秒", "分钟", "小时", "天"],
+  },
 };
 
+function language() {
+  return WORDS[document.documentElement.lang] ?? WORDS.en;
+}
+
 function words(element, seconds) {
-  const says = WORDS[document.documentElement.lang] ?? WORDS.en;
+  const says = language();
   if ("until" in element.dataset) return seconds >= 0 ? says.now : says.until(age(-seconds));
   return "ago" in element.dataset ? says.ago(age(seconds)) : age(seconds);
 }
 
 export function age(exact) {
+  const [s, min, h, d] = language().units;
   const seconds = Math.max(0, Math.floor(exact));
-  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 60) return `${seconds} ${s}`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 10) return seconds % 60 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
-  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 10) return seconds % 60 ? `${minutes} ${min} ${seconds % 60} ${s}` : `${minutes} ${min}`;
+  if (minutes < 60) return `${minutes} ${min}`;
   const hours = Math.floor(minutes / 60);
-  if (hours < 48) return minutes % 60 ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min` : `${hours} h`;
+  if (hours < 48) return minutes % 60 ? `${hours} ${h} ${String(minutes % 60).padStart(2, "0")} ${min}` : `${hours} ${h}`;
   const days = Math.floor(hours / 24);
-  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+  return hours % 24 ? `${days} ${d} ${hours % 24} ${h}` : `${days} ${d}`;
 }
 
 function serverSkew() {

@@ -79,10 +79,11 @@ def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
 
 
 def _settle(all_four: Iterable[BareScript | ManagedJob]) -> None:
-    """Each has committed some batches from now on, and each job a checkpoint."""
-    goals = [(each, max(each.commits(), default=-1) + SETTLED_BATCHES) for each in all_four]
-    done = [(each, each.completed()) for each, _ in goals if isinstance(each, ManagedJob)]
-    for each, goal in goals:
-        wait_for("some batches", lambda each=each, goal=goal: max(each.commits(), default=-1) >= goal)
+    """Each job has completed a checkpoint from now on, and then each has committed some batches."""
+    running = list(all_four)
+    done = [(each, each.completed()) for each in running if isinstance(each, ManagedJob)]
     for job, before in done:
         wait_for("a checkpoint", lambda job=job, before=before: job.completed() > before)
+    goals = [(each, max(each.commits(), default=-1) + SETTLED_BATCHES) for each in running]
+    for each, goal in goals:
+        wait_for("some batches", lambda each=each, goal=goal: max(each.commits(), default=-1) >= goal)

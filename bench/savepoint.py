@@ -16,6 +16,7 @@ import random
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -338,7 +339,9 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
             query.check_use()
             savepoints.remove()
             alone.append(_paced(query, every_s))
-            compared[arm.name].ratios.append(statistics.mean(beside) / statistics.mean(alone[-2:]))
+            ratio = statistics.mean(beside) / statistics.mean(alone[-2:])
+            print(f"beside {arm.name}: {ratio:.2f} ×, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+            compared[arm.name].ratios.append(ratio)
             compared[arm.name].spans_s.append(taking.result())
     figures = [Figure("without a savepoint: median", statistics.median(alone), "ms")]
     for arm in _ARMS:

@@ -107,6 +107,7 @@ def _summary(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     ]
     name: Column[tuple[str, Any]] = Column("measure", lambda row: row[0])
     rolled = "roll-ups, percentiles at most 2 % off" if summary.rolled else "checkpoints"
+    rolled += ", whole UTC days" if summary.whole_days else ""
     source: Column[tuple[str, Any]] = Column("told_from", lambda row: rolled)
     return download(form, f"{job.name}-summary", [name, *figures, source], summary.rows.items())
 

@@ -28,7 +28,7 @@ WHERE r.seconds = {hour} AND NOT EXISTS (
     WHERE t.job_id = r.job_id AND to_timestamp(t.hour) = r.start)
 """
 _HOURS_FROM = "SELECT hours_from FROM monitoring_rollupprogress WHERE hours_from IS NOT NULL"
-_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+_ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def rolled_up(dsn_file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -47,6 +47,7 @@ def test_what_is_archived_is_told_by_whole_days(viewer: Client, job: Job, archiv
     assert shown.context["summary"].completed == 33
     assert SAID in shown.content.decode()
     assert "whole UTC days" in get(viewer, job, "", PART).content.decode()
+    assert "whole UTC days" in b"".join(get(viewer, job, "download/summary.csv", PART).streaming_content).decode()
     chart = get(viewer, job, "charts/durations.json", PART).json()
     assert "each UTC day of 36 checkpoints" in chart["note"]
     assert SAID in chart["note"]

@@ -76,10 +76,6 @@ class JobFacts:
         """When the engine last said that the run is in its state."""
         return self.run.seen_at(self.cluster.last_answer_at) if self.run else None
 
-    def knowledge_is_old(self, now: datetime) -> bool:
-        """Nobody can say how the job is now: the cluster does not answer, or nobody asks it."""
-        return not self.cluster.reachable or not self.cluster.enabled or self.not_asked(now)
-
     def not_asked(self, now: datetime) -> bool:
         """The last answer is so old that the watching itself must have stopped."""
         answered = self.cluster.last_answer_at
@@ -89,35 +85,39 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class Health:
+    """`intervals`: waited for the next completed checkpoint, in the job's own ones; None where nothing is due."""
+
     level: Level
     freshness: Freshness
     state_word: str  # Flink's word for the run's state, or "unknown"
     sentence: str  # what is the matter, in a sentence; empty when nothing is
+    intervals: float | None = None
 
 
 def judge(facts: JobFacts, now: datetime) -> Health:
-    freshness = _freshness(facts, now)
-    level, sentence = _level(facts, freshness, now)
-    state = "unknown" if facts.run is None or facts.knowledge_is_old(now) else RunState(facts.run.state).value
-    return Health(level, freshness, state, sentence)
+    not_known, run = _why_unknown(facts, now), facts.run
+    if not_known or run is None:
+        return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", not_known)
+    state = RunState(run.state)
+    freshness, intervals = Freshness.ENDED, None
+    if not state.terminal:
+        freshness, intervals = _freshness(facts, run, now)
+    level, sentence = _level(facts, run, state, freshness)
+    return Health(level, freshness, run.state, sentence, intervals)
 
 
-def _level(facts: JobFacts, freshness: Freshness, now: datetime) -> tuple[Level, str]:
-    not_known = _why_unknown(facts, now)
-    if not_known or facts.run is None:
-        return Level.UNKNOWN, not_known
+def _level(facts: JobFacts, run: Run, state: RunState, freshness: Freshness) -> tuple[Level, str]:
     if facts.attempt is not None:
         return Level.FAILING, _("Restart %(epoch)s: %(state)s.") % {
             "epoch": facts.attempt.epoch,
             "state": _(AttemptState(facts.attempt.state).label).lower(),
         }
-    state = RunState(facts.run.state)
     if state in (RunState.FINISHED, RunState.CANCELED):
         return Level.ENDED, _("Finished.") if state is RunState.FINISHED else _("Canceled.")
     if state is RunState.LOST:
         return Level.FAILING, _("The engine answers and does not know this job any more.")
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING):
-        return Level.FAILING, facts.run.exception.strip().partition("\n")[0] or _("The job is %(state)s.") % {
+        return Level.FAILING, run.exception.strip().partition("\n")[0] or _("The job is %(state)s.") % {
             "state": state.value
         }
     return _level_of_live(facts, freshness, state)
@@ -158,27 +158,20 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tu
     return Level.HEALTHY, ""
 
 
-def intervals_waited(facts: JobFacts, now: datetime) -> float | None:
-    """How many of its own intervals the job has waited for the next completed checkpoint; None without an interval."""
-    if facts.run is None or facts.interval is None:
-        return None
+def _freshness(facts: JobFacts, run: Run, now: datetime) -> tuple[Freshness, float | None]:
+    """Of a live run that something is known of, and how many of its own intervals the job has waited for the next
+    completed checkpoint; None without an interval."""
+    completed, interval = facts.last_completed_at, facts.interval
+    in_time = Freshness.FRESH if completed else Freshness.NONE
+    if interval is None:
+        return in_time, None
     # A new run owes its first checkpoint from its own start, however old the last run's is.
-    reference = max(filter(None, (facts.last_completed_at, facts.run.started_at)))
-    return max(0.0, (now - reference) / facts.interval)
-
-
-def _freshness(facts: JobFacts, now: datetime) -> Freshness:
-    if facts.run is None or facts.knowledge_is_old(now):
-        return Freshness.UNKNOWN
-    if RunState(facts.run.state).terminal:
-        return Freshness.ENDED
-    intervals = intervals_waited(facts, now)
-    if intervals is None or facts.interval is None:
-        return Freshness.FRESH if facts.last_completed_at else Freshness.NONE
+    reference = max(filter(None, (completed, run.started_at)))
+    intervals = max(0.0, (now - reference) / interval)
     # What the last one took is not lateness: the next completes that much after its trigger.
-    allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / facts.interval
+    allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / interval
     if intervals <= 1 + allowance:
-        return Freshness.FRESH if facts.last_completed_at else Freshness.NONE
+        return in_time, intervals
     if intervals <= 2 + allowance:
-        return Freshness.DUE
-    return Freshness.LATE if intervals <= 5 + allowance else Freshness.OVERDUE
+        return Freshness.DUE, intervals
+    return Freshness.LATE if intervals <= 5 + allowance else Freshness.OVERDUE, intervals

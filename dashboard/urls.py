@@ -46,6 +46,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", session.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("", fleet.fleet, name="fleet"),
+    path("fleet/jobs.<slug:form>", fleet.download_jobs, name="fleet-download"),
     path("nav/", frame.nav, name="nav"),
     path("jobs/<int:pk>/", job.show_overview, name="job"),
     path("jobs/<int:pk>/header/", job.header, name="job-header"),

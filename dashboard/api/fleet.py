@@ -71,9 +71,10 @@ def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
     chosen = Selection(text=asked.q, level=asked.level, cluster=asked.cluster, labels=asked.labels)
     if chosen.problem:
         raise invalid("labels", asked.labels, chosen.problem)
-    found = read_fleet(chosen, timezone.now(), reach_at(request))
+    now = timezone.now()
+    found = read_fleet(chosen, now, reach_at(request))
     page = page_of_list(found.matching, asked, lambda row: str(row.facts.job.pk))
-    return page | {"items": [job_out(row) for row in whole(page["items"])]}
+    return page | {"items": [job_out(row) for row in whole(page["items"], now)]}
 
 
 @routes.post(

@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 
 from django.db import connection
 from django.db.models import Model, QuerySet
-from django.db.models.base import ModelState
 
 from dashboard.health import JobFacts
 from dashboard.language import incident_sentence, with_findings
 from dashboard.units import is_chinese
-from monitoring.models import AttemptState, Cluster, Incident, IncidentState, Job, RestartAttempt, Run, Severity
+from monitoring.models import AttemptState, Incident, IncidentState, Job, RestartAttempt, Severity
 
 M = TypeVar("M", bound=Model)
 MANY = 100
@@ -61,40 +60,6 @@ def jobs_with_runs() -> QuerySet[Job]:
     )
 
 
-def jobs_at_a_glance(jobs: QuerySet[Job]) -> list[Job]:
-    """What a list of thousands needs of each: anything else of them would be a query a job. Clusters are made once, and
-    rows become jobs and runs without Django's way over every field that was not asked for: a third of the page."""
-    rows = list(jobs.values_list("pk", *_OF_A_JOB))
-    clusters = Cluster.objects.in_bulk({row[1] for row in rows})
-    current = Run.objects.filter(pk__in=jobs.values("current_run_id")).values_list("pk", *_OF_A_RUN)
-    runs = {row[0]: _at_a_glance(Run, row, _OF_A_RUN) for row in current}
-    found = [_at_a_glance(Job, row, _OF_A_JOB) for row in rows]
-    for job in found:
-        job.cluster = clusters[job.cluster_id]
-        job.current_run = runs.get(job.current_run_id)
-    return found
-
-
-def _at_a_glance(model: type[M], row: Sequence[Any], names: Sequence[str]) -> M:
-    """A stored row's instance, as `only(*names)` makes it."""
-    made = model.__new__(model)
-    made.__dict__.update(zip(("id", *names), row, strict=True))
-    state = ModelState()
-    state.adding, state.db = False, connection.alias
-    made.__dict__["_state"] = state
-    return made
-
-
-_OF_A_JOB = (
-    *("cluster_id", "current_run_id", "name", "labels", "auto_restart", "managed_elsewhere"),
-    *("automation_paused", "automation_paused_until", "savepoint_interval_s", "savepoint_cron"),
-)
-_OF_A_RUN = (
-    *("job_id", "number", "engine_job_id", "state", "observed_at", "started_at", "ended_at", "missing_since"),
-    *("checkpoint_config", "exception"),
-)
-
-
 def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
     """Facts for jobs that came from `jobs_with_runs`, in their order."""
     listed = list(jobs)
@@ -102,16 +67,14 @@ def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
     completed = {row["job_id"]: row for row in select(_LATEST, [ids])}
     day = now - timedelta(days=1)
     failed = {row["job_id"]: row for row in select(_FAILED, [day, ids, day])}
-    incidents = _unresolved_incidents(ids)
-    under_way = _of(ids, RestartAttempt.objects.filter(state__in=OPEN_ATTEMPT_STATES))
-    attempts = {attempt.job_id: attempt for attempt in under_way}
+    incidents, attempts = unresolved_incidents(ids), open_attempts(ids)
     return [
         _facts(job, completed.get(job.pk), failed.get(job.pk), incidents.get(job.pk, []), attempts.get(job.pk))
         for job in listed
     ]
 
 
-def _unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
+def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     """By job, the worst and newest first."""
     found: dict[int, list[Incident]] = {}
     told = Incident.objects.select_related("job", "cluster") if is_chinese() else Incident.objects.all()
@@ -121,6 +84,11 @@ def _unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     if is_chinese():
         with_findings([worst for worst, *_ in found.values()])
     return found
+
+
+def open_attempts(ids: list[int]) -> dict[int, RestartAttempt]:
+    under_way = _of(ids, RestartAttempt.objects.filter(state__in=OPEN_ATTEMPT_STATES))
+    return {attempt.job_id: attempt for attempt in under_way}
 
 
 def _of(ids: Sequence[int], rows: QuerySet[M]) -> QuerySet[M]:

@@ -9,16 +9,18 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from django.core.paginator import Page, Paginator
+from django.core.paginator import Paginator
 
 from dashboard.access.reach import EVERYTHING, Reach
-from dashboard.health import Freshness, Health, JobFacts, Level, intervals_waited, judge
-from dashboard.queries.facts import gather_facts, jobs_at_a_glance, jobs_with_runs, select
+from dashboard.health import Freshness, Health, JobFacts, Level, judge
+from dashboard.queries.facts import gather_facts, jobs_with_runs, select
+from dashboard.queries.glance import facts_at_a_glance
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, Job, SavepointState
 
 PAGE_SIZE = 50
+PAGES_AT_ONCE = 6  # a list that grew renews itself as a whole: beyond that the next page is one of its own
 SPARK_POINTS = 40
 DAYS = 7
 
@@ -68,13 +70,46 @@ class Figures:
 class JobRow:
     facts: JobFacts
     health: Health
-    intervals: float | None = None  # waited for the next completed checkpoint, in the job's own intervals
     figures: Figures = field(default_factory=Figures)
 
 
 @dataclass(frozen=True)
+class Shown:
+    """The rows of pages `first` to `last` of the list, all from one look at it: whatever moved meanwhile, none is there
+    twice and none is left out."""
+
+    rows: list[JobRow]
+    first: int
+    last: int
+    pages: int
+    count: int  # of all pages
+    size: int = PAGE_SIZE
+
+    @property
+    def start(self) -> int:
+        return (self.first - 1) * PAGE_SIZE + 1
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.rows) - 1
+
+    @property
+    def previous(self) -> int | None:
+        return self.first - 1 if self.first > 1 else None
+
+    @property
+    def next(self) -> int | None:
+        return self.last + 1 if self.last < self.pages else None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the next page comes below this one, or alone."""
+        return self.last - self.first + 1 < PAGES_AT_ONCE
+
+
+@dataclass(frozen=True)
 class Fleet:
-    rows: Page[JobRow]
+    shown: Shown
     strip: list[JobRow]
     counts: dict[Level, int]
     freshness: dict[Freshness, int]
@@ -93,13 +128,15 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the reader asked for. `level` is a Level's word, `labels` a selector as rules have it."""
+    """What the reader asked for. `level` is a Level's word, `labels` a selector as rules have it; `upto`: the last page
+    of those that are shown, where it is not `page` itself."""
 
     text: str = ""
     level: str = ""
     cluster: str = ""
     labels: str = ""
     page: str = "1"
+    upto: str = ""
 
     @cached_property
     def selector(self) -> Selector | None:
@@ -125,21 +162,47 @@ class Selection:
 def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> Fleet:
     """Of what may be seen."""
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
-    jobs = jobs_at_a_glance(reach.narrow(Job.objects.filter(cluster__archived_at=None)))
-    everything = [JobRow(facts, judge(facts, now), intervals_waited(facts, now)) for facts in gather_facts(jobs, now)]
-    everything.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
-    shown = [row for row in everything if _matches(row, chosen)]
-    page = Paginator(shown, PAGE_SIZE).get_page(chosen.page)
-    page.object_list = _with_figures(whole(page.object_list), now)
+    everything = _everything(now, reach)
+    matching = _matching(everything, chosen)
     return Fleet(
-        rows=page,
-        strip=sorted(shown, key=lambda row: (row.facts.cluster.name, row.facts.job.name)),
+        shown=_shown(matching, chosen, now),
+        strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.job.name)),
         counts=Counter(row.health.level for row in everything),
-        freshness=Counter(row.health.freshness for row in shown),
+        freshness=Counter(row.health.freshness for row in matching),
         clusters=clusters,
         known_jobs=len(everything),
-        matching=shown,
+        matching=matching,
     )
+
+
+def _shown(matching: list[JobRow], chosen: Selection, now: datetime) -> Shown:
+    paginator = Paginator(matching, PAGE_SIZE)
+    first = paginator.get_page(chosen.page).number
+    wanted = int(chosen.upto) if chosen.upto.isdecimal() and len(chosen.upto) < 9 else first
+    last = min(max(wanted, first), first + PAGES_AT_ONCE - 1, paginator.num_pages)
+    rows = matching[(first - 1) * PAGE_SIZE : last * PAGE_SIZE]
+    return Shown(with_figures(rows, now), first, last, paginator.num_pages, len(matching))
+
+
+def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
+    """The ids of all that the fleet's list would show, on whatever page."""
+    return [row.facts.job.pk for row in _matching(_everything(now, reach), chosen)]
+
+
+def all_with_figures(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
+    return with_figures(_matching(_everything(now, reach), chosen), now)
+
+
+def _everything(now: datetime, reach: Reach) -> list[JobRow]:
+    """The most urgent first."""
+    jobs = reach.narrow(Job.objects.filter(cluster__archived_at=None))
+    found = [JobRow(facts, judge(facts, now)) for facts in facts_at_a_glance(jobs, now)]
+    found.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
+    return found
+
+
+def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
+    return [row for row in rows if _matches(row, chosen)] if chosen.narrows else rows
 
 
 def _matches(row: JobRow, chosen: Selection) -> bool:
@@ -153,18 +216,15 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
     )
 
 
-def whole(rows: Iterable[JobRow]) -> list[JobRow]:
+def whole(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
     """With all that is stored of the jobs: those of one page are few."""
     listed = list(rows)
     jobs = jobs_with_runs().in_bulk([row.facts.job.pk for row in listed])
-    return [
-        replace(row, facts=replace(row.facts, job=job, run=job.current_run))
-        for row in listed
-        if (job := jobs.get(row.facts.job.pk))
-    ]
+    facts = {each.job.pk: each for each in gather_facts(jobs.values(), now)}
+    return [replace(row, facts=facts[row.facts.job.pk]) for row in listed if row.facts.job.pk in facts]
 
 
-def _with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
+def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
     ids = [row.facts.job.pk for row in rows]
     hour, week = now - timedelta(hours=1), now - timedelta(days=DAYS)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}

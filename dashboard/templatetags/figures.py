@@ -316,11 +316,12 @@ def cells(rows: Sequence[JobRow]) -> SafeString:
     """A box for each job by the freshness of its last completed checkpoint. There may be thousands: put together here,
     a template takes ten times as long."""
     signs = {Freshness.OVERDUE: "!", Freshness.LATE: "!", Freshness.UNKNOWN: "?"}
+    meanings = {fresh: _(fresh.meaning) for fresh in Freshness}
     before, _zero, after = reverse("job", args=[0]).rpartition("0")
     parts = []
     for row in rows:
         fresh, job = row.health.freshness, row.facts.job
-        name = f"{escape_plain(job.name)}: {_(fresh.meaning)}"
+        name = f"{escape_plain(job.name)}: {meanings[fresh]}"
         parts.append(
             f'<span role="listitem"><a class="cell cell-{fresh.word}" tabindex="-1" aria-label="{name}" title="{name}"'
             f' href="{before}{job.pk}{after}">{signs.get(fresh, "")}</a></span>'
@@ -332,7 +333,7 @@ def cells(rows: Sequence[JobRow]) -> SafeString:
 def interval_bar(row: JobRow, most: int = 5) -> SafeString:
     """How many of its own intervals a job has waited, on a scale that ends where it is overdue."""
     told = row.health.freshness not in (Freshness.ENDED, Freshness.UNKNOWN)
-    waited = min(row.intervals or 0, most) if told else 0
+    waited = min(row.health.intervals or 0, most) if told else 0
     grid = "".join(f'<line x1="{i}" x2="{i}" y1="0" y2="8"/>' for i in range(1, most))
     return format_html(
         '<svg class="ages-bar" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">'

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from operator import attrgetter
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.access.guard import reach_at
+from dashboard.downloads import Column, download
+from dashboard.forms.bulk import MOST
 from dashboard.forms.view import filters_of
 from dashboard.health import Freshness, Level
 from dashboard.queries.activity import latest_happenings
 from dashboard.queries.finding import find
-from dashboard.queries.fleet import Selection, read_fleet
+from dashboard.queries.fleet import JobRow, Selection, all_with_figures, read_fleet
 from monitoring.models import SavedView
 
 NAMED = 8  # so many jobs have room for their names in the strip
@@ -20,13 +24,7 @@ NAMED = 8  # so many jobs have room for their names in the strip
 
 @vary_on_headers("HX-Request")
 def fleet(request: HttpRequest) -> HttpResponse:
-    chosen = Selection(
-        text=request.GET.get("q", "")[:200],
-        level=request.GET.get("state", ""),
-        cluster=request.GET.get("cluster", ""),
-        labels=request.GET.get("labels", "").replace("\0", "")[:500],
-        page=request.GET.get("page", "1"),
-    )
+    chosen = selection_of(request.GET)
     found = read_fleet(chosen, timezone.now(), reach_at(request))
     context = {
         "fleet": found,
@@ -34,6 +32,7 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "levels": [(level, found.counts.get(level, 0)) for level in Level],
         "legend": [(fresh, found.freshness.get(fresh, 0)) for fresh in Freshness if found.freshness.get(fresh)],
         "named": NAMED,
+        "most_at_once": MOST,
         "happenings": latest_happenings(3 if len(found.strip) <= 3 else 5, reach_at(request)),
         "views": (views := _views(request)),
         "view_is_kept": any(current for _, current in views),
@@ -45,10 +44,47 @@ def fleet(request: HttpRequest) -> HttpResponse:
     return render(request, "fleet/live.html" if live else "fleet/page.html", context)
 
 
+def selection_of(given: QueryDict) -> Selection:
+    return Selection(
+        text=given.get("q", "")[:200],
+        level=given.get("state", ""),
+        cluster=given.get("cluster", ""),
+        labels=given.get("labels", "").replace("\0", "")[:500],
+        page=given.get("page", "1"),
+        upto=given.get("upto", ""),
+    )
+
+
 def _views(request: HttpRequest) -> list[tuple[SavedView, bool]]:
     """The reader's own, each with whether it is the one on the page."""
     shown = filters_of(request.GET.urlencode())
     return [(view, view.query == shown) for view in SavedView.objects.filter(user=request.user.pk)]
+
+
+def download_jobs(request: HttpRequest, form: str) -> HttpResponseBase:
+    """Every job that the filters choose, the most urgent first, with what its row shows."""
+    now, chosen = timezone.now(), selection_of(request.GET)
+    if chosen.problem:
+        return JsonResponse({"errors": {"labels": [chosen.problem]}}, status=400)
+    return download(form, "jobs", JOBS, all_with_figures(chosen, now, reach_at(request)))
+
+
+JOBS: list[Column[JobRow]] = [
+    Column("job", attrgetter("facts.job.name")),
+    Column("cluster", attrgetter("facts.cluster.name")),
+    Column("labels", lambda row: ", ".join(f"{key}={value}" for key, value in sorted(row.facts.job.labels.items()))),
+    Column("level", attrgetter("health.level.word")),
+    Column("state", attrgetter("health.state_word")),
+    Column("sentence", attrgetter("health.sentence")),
+    Column("seen_at", attrgetter("facts.seen_at")),
+    Column("last_completed_at", attrgetter("facts.last_completed_at")),
+    Column("duration_p95_ms", attrgetter("figures.duration_p95")),
+    Column("alignment_p95_ms", attrgetter("figures.alignment_p95")),
+    Column("state_size_bytes", attrgetter("facts.state_size")),
+    Column("failed_7d", lambda row: sum(row.figures.failed_per_day)),
+    Column("savepoint_at", attrgetter("figures.savepoint_at")),
+    Column("incidents", attrgetter("facts.incidents")),
+]
 
 
 def palette(request: HttpRequest) -> HttpResponse:

@@ -159,6 +159,7 @@ PERMISSIONS: dict[str, str] = {
     "messages/<int:pk>/": "GET viewer",
     "messages/<int:pk>/retry/": "POST operator",
     "metrics": "GET open",
+    "fleet/jobs.<slug:form>": "GET viewer",
     "nav/": "GET viewer",
     "operators/<int:pk>/": "GET viewer",
     "restarts/<int:pk>/": "GET viewer",

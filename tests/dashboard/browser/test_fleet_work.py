@@ -10,7 +10,7 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from monitoring.models import Savepoint
-from tests.dashboard import scenes
+from tests.dashboard import builders, scenes
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import poller_looked
 
@@ -42,4 +42,36 @@ def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life
     page.keyboard.press("Control+k")
     page.keyboard.press("Escape")
     expect(page.get_by_role("combobox")).to_be_hidden()
+    assert reader.complaints == []
+
+
+def test_more_jobs_come_when_they_are_reached(
+    read_as: Callable[..., Reader], signs_of_life: None, now: datetime
+) -> None:
+    cluster = builders.make_cluster(now)
+    for n in range(170):
+        builders.make_run(builders.make_job(cluster, f"job-{n:03}"), now)
+    reader = read_as()
+    page = reader.open(reverse("fleet"))
+    rows = page.locator("#fleet-live tbody tr")
+    expect(rows).to_have_count(50)
+    page.get_by_label("Choose all jobs that are shown").check()
+
+    page.get_by_role("link", name="Next 50").scroll_into_view_if_needed()
+    expect(rows).to_have_count(100)
+    expect(page.get_by_label("Choose job-049")).to_be_checked()
+    expect(page.get_by_label("Choose job-050")).not_to_be_checked()
+    expect(page.get_by_label("Choose all jobs that are shown")).not_to_be_checked()
+    with page.expect_response(lambda response: "upto=2" in response.url):
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+    expect(rows).to_have_count(100)  # what came stays
+
+    page.evaluate("document.getElementById('more').focus({preventScroll: true})")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(150)
+    expect(page.locator("#fleet-live tbody tr").nth(100).get_by_role("link").first).to_be_focused()
+
+    page.get_by_label("Choose all 170").check()
+    page.get_by_role("button", name="Stop with a savepoint…").click()
+    expect(page.get_by_role("heading", name="Stop 170 jobs, each with a savepoint?")).to_be_visible()
     assert reader.complaints == []

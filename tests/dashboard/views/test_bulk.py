@@ -45,6 +45,17 @@ def test_stopping_is_asked_again_with_the_names(operator: Client, jobs: list[Job
     assert Savepoint.objects.filter(stops_job=True).count() == 2
 
 
+def test_all_that_match_are_meant_whatever_page_they_are_on(operator: Client, jobs: list[Job], now: datetime) -> None:
+    cluster = jobs[0].cluster
+    for n in range(60):
+        make.make_run(make.make_job(cluster, f"more-{n:02}"), now)
+    page = act(operator, [], "label", labels="env=prod", matching="q=more-")
+    assert "60 of 60" in page
+    assert Job.objects.filter(labels__env="prod").count() == 60
+    assert "60 jobs" in act(operator, jobs[:1], "stop", matching="q=more-")  # and no other
+    assert "Choose at least one job." in act(operator, [], "label", labels="a=b", matching="labels===")
+
+
 def test_labels_are_added_and_taken_off(operator: Client, jobs: list[Job]) -> None:
     act(operator, jobs[:2], "label", labels="env=prod, team=payments")
     assert [job.labels for job in Job.objects.order_by("name")] == [

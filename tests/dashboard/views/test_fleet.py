@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import csv
+import io
+import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,12 +12,13 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from monitoring.models import Cluster
+from monitoring.models import Cluster, Run, RunState
 from tests.dashboard import builders as make
 from tests.dashboard import scenes
 
 pytestmark = pytest.mark.django_db
 Queries = Callable[[int], Any]
+LIVE = {"HX-Request": "true", "HX-Target": "fleet-live"}
 
 
 def test_with_nothing_it_says_what_to_do_next(operator: Client) -> None:
@@ -28,7 +33,7 @@ def test_with_a_cluster_and_no_job_it_says_how_to_submit_one(operator: Client, n
 def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, now: datetime) -> None:
     scenes.troubled_fleet(now)
     response = operator.get(reverse("fleet"))
-    rows = response.context["fleet"].rows.object_list
+    rows = response.context["fleet"].shown.rows
     assert rows[0].facts.job.name == "orders-enrich"
     counts = {level.word: count for level, count in response.context["levels"]}
     assert counts == {"failing": 1, "degraded": 2, "unknown": 3, "healthy": 18, "ended": 0}
@@ -49,7 +54,7 @@ def test_jobs_are_found_by_name_state_and_cluster(
     operator: Client, now: datetime, query: dict[str, str], expected: int
 ) -> None:
     scenes.troubled_fleet(now)
-    assert operator.get(reverse("fleet"), query).context["fleet"].rows.paginator.count == expected
+    assert operator.get(reverse("fleet"), query).context["fleet"].shown.count == expected
 
 
 def test_the_live_part_is_a_fragment(operator: Client, now: datetime) -> None:
@@ -68,9 +73,82 @@ def test_two_hundred_jobs_cost_the_queries_of_ten(
     _jobs(cluster, now, 190)
     with django_assert_max_num_queries(32) as many:
         response = operator.get(reverse("fleet"))
+    with django_assert_max_num_queries(32) as more:
+        grown = operator.get(reverse("fleet"), {"upto": "3"}, headers=LIVE)
     assert len(many) == len(few)
-    assert len(response.context["fleet"].rows.object_list) == 50
+    assert len(more) <= len(few)
+    assert len(grown.context["fleet"].shown.rows) == 150
+    assert len(response.context["fleet"].shown.rows) == 50
     assert len(response.context["fleet"].strip) == 200
+
+
+def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_changes(
+    operator: Client, now: datetime
+) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 120)
+    first = operator.get(reverse("fleet"))
+    assert _names(first) == [f"job-{n:04}" for n in range(50)]
+    _fail(cluster, "job-0070")  # to the top, from what comes next
+    _fail(cluster, "job-0010")
+    grown = operator.get(reverse("fleet"), {"upto": "2"}, headers=LIVE)
+    rest = [f"job-{n:04}" for n in range(120) if n not in (10, 70)]
+    assert _names(grown) == ["job-0010", "job-0070", *rest][:100]
+    assert _rows(grown) == _names(grown)
+    _fail(cluster, "job-0119")
+    whole = operator.get(reverse("fleet"), {"upto": "3"}, headers=LIVE)
+    assert sorted(_names(whole)) == [f"job-{n:04}" for n in range(120)]
+    assert 'id="more"' not in whole.content.decode()
+
+
+def test_pages_are_addresses_of_their_own(operator: Client, now: datetime) -> None:
+    _jobs(make.make_cluster(now), now, 60)
+    first = operator.get(reverse("fleet"), {"cluster": "waymark"}).content.decode()
+    assert 'href="?cluster=waymark&amp;page=2"' in first
+    assert 'hx-get="?cluster=waymark&amp;upto=2"' in first
+    second = operator.get(reverse("fleet"), {"cluster": "waymark", "page": "2"})
+    assert _names(second) == [f"job-{n:04}" for n in range(50, 60)]
+    assert 'href="?cluster=waymark&amp;page=1"' in second.content.decode()
+
+
+def test_a_list_grows_only_so_far(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    for n in range(320):
+        make.make_job(cluster, f"job-{n:04}")
+    grown = operator.get(reverse("fleet"), {"upto": "99"}, headers=LIVE)
+    assert len(_names(grown)) == 300
+    page = grown.content.decode()
+    assert 'href="?page=7"' in page
+    assert "upto=7" not in page
+
+
+@pytest.mark.parametrize("query", [{"page": "x"}, {"upto": "-1"}, {"upto": "9" * 40}, {"page": "٣", "upto": "²"}])
+def test_a_page_that_there_is_not_is_the_nearest(operator: Client, now: datetime, query: dict[str, str]) -> None:
+    make.make_job(make.make_cluster(now), "the only one")
+    assert _names(operator.get(reverse("fleet"), query)) == ["the only one"]
+
+
+def test_the_newest_checkpoint_is_of_an_older_run_until_the_new_one_has_one(operator: Client, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    old = make.make_run(job, now - timedelta(days=9), age=timedelta(days=2), state=RunState.CANCELED)
+    done = make.make_checkpoints(old, now - timedelta(days=9), make.Shape(count=3))[-1]
+    make.make_run(job, now)
+    facts = operator.get(reverse("fleet")).context["fleet"].shown.rows[0].facts
+    assert facts.last_completed_at == done.latest_ack_at
+    assert facts.run.number == 2
+
+
+def test_a_download_has_every_job_that_the_filters_choose(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 60)
+    _fail(cluster, "job-0033")
+    taken = list(csv.DictReader(io.StringIO(_taken(operator, "csv"))))
+    assert [row["job"] for row in taken][:2] == ["job-0033", "job-0000"]
+    assert len(taken) == 60
+    assert taken[1]["state_size_bytes"]
+    failing = json.loads(_taken(operator, "json", state="failing"))
+    assert [(row["job"], row["level"]) for row in failing] == [("job-0033", "failing")]
+    assert operator.get(reverse("fleet-download", args=["csv"]), {"labels": "=="}).status_code == 400
 
 
 def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> None:
@@ -78,7 +156,7 @@ def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> 
     run = make.make_run(job, now, age=timedelta(days=2))
     make.make_checkpoints(run, now - timedelta(hours=2), make.Shape(count=5, base_ms=90_000))
     recent = make.make_checkpoints(run, now, make.Shape(count=20, first_id=50, failed=frozenset({3})))
-    figures = operator.get(reverse("fleet")).context["fleet"].rows.object_list[0].figures
+    figures = operator.get(reverse("fleet")).context["fleet"].shown.rows[0].figures
     done = sorted(c.end_to_end_duration for c in recent if c.status == "COMPLETED")
     assert done[-2] <= figures.duration_p95 <= done[-1]
     assert len(figures.durations) == 19
@@ -92,3 +170,19 @@ def _jobs(cluster: Cluster, now: datetime, count: int) -> None:
         run = make.make_run(job, now)
         make.make_checkpoints(run, now, make.Shape(count=3), n)
         make.make_savepoint(run, now)
+
+
+def _fail(cluster: Cluster, name: str) -> None:
+    assert Run.objects.filter(job__cluster=cluster, job__name=name).update(state="FAILED") == 1
+
+
+def _names(response: Any) -> list[str]:
+    return [row.facts.job.name for row in response.context["fleet"].shown.rows]
+
+
+def _rows(response: Any) -> list[str]:
+    return re.findall(r'class="job-name clip"[^>]* title="([^"]+)"', response.content.decode())
+
+
+def _taken(client: Client, form: str, **query: str) -> str:
+    return b"".join(client.get(reverse("fleet-download", args=[form]), query).streaming_content).decode()  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def jobs(now: datetime) -> list[Job]:
 
 
 def shown(client: Client, **filters: str) -> list[str]:
-    return sorted(row.facts.job.name for row in client.get(reverse("fleet"), filters).context["fleet"].rows)
+    return sorted(row.facts.job.name for row in client.get(reverse("fleet"), filters).context["fleet"].shown.rows)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { startCopying } from "./copy.js";
 import { closeMenus } from "./menu.js";
-import { beat, keepInput, keepOpen } from "./live.js";
+import { beat, goOnBelow, keepInput, keepOpen } from "./live.js";
 import { palette } from "./palette.js";
 
 keepTimesTrue();
@@ -16,6 +16,7 @@ closeMenus();
 chooseAll(document);
 keepOpen();
 keepInput();
+goOnBelow();
 beat(document.getElementById("live"));
 palette(document.getElementById("palette"));
 

@@ -76,6 +76,19 @@ export function keepInput() {
   });
 }
 
+// Whoever asks for more rows by keyboard goes on at the first of them.
+export function goOnBelow() {
+  let rows = null;
+  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    const asked = document.activeElement?.id === "more" && detail.requestConfig.elt.id === "more";
+    rows = asked ? detail.target.querySelectorAll("tbody tr").length : null;
+  });
+  document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
+    if (rows !== null) detail.target.querySelectorAll("tbody tr")[rows]?.querySelector("a[id]")?.focus({ preventScroll: true });
+    rows = null;
+  });
+}
+
 function readerMarksText() {
   const selection = document.getSelection();
   return Boolean(selection && !selection.isCollapsed && selection.toString().trim());

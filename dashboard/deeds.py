@@ -64,6 +64,9 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "job.automation": lambda details: (
         _("changed what Waymark does: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),
+    "job.cancel": _("canceled the job"),
+    "job.not-canceled": _("could not cancel the job"),
+    "job.program": lambda details: _("uploaded the program %(name)s") % {"name": details.get("name", "")},
     "job.launch": lambda details: (
         _("changed how it is started (version %(version)s)") % {"version": details.get("version")}
     ),

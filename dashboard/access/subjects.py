@@ -58,10 +58,11 @@ KINDS: Mapping[str, Kind] = {
     "pauses": Kind(AutomationPause, "", "cluster", for_all=True),
     "automation/pauses": Kind(AutomationPause, "", "cluster", for_all=True),
 }
-# What tells of all jobs together is for those who may see all of them.
-ADMINISTERED = ("clusters",)
+# What only an administrator changes: clusters, and which programs run there.
+ADMINISTERED = ("clusters", "jobs/<int:job_id>/programs")
 # What is whoever asks' own.
 OWN = ("views",)
+# What tells of all jobs together is for those who may see all of them.
 OF_ALL = ("audit", "channels", "health/page", "mail", "rules/code")
 
 

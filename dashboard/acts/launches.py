@@ -78,7 +78,8 @@ def upload(job: Job, name: str, content: bytes, by: str) -> str:
     (answer,) = call_all([Call(job.cluster, act)])
     if isinstance(answer, EngineError):
         raise NotStarted("upload", f"The cluster did not take it: {answer}") from answer
-    keep(job.cluster, answer, name, content, by, timezone.now())
+    kept = keep(job.cluster, answer, name, content, by, timezone.now())
+    audit.record(by, "job.program", f"job {job.name}", name=name, jar_id=answer, size=kept.size, sha256=kept.sha256)
     return answer
 
 

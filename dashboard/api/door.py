@@ -24,6 +24,7 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 PREFIX = "/api/"
 DOCUMENTATION = "/api/v1/docs"
+FILES = "/programs"  # how an address ends that takes a file
 
 
 def door(get_response: Answer) -> Answer:
@@ -73,7 +74,8 @@ def _limit(request: HttpRequest) -> HttpResponse | None:
 def _form(request: HttpRequest) -> HttpResponse | None:
     if request.method not in CHANGING or not request.headers.get("Content-Length", "0").strip("0"):
         return None
-    return None if request.content_type == "application/json" else answer_of(415)
+    takes_file = request.path_info.endswith(FILES) and request.content_type == "multipart/form-data"
+    return None if takes_file or request.content_type == "application/json" else answer_of(415)
 
 
 def _unguarded(request: HttpRequest) -> HttpResponse:

@@ -110,7 +110,7 @@ def _typed(form: BaseForm, name: str, secret: set[str]) -> Any:
 def _place(location: Iterable[str | int]) -> str:
     """`("body", "body", "labels", "team")` as `labels.team`."""
     parts = [str(part) for part in location]
-    while parts and parts[0] in ("body", "query", "path", "asked"):
+    while parts and parts[0] in ("body", "query", "path", "file", "asked"):
         parts = parts[1:]
     return ".".join(parts)
 

@@ -63,5 +63,13 @@ def _again(row: IdempotentAnswer) -> HttpResponse:
 
 
 def _digest(request: HttpRequest) -> str:
-    said = f"{request.method} {request.get_full_path()}\n".encode() + request.body
-    return hashlib.sha256(said).hexdigest()
+    digest = hashlib.sha256(f"{request.method} {request.get_full_path()}\n".encode())
+    if request.content_type != "multipart/form-data":
+        digest.update(request.body)
+        return digest.hexdigest()
+    for file in (each for name in sorted(request.FILES) for each in request.FILES.getlist(name)):
+        digest.update(f"{file.name} {file.size}\n".encode())
+        for part in file.chunks():  # never as a whole in memory
+            digest.update(part)
+        file.seek(0)
+    return digest.hexdigest()

@@ -6,17 +6,19 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Query
+from ninja import Query, Status
 from pydantic import Field
 
 from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
+from dashboard.acts.canceling import NotCanceled, cancel_job
 from dashboard.acts.job_settings import save_automation, save_retention
+from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
 from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
-from dashboard.api.typed import Body, Span, checked, filled
+from dashboard.api.typed import Body, Span, WhyIn, checked, filled
 from dashboard.forms.automation import AutomationForm
 from dashboard.forms.keeping import RetentionForm
 from dashboard.health import judge
@@ -120,6 +122,19 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
         SavepointOut.from_orm(rows[verdict.held.key]).model_dump() | {"goes": verdict.goes, "why": verdict.why}
         for verdict in found
     ]
+
+
+@routes.post(
+    "/jobs/{int:job_id}/cancel",
+    response=answers(RunOut, 202),
+    summary="Cancel it, without a savepoint; its run's state says when it has ended",
+)
+def cancel(request: HttpRequest, job_id: int, body: WhyIn | None = None) -> Status[Run]:
+    require(request, Role.OPERATOR)
+    try:
+        return Status(202, cancel_job(find_job(job_id), actor_of(request), body.reason.strip() if body else ""))
+    except NotCanceled as goes_on:
+        raise conflict(goes_on) from goes_on
 
 
 def _automation(found: Job) -> dict[str, Any]:

@@ -7,22 +7,24 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Query, Schema, Status
+from django.utils.datastructures import MultiValueDict
+from ninja import File, Query, Schema, Status, UploadedFile
 from pydantic import Field
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
-from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with
+from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload
 from dashboard.api.errors import FieldError, Refused, conflict, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, checked, filled
-from dashboard.forms.launch import SAVE
+from dashboard.forms.launch import SAVE, ProgramForm
 from dashboard.queries.states import offered_states, why_not_offered
 from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
 from monitoring.models import LaunchVersion, RestartAttempt, RestartDecision
+from monitoring.programs import copy_of
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
 
@@ -83,6 +85,13 @@ class LaunchIn(Body):
     note: str = ""
     goes_back: bool = Field(True, description="Go back by itself when the new start fails.")
     version: int | None = Field(None, description="The version to begin with; null: the one in force.")
+
+
+class ProgramOut(Schema):
+    jar_id: str = Field(description="Under which the cluster has it: what `launch` takes.")
+    name: str
+    size: int = Field(description="Bytes.")
+    sha256: str
 
 
 class LaunchedOut(Schema):
@@ -180,6 +189,27 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
     except AttemptOpen as taken:
         raise conflict(f"Nothing was stopped. {taken}") from taken
+
+
+@routes.post(
+    "/jobs/{int:job_id}/programs",
+    response=answers(ProgramOut, 201),
+    summary="Upload a program to its cluster, to change its launch to",
+)
+def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
+    """A `.py`, `.zip` or `.jar` file as the part `program` of multipart/form-data. An administrator's. The job goes on
+    with what it has; `POST …/launch` with this `jar_id` starts the new one."""
+    require(request, Role.ADMIN)
+    form = checked(ProgramForm({}, MultiValueDict({"program": [program]})))
+    sent, job = form.cleaned_data["program"], find_job(job_id)
+    try:
+        jar_id = upload(job, sent.name, sent.read(), actor_of(request))
+    except NotStarted as refused:
+        raise conflict(refused) from refused
+    kept = copy_of(job.cluster, jar_id)
+    if kept is None:
+        raise RuntimeError(f"{jar_id} was kept and is not there")
+    return Status(201, {"jar_id": jar_id, "name": kept.name, "size": kept.size, "sha256": kept.sha256})
 
 
 def _version(version: LaunchVersion) -> dict[str, Any]:

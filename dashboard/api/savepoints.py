@@ -15,7 +15,7 @@ from dashboard.api.errors import Refused, conflict, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import SavepointOut
-from dashboard.api.typed import Body, checked, filled
+from dashboard.api.typed import Body, WhyIn, checked, filled
 from dashboard.forms.keeping import KeepForm
 from dashboard.views.job import find_job
 from monitoring.models import Savepoint, SavepointOrigin
@@ -34,10 +34,6 @@ class AskedSavepoints(Asked):
 class KeepIn(Body):
     pinned: bool = Field(False, description="Kept whatever the job's retention says.")
     note: str = ""
-
-
-class WhyIn(Body):
-    reason: str = Field("", max_length=2000, description="For whoever reads the audit.")
 
 
 @routes.get("/savepoints", response=answers(Listed[SavepointOut]), summary="Savepoints of all jobs, the newest first")

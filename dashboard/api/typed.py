@@ -14,7 +14,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Model
 from django.http import QueryDict
 from ninja import Schema
-from pydantic import AfterValidator, AwareDatetime, ConfigDict
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field
 
 from dashboard.api.errors import FieldError, Refused, errors_of
 from dashboard.forms.spans import SpanField
@@ -42,6 +42,10 @@ class Body(Schema):
     def given(self) -> dict[str, Any]:
         """What was sent, and nothing else."""
         return self.model_dump(exclude_unset=True)
+
+
+class WhyIn(Body):
+    reason: str = Field("", max_length=2000, description="For whoever reads the audit.")
 
 
 def filled(form: forms.BaseForm, given: Mapping[str, Any]) -> QueryDict:

@@ -23,6 +23,25 @@ _KINDS = (
 LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 
+def _program(sent: Any) -> Any:
+    """`sent`, if it is a program, or nothing. Raises ValidationError."""
+    if sent and not sent.name.endswith((".py", ".zip", ".jar")):
+        raise forms.ValidationError(_("%(name)s is no .py, .zip or .jar file.") % {"name": sent.name})
+    if sent and sent.size > LARGEST_MB * 1024 * 1024:
+        raise forms.ValidationError(
+            _("The file has %(size)s bytes; at most %(LARGEST_MB)s MB are allowed.")
+            % {"size": format(sent.size, ","), "LARGEST_MB": LARGEST_MB}
+        )
+    return sent
+
+
+class ProgramForm(forms.Form):
+    program = forms.FileField(max_length=200)
+
+    def clean_program(self) -> Any:
+        return _program(self.cleaned_data["program"])
+
+
 class LaunchForm(forms.Form):
     """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
     arguments and settings are an administrator's to choose. Secrets are shown hidden, and stay when left so."""
@@ -109,15 +128,7 @@ class LaunchForm(forms.Form):
                 self.fields[name].disabled = True
 
     def clean_upload(self) -> Any:
-        upload = self.cleaned_data["upload"]
-        if upload and not upload.name.endswith((".py", ".zip", ".jar")):
-            raise forms.ValidationError(_("%(name)s is no .py, .zip or .jar file.") % {"name": upload.name})
-        if upload and upload.size > LARGEST_MB * 1024 * 1024:
-            raise forms.ValidationError(
-                _("The file has %(size)s bytes; at most %(LARGEST_MB)s MB are allowed.")
-                % {"size": format(upload.size, ","), "LARGEST_MB": LARGEST_MB}
-            )
-        return upload
+        return _program(self.cleaned_data["upload"])
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

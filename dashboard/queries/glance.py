@@ -89,7 +89,7 @@ def _runs(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
     """Rows of _RUNS, as they come. The ids go as one text: a list is put together number by number."""
     with connection.cursor() as cursor:
         cursor.execute(_RUNS, {"jobs": f"{{{','.join(map(str, jobs))}}}", "young": now - _YOUNG})
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def _run(

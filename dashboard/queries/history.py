@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import Q
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
@@ -29,6 +30,7 @@ from monitoring.models import (
 
 PAGE_SIZE = 25
 COUNT_LIMIT = 10_000
+FEW = 100
 
 # Every run gives its next page from its own index; the merge of those is the job's next page.
 _PAGE = """
@@ -235,11 +237,11 @@ def neighbours(job: Job, checkpoint: Checkpoint) -> tuple[Checkpoint | None, Che
     return (newer[0] if newer else None, older[0] if older else None)
 
 
-def latest_checkpoints(
-    job: Job, limit: int, chosen: HistoryFilter = HistoryFilter(), before: Cursor | None = None
-) -> list[Checkpoint]:
-    """Of those in PostgreSQL the newest that are older than `before`, or of all."""
-    return read_checkpoints(_ids(job, chosen, before, upwards=False, limit=limit))
+def newest_of_each(job: Job, wanted: Sequence[tuple[HistoryFilter, int]]) -> list[list[Checkpoint]]:
+    """Of every filter the newest that it lets through, so many of them, all read at once."""
+    found = [_ids(job, chosen, None, upwards=False, limit=limit) for chosen, limit in wanted]
+    by_id = {each.pk: each for each in read_checkpoints([row for rows in found for row in rows])}
+    return [[by_id[row["id"]] for row in rows if row["id"] in by_id] for rows in found]
 
 
 class ArchiveUnreadable(Exception):
@@ -294,7 +296,9 @@ def read_checkpoints(found: Sequence[Mapping[str, Any]]) -> list[Checkpoint]:
     if not found:
         return []
     times = [row["triggered_at"] for row in found]
-    rows = Checkpoint.objects.filter(pk__in=[row["id"] for row in found], triggered_at__range=(min(times), max(times)))
+    # Of a few only the partitions are looked into that have one.
+    then = Q(triggered_at__in=times) if len(times) <= FEW else Q(triggered_at__range=(min(times), max(times)))
+    rows = Checkpoint.objects.filter(then, pk__in={row["id"] for row in found})
     read = rows.select_related("run").defer("run__exceptions", "run__summary", "run__vertices")
     by_id = {checkpoint.pk: checkpoint for checkpoint in read}
     return [by_id[row["id"]] for row in found if row["id"] in by_id]

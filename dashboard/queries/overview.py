@@ -8,7 +8,7 @@ from datetime import datetime
 from django.utils.translation import gettext_noop as _
 
 from dashboard.queries.facts import select
-from dashboard.queries.history import HistoryFilter, latest_checkpoints
+from dashboard.queries.history import HistoryFilter, newest_of_each
 from dashboard.queries.rolled import MADE, SHARES, Asked, ask
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.alerts.scope import rules_for
@@ -107,19 +107,19 @@ class Latest:
         return any((self.completed, self.failed, self.savepoint, self.restored_run))
 
 
-def read_latest(job: Job) -> Latest:
-    """The newest of each kind, over all runs (Flink shows only the current run's)."""
-    return Latest(
-        completed=_newest(job, HistoryFilter(CheckpointStatus.COMPLETED.value, "checkpoint")),
-        failed=_newest(job, HistoryFilter(CheckpointStatus.FAILED.value)),
-        savepoint=_newest(job, HistoryFilter(CheckpointStatus.COMPLETED.value, "savepoint")),
-        restored_run=job.runs.filter(restored_at__isnull=False).order_by("-number").first(),
-    )
+_MARKED = (
+    HistoryFilter(CheckpointStatus.COMPLETED.value, "checkpoint"),
+    HistoryFilter(CheckpointStatus.FAILED.value),
+    HistoryFilter(CheckpointStatus.COMPLETED.value, "savepoint"),
+)
 
 
-def _newest(job: Job, wanted: HistoryFilter) -> Checkpoint | None:
-    found = latest_checkpoints(job, 1, wanted)
-    return found[0] if found else None
+def read_latest(job: Job, count: int) -> tuple[list[Checkpoint], Latest]:
+    """The `count` newest, and the newest of each kind, over all runs (Flink shows only the current run's)."""
+    rows, *kinds = newest_of_each(job, [(HistoryFilter(), count), *((kind, 1) for kind in _MARKED)])
+    completed, failed, savepoint = (found[0] if found else None for found in kinds)
+    restored = job.runs.filter(restored_at__isnull=False).order_by("-number").first()
+    return rows, Latest(completed, failed, savepoint, restored)
 
 
 def read_rule_standing(job: Job, now: datetime) -> Standing | None:

@@ -13,7 +13,6 @@ from dashboard.charts.alignment import STEPS
 from dashboard.health import judge
 from dashboard.queries import overview
 from dashboard.queries.facts import gather_facts, jobs_with_runs
-from dashboard.queries.history import latest_checkpoints
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.units import span_text
 from dashboard.views.window import window_of
@@ -68,14 +67,15 @@ def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     context = job_context(job, "overview")
     window = window_of(request, job, context["now"])
+    latest, marks = overview.read_latest(job, LATEST)
     context |= {
         "window": window,
         "diagnosis": of_job(job, context["now"]),
         "tiles": overview.read_tiles(job, window.span),
         "standing": overview.read_rule_standing(job, context["now"]),
         "savepoint": overview.newest_savepoint(job),
-        "latest": latest_checkpoints(job, LATEST),
-        "marks": overview.read_latest(job),
+        "latest": latest,
+        "marks": marks,
         "steps": _step_labels(),
     }
     live = request.headers.get("HX-Target") == "overview-live"

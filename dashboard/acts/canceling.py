@@ -1,0 +1,55 @@
+"""Canceling a job: it ends at once, without a savepoint. That it has ended, the next polls say."""
+
+from __future__ import annotations
+
+from monitoring import audit
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, Unreachable
+from monitoring.engine_calls import Call, call_all
+from monitoring.models import AttemptState, Job, Run, RunState
+from monitoring.savepoints.request import IN_FLIGHT
+
+_OPEN = [state.value for state in AttemptState if state.open]
+
+
+class NotCanceled(Exception):
+    """Why not; the job goes on as it is, unless the message says that nobody knows."""
+
+
+def cancel_job(job: Job, by: str, reason: str) -> Run:
+    """Have the engine cancel the job's current run. Raises NotCanceled.
+
+    Nothing of Waymark's own may be under way for the job: a restart and a savepoint have their own ends.
+    """
+    run = _living(job)
+    if not job.cluster.reachable:
+        raise NotCanceled("The cluster does not answer.")
+    if attempt := job.restart_attempts.filter(state__in=_OPEN).first():
+        raise NotCanceled(f"Restart {attempt.epoch} is under way. Cancel that first, or wait.")
+    if job.savepoints.filter(state__in=IN_FLIGHT).exists():
+        raise NotCanceled("A savepoint is under way. Wait for its end.")
+    # Written before: whoever reads the audit after a crash knows what may have been asked for.
+    audit.record(by, "job.cancel", f"job {job.name}", reason, run=run.number, engine_job_id=run.engine_job_id)
+    _ask(job, run, by)
+    return run
+
+
+def _living(job: Job) -> Run:
+    run = job.current_run
+    if run is None:
+        raise NotCanceled("The job has never run.")
+    if not run.live or run.state == RunState.CANCELLING:
+        raise NotCanceled(f"The job is {run.state} already.")
+    return run
+
+
+def _ask(job: Job, run: Run, by: str) -> None:
+    async def act(client: FlinkClient) -> None:
+        await client.cancel(run.engine_job_id)
+
+    (answer,) = call_all([Call(job.cluster, act)])
+    if not isinstance(answer, EngineError):
+        return
+    audit.record(by, "job.not-canceled", f"job {job.name}", "", run=run.number, why=str(answer))
+    known = "Whether it was canceled is not known." if isinstance(answer, Unreachable) else "The job goes on."
+    raise NotCanceled(f"{answer} {known}") from answer

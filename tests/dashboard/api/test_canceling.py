@@ -1,0 +1,94 @@
+"""Canceling a job through the API, against an engine that answers over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from monitoring.models import AttemptState, AuditEntry, Cluster, Job, Run, RunState
+from tests.dashboard import builders as make
+from tests.dashboard.api.conftest import Caller
+
+
+@pytest.fixture
+def engine(job: Job, httpserver: HTTPServer) -> HTTPServer:
+    Cluster.objects.update(rest_url=httpserver.url_for("/").rstrip("/"))
+    return httpserver
+
+
+def expect_cancel(engine: HTTPServer, job: Job, status: int = 202) -> None:
+    run = job.current_run
+    assert run is not None
+    body = {} if status < 300 else {"errors": ["Job is not cancelable."]}
+    asked = engine.expect_ordered_request(f"/jobs/{run.engine_job_id}", method="PATCH", query_string="mode=cancel")
+    asked.respond_with_json(body, status=status)
+
+
+def deeds() -> list[str]:
+    return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
+
+
+def test_the_engine_is_asked_to_cancel_the_run(api: Caller, job: Job, engine: HTTPServer) -> None:
+    expect_cancel(engine, job)
+    answer = api.post(f"/jobs/{job.pk}/cancel", {"reason": "wrong input"})
+    assert (answer.status_code, answer.json()["id"]) == (202, job.current_run_id)
+    engine.check_assertions()
+    entry = AuditEntry.objects.get(action="job.cancel")
+    assert (entry.target, entry.reason, entry.actor) == (f"job {job.name}", "wrong input", "olga (token token 0)")
+
+
+def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(api: Caller, job: Job, engine: HTTPServer) -> None:
+    expect_cancel(engine, job, 400)
+    answer = api.post(f"/jobs/{job.pk}/cancel")
+    assert answer.status_code == 409
+    message = answer.json()["error"]["message"]
+    assert "Job is not cancelable." in message
+    assert "The job goes on." in message
+    assert deeds() == ["job.cancel", "job.not-canceled"]
+
+
+def test_an_answer_that_was_lost_is_not_called_a_refusal(api: Caller, job: Job) -> None:
+    Cluster.objects.update(rest_url="http://127.0.0.1:1")
+    message = api.post(f"/jobs/{job.pk}/cancel").json()["error"]["message"]
+    assert "Whether it was canceled is not known." in message
+
+
+@pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLING])
+def test_a_job_that_has_ended_is_not_canceled(api: Caller, job: Job, engine: HTTPServer, state: RunState) -> None:
+    Run.objects.update(state=state)
+    refused(api, job, f"The job is {state.value} already.")
+
+
+def test_what_waymark_does_with_it_comes_first(api: Caller, job: Job, engine: HTTPServer, now: datetime) -> None:
+    api.post(f"/jobs/{job.pk}/savepoints")
+    refused(api, job, "A savepoint is under way.")
+    attempt = make.make_attempt(job, now, state=AttemptState.LAUNCHING)
+    refused(api, job, f"Restart {attempt.epoch} is under way.")
+    Cluster.objects.update(unreachable_since=now)
+    refused(api, job, "The cluster does not answer.")
+
+
+def test_a_job_that_never_ran_is_not_canceled(api: Caller, job: Job) -> None:
+    Job.objects.update(current_run=None)
+    refused(api, job, "The job has never run.")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"), [({"reason": "x" * 2001}, "reason"), ({"force": True}, "force"), ({"reason": 7}, "reason")]
+)
+def test_bad_input_names_the_field_and_asks_nothing(
+    api: Caller, job: Job, engine: HTTPServer, body: dict[str, object], field: str
+) -> None:
+    answer = api.post(f"/jobs/{job.pk}/cancel", body)
+    assert answer.status_code == 422
+    assert [each["field"].rpartition(".")[2] for each in answer.json()["error"]["fields"]] == [field]
+    assert (engine.log, deeds()) == ([], [])
+
+
+def refused(api: Caller, job: Job, why: str) -> None:
+    answer = api.post(f"/jobs/{job.pk}/cancel")
+    assert answer.status_code == 409
+    assert why in answer.json()["error"]["message"]
+    assert deeds() == []

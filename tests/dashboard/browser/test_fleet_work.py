@@ -71,6 +71,8 @@ def test_more_jobs_come_when_they_are_reached(
     expect(rows).to_have_count(150)
     expect(page.locator("#fleet-live tbody tr").nth(100).get_by_role("link").first).to_be_focused()
 
+    page.get_by_role("link", name="Next 50").scroll_into_view_if_needed()
+    expect(rows).to_have_count(170)
     page.get_by_label("Choose all 170").check()
     page.get_by_role("button", name="Stop with a savepoint…").click()
     expect(page.get_by_role("heading", name="Stop 170 jobs, each with a savepoint?")).to_be_visible()

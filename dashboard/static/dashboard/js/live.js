@@ -79,12 +79,13 @@ export function keepInput() {
 // Whoever asks for more rows by keyboard goes on at the first of them.
 export function goOnBelow() {
   let rows = null;
+  const more = (detail) => detail.requestConfig?.elt.id === "more";
   document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-    const asked = document.activeElement?.id === "more" && detail.requestConfig.elt.id === "more";
-    rows = asked ? detail.target.querySelectorAll("tbody tr").length : null;
+    if (more(detail)) rows = document.activeElement?.id === "more" ? detail.target.querySelectorAll("tbody tr").length : null;
   });
   document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
-    if (rows !== null) detail.target.querySelectorAll("tbody tr")[rows]?.querySelector("a[id]")?.focus({ preventScroll: true });
+    if (!more(detail) || rows === null) return;
+    detail.target.querySelectorAll("tbody tr")[rows]?.querySelector("a[id]")?.focus({ preventScroll: true });
     rows = null;
   });
 }

@@ -52,6 +52,10 @@ WHERE r.job_id = ANY(%(jobs)s) AND c.status = 'COMPLETED' AND NOT c.is_savepoint
   AND c.triggered_at >= %(since)s AND c.triggered_at < %(until)s AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
 GROUP BY r.job_id
 """
+_BASELINES = """
+SELECT job_id, p95 FROM monitoring_figurebaseline
+WHERE day = %(day)s AND days = %(days)s AND figure = %(figure)s AND job_id = ANY(%(jobs)s)
+"""
 _KEPT = timedelta(days=100)
 
 
@@ -95,9 +99,7 @@ def baselines(column: str, jobs: set[int], days: int, dates: Iterable[date]) -> 
     """The p95 of a figure of each job over the `days` whole UTC days before each date; computed once, then kept."""
     usual: dict[int, dict[date, float]] = defaultdict(dict)
     for day in dates:
-        kept = dict(
-            FigureBaseline.objects.filter(job__in=jobs, figure=column, day=day, days=days).values_list("job_id", "p95")
-        )
+        kept = dict(select(_BASELINES, {"jobs": list(jobs), "figure": column, "day": day, "days": days}))
         missing = jobs - kept.keys()
         if missing:
             kept |= _compute(column, missing, days, day)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import traceback
 
@@ -26,6 +27,8 @@ IN_TWO_SIZES = ("polling", "history", "archive", "pages")
 
 
 def main() -> None:
+    # So that a run that is cut short, as by `timeout`, removes what it has on the disk.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     full = "--full" in sys.argv
     names = [name for name in sys.argv[1:] if name != "--full"] or BENCHMARKS
     for name in names:

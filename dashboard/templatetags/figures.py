@@ -46,7 +46,10 @@ from monitoring.savepoints.schedule import timetable_of
 
 register = template.Library()
 
-_NOTHING = mark_safe('<span class="nothing" aria-label="not known">–</span>')
+
+def _nothing() -> SafeString:
+    return format_html('<span class="nothing" aria-label="{}">–</span>', _("not known"))
+
 
 # The tone of a word: its colour is only an echo of it.
 _TONES: dict[str, str] = {
@@ -77,12 +80,12 @@ def translated(text: object) -> str:
 
 @register.filter
 def duration(milliseconds: float | None) -> str:
-    return units.duration_text(milliseconds) if milliseconds is not None else _NOTHING
+    return units.duration_text(milliseconds) if milliseconds is not None else _nothing()
 
 
 @register.filter(name="bytes")
 def bytes_(size: float | None) -> str:
-    return units.bytes_text(size) if size is not None else _NOTHING
+    return units.bytes_text(size) if size is not None else _nothing()
 
 
 @register.filter
@@ -93,7 +96,7 @@ def figure(value: float | None, unit: str) -> str:
 
 @register.filter
 def span(seconds: float | None) -> str:
-    return units.length_text(units.span_text(seconds)) if seconds is not None else _NOTHING
+    return units.length_text(units.span_text(seconds)) if seconds is not None else _nothing()
 
 
 @register.filter
@@ -111,14 +114,14 @@ def savepoint_schedule(job: Job) -> str:
 @register.filter
 def lag(seconds: float | None) -> str:
     """How long something is late: `6 s`, `2 min 10 s`."""
-    return _NOTHING if seconds is None else units.age_text(timedelta(seconds=seconds))
+    return _nothing() if seconds is None else units.age_text(timedelta(seconds=seconds))
 
 
 @register.filter
 def span_ms(milliseconds: float | None) -> str:
     """A configured time in ms, `10 s`; Flink's largest number means that it is off."""
     if milliseconds is None:
-        return _NOTHING
+        return _nothing()
     return _("off") if milliseconds > 2**62 else units.length_text(units.span_text(milliseconds / 1000))
 
 
@@ -133,7 +136,7 @@ def _exact(at: datetime) -> str:
 
 def _time(at: datetime | None, kind: str, text: str) -> SafeString:
     if at is None:
-        return _NOTHING
+        return _nothing()
     shown = f'<time datetime="{at.isoformat()}" data-{kind} title="{_exact(at)}">{escape_plain(text)}</time>'
     return mark_safe(shown)  # noqa: S308 - the text is escaped, all else is a time
 
@@ -142,21 +145,21 @@ def _time(at: datetime | None, kind: str, text: str) -> SafeString:
 def ago(at: datetime | None) -> SafeString:
     """`6 s ago`, kept true in the browser, the exact time on hover."""
     if at is None:
-        return _NOTHING
+        return _nothing()
     return _time(at, "ago", _("%(age)s ago") % {"age": units.age_text(timezone.now() - at)})
 
 
 @register.filter
 def age(at: datetime | None) -> SafeString:
     """`6 s`: for columns that say in their heading that it is an age."""
-    return _time(at, "age", units.age_text(timezone.now() - at)) if at else _NOTHING
+    return _time(at, "age", units.age_text(timezone.now() - at)) if at else _nothing()
 
 
 @register.filter
 def until(at: datetime | None) -> SafeString:
     """`in 22 min`, or `now` when it is due."""
     if at is None:
-        return _NOTHING
+        return _nothing()
     left = at - timezone.now()
     return _time(at, "until", _("in %(age)s") % {"age": units.age_text(left)} if left > timedelta(0) else _("now"))
 
@@ -165,7 +168,7 @@ def until(at: datetime | None) -> SafeString:
 def clock(at: datetime | None) -> SafeString:
     """`14:02:36` today, with the date on other days."""
     if at is None:
-        return _NOTHING
+        return _nothing()
     local = timezone.localtime(at)
     same_day = local.date() == timezone.localtime().date()
     return _time(at, "clock", local.strftime("%H:%M:%S" if same_day else _("%b %-d, %H:%M:%S")))
@@ -244,7 +247,7 @@ def setting(value: Any, key: str) -> str:
 @register.filter
 def lasted(start: datetime | None, end: datetime | None) -> str:
     if start is None or end is None:
-        return _NOTHING
+        return _nothing()
     return units.duration_text((end - start).total_seconds() * 1000)
 
 

@@ -48,8 +48,8 @@ def _standing(jobs: Collection[int], marks: Collection[datetime]) -> dict[int, s
     return found
 
 
-def _and_a_day_before(hours: Collection[datetime]) -> set[datetime]:
-    return {mark for hour in hours for mark in (hour, hour - DAY)}
+def _and_a_day_before(marks: Collection[datetime]) -> set[datetime]:
+    return {each for mark in marks for each in (mark, mark - DAY)}
 
 
 def _spread(events: Collection[Event]) -> float:

@@ -1,4 +1,4 @@
-"""Evaluating more than 20 rules, of all kinds, over 10,000 jobs on one core, and a storm in which all of them fail at once.
+"""Evaluating more than 20 rules, of all kinds, over 10,000 jobs on one core, and a storm in which all of them fail.
 
 Each job has a run with an hour of checkpoints, one a minute; a pass has one new checkpoint of every job to look at.
 The evaluating process has one core; PostgreSQL is a real server beside it. Times are wall clock, PostgreSQL's included.

@@ -13,11 +13,15 @@ _OPEN = [state.value for state in AttemptState if state.open]
 
 
 class NotCanceled(Exception):
-    """Why not; the job goes on as it is, unless the message says that nobody knows."""
+    """Why not; the job goes on as it is."""
+
+
+class CancelUnknown(Exception):
+    """The engine was asked, and its answer did not come."""
 
 
 def cancel_job(job: Job, by: str, reason: str) -> Run:
-    """Have the engine cancel the job's current run. Raises NotCanceled.
+    """Have the engine cancel the job's current run. Raises NotCanceled, CancelUnknown.
 
     Nothing of Waymark's own may be under way for the job: a restart and a savepoint have their own ends.
     """
@@ -51,5 +55,6 @@ def _ask(job: Job, run: Run, by: str) -> None:
     if not isinstance(answer, EngineError):
         return
     audit.record(by, "job.not-canceled", f"job {job.name}", "", run=run.number, why=str(answer))
-    known = "Whether it was canceled is not known." if isinstance(answer, Unreachable) else "The job goes on."
-    raise NotCanceled(f"{answer} {known}") from answer
+    if isinstance(answer, Unreachable):
+        raise CancelUnknown(f"{answer} Whether it was canceled is not known.") from answer
+    raise NotCanceled(f"{answer} The job goes on.") from answer

@@ -25,7 +25,9 @@ CODES = {
     429: ("too_many_requests", "Too many calls: wait as long as Retry-After says."),
     500: ("broken", "Waymark failed. Its log says why."),
     503: ("unavailable", "Waymark cannot answer now."),
+    504: ("unknown", "The engine was asked and did not answer: whether it did it is not known."),
 }
+UNKNOWN = 504
 
 
 class FieldError(Schema):

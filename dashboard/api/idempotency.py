@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from dashboard.access.guard import CHANGING
-from dashboard.api.errors import answer_of
+from dashboard.api.errors import UNKNOWN, answer_of
 from monitoring.models import IdempotentAnswer
 
 Answer = Callable[[HttpRequest], HttpResponse]
@@ -50,7 +50,9 @@ def _answered(request: HttpRequest, key: str, get_response: Answer) -> HttpRespo
         return _again(row)
     # 2. The act, and what came of it.
     response = get_response(request)
-    if response.status_code >= 400:  # nothing was done: the same call may be tried again
+    if response.status_code == UNKNOWN:
+        return response  # what was asked for stays in the audit; the same call may be tried again
+    if response.status_code >= 400:  # nothing was done: so it may here
         transaction.set_rollback(True)
     else:
         rows.filter(pk=row.pk).update(status=response.status_code, body=response.content)

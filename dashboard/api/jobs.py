@@ -11,9 +11,9 @@ from pydantic import Field
 
 from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
-from dashboard.acts.canceling import NotCanceled, cancel_job
+from dashboard.acts.canceling import CancelUnknown, NotCanceled, cancel_job
 from dashboard.acts.job_settings import save_automation, save_retention
-from dashboard.api.errors import conflict
+from dashboard.api.errors import UNKNOWN, ErrorOut, Refused, conflict
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
@@ -126,7 +126,7 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
 
 @routes.post(
     "/jobs/{int:job_id}/cancel",
-    response=answers(RunOut, 202),
+    response=answers(RunOut, 202) | {UNKNOWN: ErrorOut},
     summary="Cancel it, without a savepoint; its run's state says when it has ended",
 )
 def cancel(request: HttpRequest, job_id: int, body: WhyIn | None = None) -> Status[Run]:
@@ -135,6 +135,8 @@ def cancel(request: HttpRequest, job_id: int, body: WhyIn | None = None) -> Stat
         return Status(202, cancel_job(find_job(job_id), actor_of(request), body.reason.strip() if body else ""))
     except NotCanceled as goes_on:
         raise conflict(goes_on) from goes_on
+    except CancelUnknown as unknown:
+        raise Refused(UNKNOWN, str(unknown)) from unknown
 
 
 def _automation(found: Job) -> dict[str, Any]:

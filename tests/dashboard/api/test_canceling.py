@@ -49,10 +49,15 @@ def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(api: Caller, job:
     assert deeds() == ["job.cancel", "job.not-canceled"]
 
 
-def test_an_answer_that_was_lost_is_not_called_a_refusal(api: Caller, job: Job) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "one"}])
+def test_an_answer_that_was_lost_is_not_called_a_refusal_and_stays_in_the_audit(
+    api: Caller, job: Job, headers: dict[str, str]
+) -> None:
     Cluster.objects.update(rest_url="http://127.0.0.1:1")
-    message = api.post(f"/jobs/{job.pk}/cancel").json()["error"]["message"]
-    assert "Whether it was canceled is not known." in message
+    answer = api.post(f"/jobs/{job.pk}/cancel", **headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "unknown")
+    assert "Whether it was canceled is not known." in answer.json()["error"]["message"]
+    assert deeds() == ["job.cancel", "job.not-canceled"]
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLING])

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from dashboard.charts.durations import bar_widths
 from dashboard.charts.figure import as_dict, clock_of, layout, moment, time_axis
@@ -75,8 +76,8 @@ def _with_gaps(cells: Sequence[Any]) -> list[Any]:
 
 
 def _story(name: str, column: AlignmentColumn, alignment: int | None) -> str:
-    about = f"{name}<br>checkpoint {column.checkpoint_id} · {clock_of(column.triggered_at)}"
-    return f"{about}<br>alignment {duration_text(alignment)}"
+    about = f"{name}<br>{_('checkpoint')} {column.checkpoint_id} · {clock_of(column.triggered_at)}"
+    return f"{about}<br>{_('alignment')} {duration_text(alignment)}"
 
 
 def _short(name: str, limit: int = 30) -> str:

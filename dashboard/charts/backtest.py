@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from dashboard.charts.figure import as_dict, byte_ticks, clock_of, duration_ticks, layout, moment, time_axis
 from dashboard.queries.series import Span
@@ -77,6 +78,6 @@ def _ticks(highest: float, unit: Unit) -> dict[str, Any]:
 
 
 def _story(point: Point, unit: Unit) -> str:
-    value = "nothing known" if point.value is None else unit.text(point.value)
-    limit = f"opens at {unit.text(point.limit)}" if point.limit is not None else "no limit"
+    value = _("nothing known") if point.value is None else unit.text(point.value)
+    limit = _("no limit") if point.limit is None else _("opens at %(limit)s") % {"limit": unit.text(point.limit)}
     return f"{clock_of(point.at)}<br>{value}<br>{limit}"

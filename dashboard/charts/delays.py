@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
@@ -38,4 +39,4 @@ def delays_figure(
 
 
 def _story(point: CheckpointPoint) -> str:
-    return f"{title_of(point)}<br>start delay {duration_text(point.start_delay_max)}"
+    return f"{title_of(point)}<br>{_('start delay')} {duration_text(point.start_delay_max)}"

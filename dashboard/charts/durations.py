@@ -8,6 +8,8 @@ from statistics import median
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as noop
 
 from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
@@ -15,10 +17,10 @@ from dashboard.units import duration_text
 
 # From the bottom up: the phases of the subtask that acknowledged last.
 PHASES = (
-    ("async", "asynchronous", "async"),
-    ("sync", "sync", "sync"),
-    ("alignment", "alignment", "alignment"),
-    ("start-delay", "start_delay", "start delay"),
+    ("async", "asynchronous", noop("async")),
+    ("sync", "sync", noop("sync")),
+    ("alignment", "alignment", noop("alignment")),
+    ("start-delay", "start_delay", noop("start delay")),
 )
 
 
@@ -74,13 +76,13 @@ def _bars(role: str, points: Sequence[CheckpointPoint], heights: Sequence[int], 
 def _story(point: CheckpointPoint) -> str:
     lines = [
         title_of(point),
-        f"{'failed after' if point.failed else 'end to end'} {duration_text(point.duration)}",
+        f"{_('failed after') if point.failed else _('end to end')} {duration_text(point.duration)}",
     ]
     if point.failed:
         lines += [point.failure[:90]] if point.failure else []
     else:
-        lines += [f"{label} {duration_text(getattr(point, field))}" for _, field, label in reversed(PHASES)]
-        lines.append(f"other {duration_text(unattributed(point))}")
+        lines += [f"{_(label)} {duration_text(getattr(point, field))}" for _role, field, label in reversed(PHASES)]
+        lines.append(f"{_('other')} {duration_text(unattributed(point))}")
     if point.stands_for > 1:
-        lines.append(f"slowest of {point.stands_for} here")
+        lines.append(_("slowest of %(count)s here") % {"count": point.stands_for})
     return "<br>".join(lines)

@@ -9,6 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from dashboard.units import span_text
@@ -151,5 +152,6 @@ def clock_of(at: datetime) -> str:
 
 def title_of(point: CheckpointPoint) -> str:
     """The first line of what a point tells when it is pointed at."""
-    kind = "savepoint" if point.is_savepoint else "checkpoint"
-    return f"{kind} {point.checkpoint_id} · run {point.run_number} · {clock_of(point.triggered_at)}"
+    kind = _("savepoint") if point.is_savepoint else _("checkpoint")
+    run = _("run %(number)s") % {"number": point.run_number}
+    return f"{kind} {point.checkpoint_id} · {run} · {clock_of(point.triggered_at)}"

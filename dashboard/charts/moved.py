@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from dashboard.charts.durations import bar_widths
 from dashboard.charts.figure import as_dict, byte_ticks, layout, marks, moment, time_axis, title_of
@@ -43,5 +44,9 @@ def has_moved(points: Sequence[CheckpointPoint]) -> bool:
 
 
 def _story(point: CheckpointPoint) -> str:
-    lines = [title_of(point), f"processed {bytes_text(point.processed)}", f"persisted {bytes_text(point.persisted)}"]
+    lines = [
+        title_of(point),
+        f"{_('processed')} {bytes_text(point.processed)}",
+        f"{_('persisted')} {bytes_text(point.persisted)}",
+    ]
     return "<br>".join(lines)

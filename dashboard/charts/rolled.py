@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from dashboard.charts.figure import as_dict, byte_ticks, clock_of, duration_ticks, layout, marks, moment, time_axis
 from dashboard.queries.rolled import RolledPoint
@@ -82,7 +83,7 @@ def _failures(points: Sequence[RolledPoint]) -> Any:
     some = [each for each in points if each.count("failed")]
     trace = _line("failed", some, [0] * len(some), 0)
     trace.mode, trace.marker = "markers", {"symbol": "triangle-up", "size": 7}
-    trace.hovertext = [f"{each.count('failed'):,} failed" for each in some]
+    trace.hovertext = [_("%(failed)s failed") % {"failed": f"{each.count('failed'):,}"} for each in some]
     trace.hoverinfo = "text"
     return trace
 
@@ -91,9 +92,10 @@ def _story(point: RolledPoint, figure: str, text: Callable[[float | None], str])
     told: Told = point.figures[figure]
     lines = [
         f"{clock_of(point.start)} – {clock_of(point.end)}",
-        f"{point.count('completed'):,} completed, {point.count('failed'):,} failed",
+        _("%(completed)s completed, %(failed)s failed")
+        % {"completed": f"{point.count('completed'):,}", "failed": f"{point.count('failed'):,}"},
     ]
     if told.known:
-        lines += [f"median {text(told.quantiles[0.5])}", f"p95 {text(told.quantiles[0.95])}"]
-        lines += [f"average {text(told.mean)}", f"highest {text(told.maximum)}"]
+        lines += [f"{_('median')} {text(told.quantiles[0.5])}", f"p95 {text(told.quantiles[0.95])}"]
+        lines += [f"{_('average')} {text(told.mean)}", f"{_('highest')} {text(told.maximum)}"]
     return "<br>".join(lines)

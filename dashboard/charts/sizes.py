@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from dashboard.charts.durations import bar_widths
 from dashboard.charts.figure import as_dict, byte_ticks, layout, marks, moment, time_axis, title_of
@@ -68,7 +69,7 @@ def _story(point: CheckpointPoint) -> str:
     return "<br>".join(
         [
             title_of(point),
-            f"full size {bytes_text(point.state_size)}",
-            f"written {bytes_text(point.checkpointed_size)}",
+            f"{_('full size')} {bytes_text(point.state_size)}",
+            f"{_('written')} {bytes_text(point.checkpointed_size)}",
         ]
     )

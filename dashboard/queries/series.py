@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
+from django.utils.translation import gettext as _
 
 from dashboard.queries.facts import select
 from monitoring.history.pipeline.columns import HOUR
@@ -79,11 +80,12 @@ class RunStart:
 
     @property
     def name(self) -> str:
-        return "engine restart" if self.by_engine else f"run {self.number}"
+        return _("engine restart") if self.by_engine else _("run %(number)s") % {"number": self.number}
 
     @property
     def label(self) -> str:
-        return f"{self.name} · restored from {self.restored}" if self.restored else self.name
+        restored = _("restored from %(state)s") % {"state": self.restored}
+        return f"{self.name} · {restored}" if self.restored else self.name
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def _given(attempt: RestartAttempt | None) -> str:
 
 
 def _named(checkpoint_id: int | None, is_savepoint: bool | None) -> str:
-    return "" if checkpoint_id is None else f"{'savepoint' if is_savepoint else 'checkpoint'} {checkpoint_id}"
+    return "" if checkpoint_id is None else f"{_('savepoint') if is_savepoint else _('checkpoint')} {checkpoint_id}"
 
 
 def _later(run: Run) -> bool:

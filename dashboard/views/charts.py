@@ -9,6 +9,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.delays import delays_figure
@@ -116,25 +117,31 @@ def _worst(grid: AlignmentGrid, span: Span) -> str:
         for value, column in zip(line, grid.columns, strict=True)
     ]
     if not waits or max(waits, key=lambda wait: wait[0])[0] <= 0:
-        return "No subtask waited."
+        return _("No subtask waited.")
     value, name, subtask, column = max(waits, key=lambda wait: wait[0])
-    hidden = f" {grid.left_out} subtasks that waited less are not drawn." if grid.left_out else ""
     thinned = sum(column.stands_for for column in grid.columns) > len(grid.columns)
     part = age_text((span.end - span.start) / MOST_COLUMNS)
-    drawn = f" Drawn: of every {part} or more the checkpoint that waited longest." if thinned else ""
-    longest = f"Longest wait: subtask {subtask} of {name}, {duration_text(value)} in checkpoint {column.checkpoint_id}."
-    return f"{longest}{hidden}{drawn}"
+    told = [
+        _("Longest wait: subtask %(subtask)s of %(operator)s, %(wait)s in checkpoint %(checkpoint)s.")
+        % {"subtask": subtask, "operator": name, "wait": duration_text(value), "checkpoint": column.checkpoint_id}
+    ]
+    if grid.left_out:
+        told.append(_("%(count)s subtasks that waited less are not drawn.") % {"count": grid.left_out})
+    if thinned:
+        told.append(_("Drawn: of every %(part)s or more the checkpoint that waited longest.") % {"part": part})
+    return " ".join(told)
 
 
 def _how_rolled(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     counted = sum(point.count("completed") + point.count("failed") for point in points)
     widest = max((point.end - point.start for point in points), default=timedelta())
-    each = "hour" if widest <= timedelta(hours=1) else "UTC day"
-    error = f"percentiles are at most {100 * RELATIVE_ERROR:.0f} % off"
-    drawn = f"Drawn: each {each} of {counted:,} checkpoints, from roll-ups; {error}."
-    if whole_days:
-        return f"{drawn} Of then only whole UTC days are told: hours are kept for {hours_kept().days} days."
-    return f"{drawn} A shorter time shows each of them."
+    each = _("hour") if widest <= timedelta(hours=1) else _("UTC day")
+    of = {"each": each, "count": f"{counted:,}", "error": f"{100 * RELATIVE_ERROR:.0f}"}
+    drawn = (
+        _("Drawn: each %(each)s of %(count)s checkpoints, from roll-ups; percentiles at most %(error)s %% off.") % of
+    )
+    kept = _("Of then only whole UTC days are told: hours are kept for %(days)s days.") % {"days": hours_kept().days}
+    return f"{drawn} {kept if whole_days else _('A shorter time shows each of them.')}"
 
 
 def _how_drawn(
@@ -143,11 +150,12 @@ def _how_drawn(
     thinned = sum(point.stands_for for point in points)
     notes = []
     if thinned > len(points):
-        notes.append(f"Drawn: the slowest checkpoint of every {age_text(span.bucket)}, of {thinned:,} in all.")
+        drawn = {"part": age_text(span.bucket), "count": f"{thinned:,}"}
+        notes.append(_("Drawn: the slowest checkpoint of every %(part)s, of %(count)s in all.") % drawn)
     if behind:
-        notes.append(f"Not from roll-ups: {behind}.")
+        notes.append(f"{_('Not from roll-ups:')} {behind}.")
     if any(start.by_engine for start in starts):
-        notes.append("Dotted lines: where a run began, or the engine restarted it.")
+        notes.append(_("Dotted lines: where a run began, or the engine restarted it."))
     if gaps:
-        notes.append("Shaded: checkpoints that the engine had forgotten before it could be asked.")
+        notes.append(_("Shaded: checkpoints that the engine had forgotten before it could be asked."))
     return " ".join(notes)

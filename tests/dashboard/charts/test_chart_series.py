@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -127,6 +130,30 @@ def test_of_checkpoints_that_all_failed_there_is_a_duration_and_nothing_else_to_
     Checkpoint.objects.update(start_delay_max=None)
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
     assert told["empty"] == (name != "durations")
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_what_a_chart_says_is_in_the_readers_language(viewer: Client, run: Run, now: datetime, name: str) -> None:
+    make.make_operators(make.make_checkpoints(run, now, make.Shape(count=3)))
+    Checkpoint.objects.update(processed_data=1000, persisted_data=10)
+    make.make_run(run.job, now, age=timedelta(seconds=15), restored_checkpoint_id=42, restored_is_savepoint=True)
+    viewer.cookies["django_language"] = "zh-hans"
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    figure = told["figure"]
+    hovers = [trace.get("hovertext") or trace.get("text") or [] for trace in figure["data"]]
+    said = [told["note"], *(label["text"] for label in figure["layout"].get("annotations", [])), *_texts(hovers)]
+    assert any("检查点" in text or "子任务" in text for text in said)
+    english = re.compile(r"\b(?!UTC\b|[KMG]B\b)[A-Za-z]{3,}\b")
+    vertices = "|".join(f"{re.escape(name[:28])}[^<]*" for name, _ in make.VERTICES)
+    assert [text for text in said if english.search(re.sub(f"{vertices}|<br>|{now:%b} ", "", text))] == []
+
+
+def _texts(found: Any) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, list):
+        for each in found:
+            yield from _texts(each)
 
 
 def test_an_unknown_chart_is_not_found(viewer: Client, run: Run) -> None:

@@ -2,10 +2,17 @@
 """One door for every command: up, status, doctor, jobmanager, submit, and Django's own."""
 
 import os
+import signal
 import sys
 
 
+def leave(*_: object) -> None:
+    """Not by an exception: where Python runs a callback, as it does for every import, one is reported and forgotten."""
+    os._exit(130)
+
+
 def main() -> None:
+    signal.signal(signal.SIGINT, leave)  # imports take seconds on a slow machine, and nothing runs yet
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     try:
         from django.core.exceptions import ImproperlyConfigured
@@ -18,6 +25,8 @@ def main() -> None:
         sys.exit(f"{error}. Waymark is not installed here: run `make run`, or pip install -r requirements.txt first.")
     # While `up` runs, every command works on its servers; a variable that is set wins.
     adopt_environment(os.environ, var_directory(os.environ) / "run")
+    if sys.argv[1:2] != ["up"]:  # which imports more, and then has its own way to stop
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         execute_from_command_line(sys.argv)
     except (EnvError, ImproperlyConfigured) as error:
@@ -27,5 +36,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # while it imports, which takes seconds on a slow machine; `up` has its own way to stop
+    except KeyboardInterrupt:
         sys.exit(130)

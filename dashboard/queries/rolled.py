@@ -10,7 +10,7 @@ from math import gcd
 from django.db.models import Sum
 
 from dashboard.queries.series import CheckpointPoint, Span, read_points
-from monitoring.history.pipeline.columns import DAY, FIGURES, HOUR
+from monitoring.history.pipeline.columns import DAY, HOUR
 from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_by
 from monitoring.history.stretches import SLACK, Stretch, hours_from, whole_days
 from monitoring.models import Job, Rollup, Run
@@ -20,9 +20,6 @@ MADE = 30_000  # as many that no roll-up tells of are read beside roll-ups
 SHARES = (0.5, 0.95)  # that charts draw
 _WEEK = 168  # hours
 _LONG = timedelta(days=7)
-
-# The column of a checkpoint -> what it is called in roll-ups.
-ROLLED = {column: figure for figure, column in FIGURES.items()}
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from django.utils.translation import gettext_noop as _
 
 from dashboard.percentiles import FRACTIONS, fraction_for
 from dashboard.queries.facts import select
-from dashboard.queries.rolled import MADE, ROLLED, Asked, ask, some_hours
+from dashboard.queries.rolled import MADE, Asked, ask, some_hours
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.history.pipeline.columns import FIGURES
-from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told
+from monitoring.history.quantiles import ROLLED, NotRolledUp, Told, UnknownSketch, told
 from monitoring.history.stretches import SLACK, Stretch
 from monitoring.models import Job
 

@@ -21,6 +21,8 @@ from monitoring.history.stretches import Stretch, floor, hours_from, read, read_
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
+# The column of a checkpoint -> what it is called in roll-ups.
+ROLLED = {column: figure for figure, column in FIGURES.items()}
 # A chart of more than so many hours shows days.
 MOST_HOURS = 24 * 31
 _AT_ONCE = 1000  # parts whose sketches are decoded together: nine kilobytes each

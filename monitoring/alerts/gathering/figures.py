@@ -12,11 +12,9 @@ from typing import cast
 from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.levels import CheckpointFigure
 from monitoring.alerts.kinds.relative import RelativeFigure
-from monitoring.history.pipeline.columns import FIGURES
-from monitoring.history.quantiles import of_whole_days
+from monitoring.history.quantiles import ROLLED, of_whole_days
 from monitoring.models import FigureBaseline
 
-_ROLLED = {column: figure for figure, column in FIGURES.items()}
 _COLUMNS = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size")
 _HIGHEST = f"""
 SELECT r.job_id, {", ".join(f"max(c.{column})" for column in _COLUMNS)}
@@ -114,7 +112,7 @@ def _compute(column: str, jobs: set[int], days: int, day: date) -> dict[int, int
     asks later judges by the same number; None as well: a job that had nothing then is not looked at again that day."""
     until = datetime.combine(day, time(), UTC)
     since = until - timedelta(days=days)
-    rolled = of_whole_days(jobs, since, until, _ROLLED[column], 0.95)
+    rolled = of_whole_days(jobs, since, until, ROLLED[column], 0.95)
     found: dict[int, int | None] = dict.fromkeys(jobs)
     found |= {job: None if p95 is None else round(p95) for job, p95 in rolled.items()}
     if rest := list(jobs - rolled.keys()):

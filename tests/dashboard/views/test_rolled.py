@@ -21,7 +21,7 @@ from dashboard.queries import rolled
 from dashboard.queries.series import Span
 from dashboard.queries.summary import MEASURES, Summary, read_by_run, read_summary
 from monitoring.history import stretches
-from monitoring.history.quantiles import RELATIVE_ERROR
+from monitoring.history.quantiles import RELATIVE_ERROR, ROLLED
 from monitoring.models import Checkpoint, Job, Run
 from tests.dashboard import builders as make
 from tests.monitoring.history.conftest import Pipeline, dsn
@@ -79,7 +79,7 @@ def of_the_rows(job: Job, span: Span) -> dict[str, list[int]]:
 def agree(summary: Summary, job: Job, span: Span) -> None:
     exact = of_the_rows(job, span)
     assert summary.completed == len(exact["state_size"])
-    for name in rolled.ROLLED:
+    for name in ROLLED:
         values = exact[name]
         assert summary.of("Minimum", name) == values[0]
         assert summary.of("Maximum", name) == values[-1]

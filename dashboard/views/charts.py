@@ -138,7 +138,8 @@ def _how_rolled(points: Sequence[RolledPoint], *, whole_days: bool) -> str:
     each = _("hour") if widest <= timedelta(hours=1) else _("UTC day")
     of = {"each": each, "count": f"{counted:,}", "error": f"{100 * RELATIVE_ERROR:.0f}"}
     drawn = (
-        _("Drawn: each %(each)s of %(count)s checkpoints, from roll-ups; percentiles at most %(error)s %% off.") % of
+        _("Drawn: each %(each)s of %(count)s checkpoints, from roll-ups; percentiles are at most %(error)s %% off.")
+        % of
     )
     kept = _("Of then only whole UTC days are told: hours are kept for %(days)s days.") % {"days": hours_kept().days}
     return f"{drawn} {kept if whole_days else _('A shorter time shows each of them.')}"

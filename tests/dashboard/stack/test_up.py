@@ -122,7 +122,7 @@ def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Produ
     assert product.status()["postgres"]["state"] == "down"
 
 
-@pytest.mark.parametrize("wanted", ["django", "dashboard.settings", "dashboard.stack.start"])
+@pytest.mark.parametrize("wanted", ["django", "dashboard.logs", "dashboard.stack.start"])
 def test_ctrl_c_while_it_still_imports_ends_it_without_a_traceback(product: Product, wanted: str) -> None:
     command = [sys.executable, "-X", "importtime", "manage.py", "up"]
     with subprocess.Popen(command, cwd=ROOT, env=product.environ, stderr=subprocess.PIPE, text=True) as process:

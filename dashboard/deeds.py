@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from dashboard.units import span_text
+from dashboard.phrases import told
+from dashboard.units import length_text, span_text
 from monitoring.models import AuditEntry
 
 if TYPE_CHECKING:
@@ -132,15 +134,15 @@ def subject_of(entry: AuditEntry) -> str:
 
 
 def reason_of(entry: AuditEntry) -> str:
-    return str(_("scheduled")) if entry.reason == "schedule" else entry.reason
+    return str(_("scheduled")) if entry.reason == "schedule" else told(entry.reason)
 
 
 def _schedule(details: Details) -> str:
     if "schedule" in details:
-        return str(details["schedule"]).replace("none", str(_("off")))
+        return told(str(details["schedule"]).replace("none", str(_("off"))))
     seconds = details.get("interval_s")  # as entries of the first release say it
     if isinstance(seconds, int | float) and seconds:
-        return _("every %(span)s") % {"span": span_text(seconds)}
+        return _("every %(span)s") % {"span": length_text(span_text(seconds))}
     return str(_("off"))
 
 
@@ -156,13 +158,17 @@ def _grant(granted: object) -> str:
 
 def _names(changed: object) -> list[str]:
     named = changed if isinstance(changed, dict) else {}
-    return [str(_FIELDS.get(name, name.replace("_", " "))) for name in named] or [str(_("nothing"))]
+    return [_named(name) for name in named] or [str(_("nothing"))]
+
+
+def _named(field: str) -> str:
+    return str(_FIELDS.get(field) or gettext(field.replace("_", " ")))
 
 
 def _changes(changed: object) -> str:
     if not isinstance(changed, dict) or not changed:
         return str(_("nothing"))
-    return ", ".join(f"{_FIELDS.get(name, name.replace('_', ' '))} {_value(name, v)}" for name, v in changed.items())
+    return ", ".join(f"{_named(name)} {_value(name, v)}" for name, v in changed.items())
 
 
 def _value(name: str, value: object) -> str:
@@ -174,4 +180,5 @@ def _value(name: str, value: object) -> str:
         case None | "" | "None":
             return str(_("none"))
     text = str(value)
-    return span_text(float(text)) if name.endswith("_s") and text.replace(".", "", 1).isdigit() else text
+    is_length = name.endswith("_s") and text.replace(".", "", 1).isdigit()
+    return length_text(span_text(float(text))) if is_length else told(text)

@@ -73,6 +73,8 @@ def _deed(event: IncidentEvent, incident: Incident) -> str:
             length, _by, by = said.removeprefix("Snoozed for ").rstrip(".").rpartition(" by ")
             snoozed = _("Snoozed for %(length)s by %(by)s") % {"length": told(length), "by": by}
             return snoozed + (f": {note}" if colon else "")
+        case IncidentEventKind.INHIBITED if incident.inhibited_by and colon:
+            return f"{told(said)}：{incident_sentence(incident.inhibited_by)}"
         case IncidentEventKind.WOKEN:
             return _("The snooze is over: %(sentence)s") % {"sentence": incident_sentence(incident)}
         case _:

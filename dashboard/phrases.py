@@ -14,7 +14,11 @@ from dashboard.phrasebook import PHRASES
 from dashboard.units import chinese_length, is_chinese
 
 _PLACE = re.compile(r"\{(\w+)\}")
-_LENGTH = re.compile(r"\d+ (d|h|min|s)( \d+ (h|min|s))?")
+_LENGTH = re.compile(r"\d+(\.\d+)? (d|h|min|s)( \d+ (h|min|s))?")
+# What may stand at a place, where what is left of its phrase is too little to know it by.
+_STANDS_FOR = {"count": r"[\d,]+", "url": r"\S+"}
+# Between sentences, clauses and words that were put beside each other.
+_BETWEEN = ((re.compile(r"(?<=\.) "), ""), (re.compile(r"; "), "；"), (re.compile(r", "), "、"))
 
 
 def told(text: object) -> str:
@@ -26,10 +30,21 @@ def told(text: object) -> str:
 def _chinese(text: str) -> str:
     if _LENGTH.fullmatch(text):
         return chinese_length(text)
+    if several := _each(text):
+        return several
     for pattern, chinese in _patterns():
         if found := pattern.fullmatch(text):
             return _filled(chinese, {name: _chinese(value) for name, value in found.groupdict().items()})
     return text
+
+
+def _each(text: str) -> str:
+    """Several phrases beside each other, where each of them is known; "" where that is not so."""
+    for between, comma in _BETWEEN:
+        parts = between.split(text)
+        if len(parts) > 1 and all(_chinese(part) != part for part in parts):
+            return comma.join(map(_chinese, parts))
+    return ""
 
 
 def _filled(chinese: str, quoted: Mapping[str, str]) -> str:
@@ -45,5 +60,9 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 def _pattern(english: str) -> re.Pattern[str]:
     parts = _PLACE.split(english)
-    opened = [f"(?P<{part}>.+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts)]
+    opened = [_opened(part) if place % 2 else re.escape(part) for place, part in enumerate(parts)]
     return re.compile("".join(opened), re.DOTALL)
+
+
+def _opened(name: str) -> str:
+    return f"(?P<{name}>{_STANDS_FOR.get(name, '.+?')})"

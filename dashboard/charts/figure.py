@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
-from dashboard.units import span_text
+from dashboard.units import length_text, span_text
 
 _LETTER = 1 / 150  # of a chart's width, on a small laptop; on a phone only the newest label is drawn
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
@@ -58,7 +58,7 @@ def time_axis(span: Span) -> dict[str, Any]:
 def duration_ticks(highest_ms: float) -> dict[str, Any]:
     """About four round steps for an axis in milliseconds."""
     step = next((s for s in _DURATION_STEPS if highest_ms / s <= 5.2), _DURATION_STEPS[-1])
-    return _ticks(highest_ms, step, lambda ms: span_text(ms / 1000) if ms >= 1000 else f"{ms} ms")
+    return _ticks(highest_ms, step, lambda ms: length_text(span_text(ms / 1000)) if ms >= 1000 else f"{ms} ms")
 
 
 def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def moment(at: datetime) -> str:
 
 
 def clock_of(at: datetime) -> str:
-    return f"{timezone.localtime(at):%b %-d, %H:%M:%S}"
+    return timezone.localtime(at).strftime(_("%b %-d, %H:%M:%S"))
 
 
 def title_of(point: CheckpointPoint) -> str:

@@ -215,7 +215,19 @@ def then(text: str, what: object) -> str:
 @register.filter
 def words(key: str) -> str:
     """A key of evidence, `checkpoint_ids`, as words."""
-    return key.replace("_", " ")
+    return _(key.replace("_", " "))
+
+
+@register.filter
+def fact(key: str) -> str:
+    """A key of the facts of a decision: as it is stored, in other languages as words."""
+    return words(key) if units.is_chinese() else key
+
+
+@register.filter
+def found(value: Any) -> str:
+    """A value of evidence or of a fact as people write it."""
+    return (_("yes") if value else _("no")) if isinstance(value, bool) and units.is_chinese() else told(plain(value))
 
 
 @register.filter

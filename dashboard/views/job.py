@@ -8,13 +8,14 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import STEPS
 from dashboard.health import judge
 from dashboard.queries import overview
 from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
-from dashboard.units import span_text
+from dashboard.units import length_text, span_text
 from dashboard.views.window import window_of
 from monitoring.diagnosis.asking import of_job
 from monitoring.history.forgetting import hours_kept
@@ -110,4 +111,8 @@ def exceptions(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _step_labels() -> list[str]:
     first, *others = STEPS
-    return [f"< {first} ms", *(f"< {span_text(s / 1000) if s >= 1000 else f'{s} ms'}" for s in others), "more"]
+    return [
+        f"< {first} ms",
+        *(f"< {length_text(span_text(s / 1000)) if s >= 1000 else f'{s} ms'}" for s in others),
+        _("more"),
+    ]

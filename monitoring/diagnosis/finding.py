@@ -12,13 +12,15 @@ from django.utils.translation import get_language
 
 @dataclass(frozen=True)
 class Words:
-    """A text in both languages. `%` fills both from the same values."""
+    """A text in both languages. `%` fills both from the same values, of which Words are each in its own."""
 
     en: str
     zh: str
 
     def __mod__(self, values: dict[str, object]) -> Self:
-        return type(self)(self.en.format(**values), self.zh.format(**values))
+        english = {name: value.en if isinstance(value, Words) else value for name, value in values.items()}
+        chinese = {name: value.zh if isinstance(value, Words) else value for name, value in values.items()}
+        return type(self)(self.en.format(**english), self.zh.format(**chinese))
 
     def __str__(self) -> str:
         """In the language that the page is in."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from datetime import timedelta
 from statistics import median
 from typing import ClassVar
 
 from monitoring.alerts.failure_reason import CheckpointFailureReason, reason_of
 from monitoring.alerts.kinds.base import Unit
+from monitoring.alerts.notify.wording import chinese
 from monitoring.diagnosis.facts import CheckpointFacts, Scene
 from monitoring.diagnosis.finding import Evidence, Finding, Words
+from monitoring.durations import in_words
 from monitoring.history.expectations import OF_THE_WEEK
 
 ENOUGH = 5  # completed checkpoints from which on there is a normal
@@ -72,6 +75,15 @@ def is_usual_now(scene: Scene, lasted: float) -> bool:
 
 def milliseconds(value: float | None) -> str:
     return "" if value is None else Unit.MILLISECONDS.text(value)
+
+
+def length(value: float | None) -> Words:
+    """Milliseconds, for sentences."""
+    return Words("", "") if value is None else Words(milliseconds(value), chinese.milliseconds(value))
+
+
+def length_of(time: timedelta) -> Words:
+    return Words(in_words(time), chinese.length_of(time.total_seconds()))
 
 
 def size(value: float | None) -> str:

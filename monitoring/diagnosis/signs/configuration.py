@@ -16,6 +16,7 @@ from monitoring.diagnosis.signs.base import (
     Sign,
     has_normal,
     key_of,
+    length,
     milliseconds,
     nice,
     percent,
@@ -67,12 +68,10 @@ class IntervalTooShort(Counsel):
         if (scene.settings.min_pause or 0) >= interval / 2:
             return None
         return Words(
-            f"Checkpoints take {milliseconds(usual)} and are due every {milliseconds(interval)}: one "
-            f"follows the other without a "
-            "pause, and the job does little else.",
-            f"检查点耗时 {milliseconds(usual)}，而间隔为 {milliseconds(interval)}：检查点一个接一个，"
-            f"作业几乎没有时间处理数据。",
-        )
+            "Checkpoints take {usual} and are due every {interval}: one follows the other without a pause, and the job "
+            "does little else.",
+            "检查点耗时 {usual}，而间隔为 {interval}：检查点一个接一个，作业几乎没有时间处理数据。",
+        ) % {"usual": length(usual), "interval": length(interval)}
 
     def advise(self, scene: Scene) -> Sequence[Advice]:
         why = Words("time to work between two checkpoints", "为两次检查点之间留出处理时间")
@@ -97,12 +96,9 @@ class TimeoutNear(Counsel):
         if p95 is None or timeout is None:
             return None
         return Words(
-            f"One in twenty checkpoints takes {milliseconds(p95)} or longer, of a time-out of "
-            f"{milliseconds(timeout)}: the next slow "
-            "one expires.",
-            f"每二十个检查点就有一个耗时 {milliseconds(p95)} 以上，而超时时间为 "
-            f"{milliseconds(timeout)}：稍慢即会超时。",
-        )
+            "One in twenty checkpoints takes {p95} or longer, of a time-out of {timeout}: the next slow one expires.",
+            "每二十个检查点就有一个耗时 {p95}以上，而超时时间为 {timeout}：稍慢即会超时。",
+        ) % {"p95": length(p95), "timeout": length(timeout)}
 
     def advise(self, scene: Scene) -> Sequence[Advice]:
         return timeout_too_short.advice(scene.normal.duration_p95 or 0)

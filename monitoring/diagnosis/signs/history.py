@@ -8,7 +8,7 @@ from datetime import timedelta
 from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
 from monitoring.diagnosis.signs import timeout_too_short
-from monitoring.diagnosis.signs.base import Sign, milliseconds, size
+from monitoring.diagnosis.signs.base import Sign, length, milliseconds, size
 from monitoring.diagnosis.signs.configuration import CHECKPOINTING, Counsel
 from monitoring.diagnosis.signs.phases import incremental
 
@@ -36,8 +36,8 @@ class SlowForThisHour(Sign):
         hours = expected.basis.partition(",")[0]
         values: dict[str, object] = {
             "number": checkpoint.number,
-            "took": milliseconds(took),
-            "expected": milliseconds(expected.expected),
+            "took": length(took),
+            "expected": length(expected.expected),
             "basis": expected.basis,
             "hours": _IN_CHINESE.get(hours, hours),
         }
@@ -79,12 +79,11 @@ class TimeoutForeseen(Counsel):
         if told.exceeds_timeout_on > scene.now + SOON or timeout_too_short.near_timeout(scene) is not None:
             return None
         day = f"{told.exceeds_timeout_on:%Y-%m-%d}"
-        growth = milliseconds(told.duration_per_day)
         return Words(
-            f"One in twenty checkpoints takes {growth} longer from day to day: if that goes on they reach the "
-            f"time-out of {milliseconds(timeout)} about {day}.",
-            f"每二十个检查点中最慢的一个每天慢 {growth}：照此下去，约在 {day} 达到超时时间 {milliseconds(timeout)}。",
-        )
+            "One in twenty checkpoints takes {growth} longer from day to day: if that goes on they reach the "
+            "time-out of {timeout} about {day}.",
+            "每二十个检查点中最慢的一个每天慢 {growth}：照此下去，约在 {day} 达到超时时间 {timeout}。",
+        ) % {"growth": length(told.duration_per_day), "timeout": length(timeout), "day": day}
 
     def advise(self, scene: Scene) -> Sequence[Advice]:
         why = Words("before that day; or find what grows", "在此之前调大；或找出增长的原因")

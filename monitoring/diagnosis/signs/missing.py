@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
-from monitoring.diagnosis.signs.base import FLINK, Sign, milliseconds
+from monitoring.diagnosis.signs.base import FLINK, Sign, length, length_of, milliseconds
 from monitoring.durations import in_words
 
 INTERVALS = 3
@@ -50,13 +50,17 @@ class HeldUp(Sign):
             self.name,
             self.title,
             Words(
-                f"Checkpoint {checkpoint.number} is pending for {milliseconds(checkpoint.lasted)}, "
-                f"{checkpoint.acknowledged} of {checkpoint.subtasks} subtasks have acknowledged; the "
-                f"next one waits for it.",
-                f"检查点 {checkpoint.number} 已等待 {milliseconds(checkpoint.lasted)}，"
-                f"{checkpoint.subtasks} 个子任务中有 "
-                f"{checkpoint.acknowledged} 个已确认；下一个检查点须等它结束。",
-            ),
+                "Checkpoint {number} is pending for {lasted}, {acknowledged} of {subtasks} subtasks have acknowledged; "
+                "the next one waits for it.",
+                "检查点 {number} 已等待 {lasted}，{subtasks} 个子任务中有 {acknowledged} 个已确认；"
+                "下一个检查点须等它结束。",
+            )
+            % {
+                "number": checkpoint.number,
+                "lasted": length(checkpoint.lasted),
+                "acknowledged": checkpoint.acknowledged,
+                "subtasks": checkpoint.subtasks,
+            },
             (
                 Evidence(Words("Interval", "间隔"), milliseconds(interval)),
                 Evidence(Words("Time-out", "超时时间"), milliseconds(scene.settings.timeout) or "?"),
@@ -77,16 +81,16 @@ class NotTriggered(Sign):
         limit = max(INTERVALS * timedelta(milliseconds=interval + (scene.settings.min_pause or 0)), LEAST)
         if scene.now - last < limit:
             return None
-        ago = in_words(scene.now - last)
+        times: dict[str, object] = {"ago": length_of(scene.now - last), "interval": length(interval)}
         return Finding(
             self.name,
             self.title,
             Words(
-                f"No checkpoint has been triggered for {ago}, though one is due every {milliseconds(interval)}: "
+                "No checkpoint has been triggered for {ago}, though one is due every {interval}: "
                 "not all tasks run, or the job manager does not get to it.",
-                f"已 {ago} 没有触发检查点，而间隔为 {milliseconds(interval)}："
-                f"可能并非所有任务都在运行，或作业管理器无法触发。",
-            ),
+                "已 {ago}没有触发检查点，而间隔为 {interval}：可能并非所有任务都在运行，或作业管理器无法触发。",
+            )
+            % times,
             (Evidence(Words("Interval", "间隔"), milliseconds(interval)),),
             (
                 Advice(

@@ -16,6 +16,7 @@ from monitoring.diagnosis.signs.base import (
     is_slow,
     key_of,
     lasted,
+    length,
     milliseconds,
     percent,
     size,
@@ -58,9 +59,9 @@ class Phase(Sign):
         found = dominant(scene, checkpoint, self.phase) if checkpoint else None
         if checkpoint is None or found is None:
             return None
-        values = {
+        values: dict[str, object] = {
             "number": checkpoint.number,
-            "took": milliseconds(found.took),
+            "took": length(found.took),
             "share": percent(min(found.took, found.whole), found.whole),
         }
         return Finding(
@@ -214,17 +215,17 @@ def _no_boundary(scene: Scene) -> Finding | None:
     if not is_said and not (scene.engine == "spark" and checkpoint.acknowledged == 0 < checkpoint.subtasks):
         return None
     said = checkpoint.failure.partition(". ")[2].strip()[:300].rstrip(".")
-    within = milliseconds(scene.settings.timeout) or milliseconds(checkpoint.lasted)
+    limit = checkpoint.lasted if scene.settings.timeout is None else scene.settings.timeout
+    values: dict[str, object] = {"number": checkpoint.number, "within": length(limit), "said": said}
     return Finding(
         BackPressure.name,
         Words("A batch longer than the time-out", "批次耗时超过超时时间"),
         Words(
-            f"The batch did not end within {within}, the time-out, so the barrier of checkpoint {checkpoint.number} "
-            f"never came. {said}".rstrip(". ")
-            + ".",
-            f"批次没有在超时时间 {within} 内结束，检查点 {checkpoint.number} 的屏障始终没有到来。{said}".rstrip("。 ")
-            + "。",
-        ),
+            "The batch did not end within {within}, the time-out, so the barrier of checkpoint {number} never came."
+            + (" {said}." if said else ""),
+            "批次没有在超时时间 {within}内结束，检查点 {number} 的屏障始终没有到来。" + ("{said}。" if said else ""),
+        )
+        % values,
         lasted(scene, checkpoint),
         against_pressure(scene),
         Confidence.CERTAIN if is_said else Confidence.LIKELY,

@@ -15,6 +15,7 @@ from monitoring.diagnosis.signs.base import (
     is_slow,
     known,
     lasted,
+    length,
     middle,
     milliseconds,
     size,
@@ -68,18 +69,30 @@ def _outliers(checkpoint: CheckpointFacts) -> Iterator[Outlier]:
 
 def _slowest(scene: Scene, checkpoint: CheckpointFacts, found: Outlier) -> Finding:
     words = _MEASURES[found.measure]
-    took, others = milliseconds(found.value), milliseconds(found.others)
+    values: dict[str, object] = {
+        "subtask": found.subtask,
+        "operator": found.operator.name,
+        "number": checkpoint.number,
+        "measure": words,
+        "took": length(found.value),
+        "others": length(found.others),
+    }
     return Finding(
         Skew.name,
         Skew.title,
         Words(
-            f"Subtask {found.subtask} of “{found.operator.name}” made checkpoint {checkpoint.number} wait: "
-            f"its {words.en} was {took}, its siblings' {others}.",
-            f"“{found.operator.name}”的子任务 {found.subtask} 拖慢了检查点 {checkpoint.number}："
-            f"其{words.zh}为 {took}，其他子任务为 {others}。",
-        ),
+            "Subtask {subtask} of “{operator}” made checkpoint {number} wait: "
+            "its {measure} was {took}, its siblings' {others}.",
+            "“{operator}”的子任务 {subtask} 拖慢了检查点 {number}：其{measure}为 {took}，其他子任务为 {others}。",
+        )
+        % values,
         (
-            Evidence(Words(f"Its {words.en}", f"其{words.zh}"), took, others, _SIBLINGS),
+            Evidence(
+                Words(f"Its {words.en}", f"其{words.zh}"),
+                milliseconds(found.value),
+                milliseconds(found.others),
+                _SIBLINGS,
+            ),
             *_its_state(found),
             *lasted(scene, checkpoint),
         ),

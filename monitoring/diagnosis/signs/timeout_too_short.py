@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monitoring.diagnosis.facts import Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
-from monitoring.diagnosis.signs.base import FLINK, Sign, has_expired, has_normal, milliseconds, nice
+from monitoring.diagnosis.signs.base import FLINK, Sign, has_expired, has_normal, length, milliseconds, nice
 
 NEAR = 0.6  # of the time-out that the slowest twentieth may take
 ROOM = 3
@@ -23,12 +23,11 @@ class TimeoutTooShort(Sign):
             self.name,
             self.title,
             Words(
-                f"Checkpoint {checkpoint.number} expired after {milliseconds(timeout)}, and those that "
-                f"complete take up to "
-                f"{milliseconds(p95)}: the time-out leaves no room.",
-                f"检查点 {checkpoint.number} 在 {milliseconds(timeout)} 后超时，而能完成的检查点也需要 "
-                f"{milliseconds(p95)}：超时时间没有余量。",
-            ),
+                "Checkpoint {number} expired after {timeout}, and those that complete take up to {p95}: "
+                "the time-out leaves no room.",
+                "检查点 {number} 在 {timeout}后超时，而能完成的检查点也需要 {p95}：超时时间没有余量。",
+            )
+            % {"number": checkpoint.number, "timeout": length(timeout), "p95": length(p95)},
             (
                 Evidence(Words("Time-out", "超时时间"), milliseconds(timeout)),
                 Evidence(Words("Completed ones, p95", "已完成检查点 p95"), milliseconds(p95)),

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.utils.translation import override
 
 from dashboard.charts.alignment import STEPS, alignment_figure, step_of
 from dashboard.charts.durations import bar_widths, durations_figure, unattributed
@@ -47,6 +49,14 @@ def test_failed_checkpoints_are_marked_by_more_than_colour() -> None:
     assert broken["y"] == [10_000]
     assert broken["marker"]["pattern"]["shape"] == "/"
     assert "expired" in broken["hovertext"][0]
+
+
+def test_what_a_bar_tells_has_no_english_month_in_chinese() -> None:
+    with override("zh-hans"):
+        figure = durations_figure([POINT], [], SPAN)
+    (told,) = figure["data"][roles(figure).index("rest")]["hovertext"]
+    assert f"{POINT.triggered_at:%-m月%-d日}" in told
+    assert not re.search(r"[A-Z][a-z]{2} \d", told)
 
 
 def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:

@@ -78,7 +78,7 @@ def test_a_cause_has_its_numbers_with_what_is_usual_and_what_to_set() -> None:
         "The slowest subtask of checkpoint 41 took 4.5 s to write its state to the checkpoint storage, "
         "90 % of the whole."
     )
-    assert "4.5 s" in found.sentence.zh
+    assert "4.5 秒" in found.sentence.zh
     assert [(each.value, each.usual) for each in found.evidence][:3] == [
         ("4.5 s", "400 ms"),
         ("5 s", "600 ms"),

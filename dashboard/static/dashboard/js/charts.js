@@ -1,6 +1,15 @@
 // Draws the figures that the server builds. They carry roles instead of colours; here each role gets the page's colour.
 const RENEW_MS = 10000;
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
+const LOCALE = document.documentElement.lang;
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false, locale: LOCALE };
+// How the axes write dates, in the language of the page; English is Plotly's own.
+const months = Array.from({ length: 12 }, (_, month) => `${month + 1}月`);
+window.Plotly.register({
+  moduleType: "locale",
+  name: "zh-hans",
+  dictionary: {},
+  format: { months, shortMonths: months, year: "%Y年", month: "%Y年%-m月", dayMonth: "%-m月%-d日", dayMonthYear: "%Y年%-m月%-d日" },
+});
 
 let charts = [...document.querySelectorAll("[data-chart]")];
 

@@ -1,0 +1,24 @@
+"""What the engine room writes down, in English and Chinese: decisions, steps of restarts, refusals, answers.
+
+Between braces stands what another sentence fills in. It must say the same in both languages by itself, or be in here.
+tests/dashboard/test_phrases.py finds sentences of the code that are missing.
+"""
+
+from __future__ import annotations
+
+from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
+from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
+from dashboard.phrasebook.recovery import DECISIONS, STATES, STEPS
+from dashboard.phrasebook.refusals import FLASHES, INCIDENTS, REFUSALS
+from dashboard.phrasebook.savepoints import SAVEPOINTS
+from dashboard.phrasebook.work import ARCHIVE, PIPELINE, STATE_READS, WORK
+
+PHRASES = {
+    phrase: chinese
+    for part in (
+        *(DECISIONS, STATES, STEPS, REFUSALS, FLASHES, SAVEPOINTS, INCIDENTS),
+        *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
+        *(DELIVERIES, NOT_TOLD, WORK, STATE_READS, PIPELINE, ARCHIVE),
+    )
+    for phrase, chinese in part.items()
+}

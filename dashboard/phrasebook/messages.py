@@ -1,0 +1,42 @@
+"""What became of messages about incidents: receivers' answers, and why one was not sent."""
+
+from __future__ import annotations
+
+DELIVERIES = {
+    "Taken by the mail server for {to}": "邮件服务器已接收，发往 {to}",
+    "Every recipient was refused: {refused}": "所有收件人均被拒绝：{refused}",
+    "The mail server answered {answer}": "邮件服务器回答 {answer}",
+    "The mail server {address} did not take it: {why}": "邮件服务器 {address} 没有接收：{why}",
+    "The receiver did not answer in time": "接收方未按时响应",
+    "The receiver could not be reached: {why}": "无法连接接收方：{why}",
+    "The receiver took longer than {time} s": "接收方用时超过 {time} 秒",
+    "The receiver took longer than {time} s for all incidents of the message": (
+        "接收方处理消息中全部告警的用时超过 {time} 秒"
+    ),
+    "{answer} (redirects are not followed)": "{answer}（不跟随重定向）",
+    "{answer} (the service takes this for a refusal)": "{answer}（该服务视此为拒绝）",
+    "There was nothing to tell": "没有需要通知的内容",
+    "Apprise says that it was sent": "Apprise 称已发送",
+    "Apprise could not send it, and does not say why": "Apprise 未能发送，且未说明原因",
+    "The channel was switched off.": "渠道已关闭。",
+    "at least one mail address is needed": "至少需要一个邮件地址",
+    "a mail address like name@example.org is needed": "需要邮件地址，例如 name@example.org",
+    "an address like https://example.org/hook is needed": "需要地址，例如 https://example.org/hook",
+    "the parameter {name} is not allowed": "不允许参数 {name}",
+    "this is no complete address of {service}": "这不是 {service} 的完整地址",
+}
+
+NOT_TOLD = {
+    "the channel was switched off": "渠道已关闭",
+    "the channel's limit of {count} messages in 10 min is reached": "已达到渠道 10 分钟 {count} 条消息的上限",
+    "an earlier message about it is on its way": "关于它的上一条消息正在发送",
+    "resolved before it was told": "在通知之前已解决",
+    "resolved while another incident hid it": "在被另一告警隐藏期间已解决",
+    "hidden by incident {number}": "被告警 {number} 隐藏",
+    "silenced by {window}": "因{window}而静默",
+    "acknowledged by {name}": "已由 {name} 确认",
+    "snoozed until {until}": "已推迟至 {until}",
+    "Hidden by incident {number}": "被告警 {number} 隐藏",
+    "Hidden by incident {number}: {why}": "被告警 {number} 隐藏：{why}",
+    "Incident {number}, which hid this one, is resolved.": "隐藏此告警的告警 {number} 已解决。",
+}

@@ -1,0 +1,49 @@
+"""Schedules, retention and the ends of savepoints."""
+
+# ruff: noqa: E501 - a sentence stands beside its own
+
+from __future__ import annotations
+
+SAVEPOINTS = {
+    "No savepoint now: {reason}.": "现在不能创建保存点：{reason}。",
+    "the job has never run": "作业从未运行",
+    "a savepoint is already under way": "已有保存点正在创建",
+    "the job is {state}, not RUNNING": "作业为 {state}，不是 RUNNING",
+    "it waits for its turn: {cluster} takes {count} savepoint at once": "正在排队：{cluster} 同时只创建 {count} 个保存点",
+    "it waits for its turn: {cluster} takes {count} savepoints at once": "正在排队：{cluster} 同时只创建 {count} 个保存点",
+    "keeps the newest {count} and those of the last {age}": "保留最新的 {count} 个和最近 {age}内的",
+    "keeps the newest {count}": "保留最新的 {count} 个",
+    "keeps those of the last {age}": "保留最近 {age}内的",
+    "keeps all": "全部保留",
+    "the newest {count}": "最新的 {count} 个",
+    "those of the last {age}": "最近 {age}内的",
+    "number {place}, {age} old; the job {policy}": "第 {place} 个，已有 {age}；该作业{policy}",
+    "the live run came from it": "当前运行由它恢复而来",
+    "the newest good one": "最新的完好保存点",
+    "taken by hand or by another tool: it goes only by hand": "由人工或其他工具创建：只能手动移除",
+    "the job keeps all": "该作业全部保留",
+    "it is still under way": "仍在进行",
+    "the engine never heard of it": "引擎从未收到它",
+    "to be sent again": "将重新发送",
+    "The engine forgot the request, and no savepoint of it is in the job's history.": (
+        "引擎已不记得该请求，作业历史中也没有对应的保存点。"
+    ),
+    "the engine forgot the request": "引擎已不记得该请求",
+    "The engine answered with {path}, which is another savepoint's.": "引擎回答的是 {path}，那属于另一个保存点。",
+    "The engine gave no reason.": "引擎未给出原因。",
+    "Not completed in time: {why}.": "未按时完成：{why}。",
+    "The cluster is gone, and in its storage: {error}": "集群已不存在，在其存储中：{error}",
+    "The engine forgot the request; it is told again.": "引擎已不记得该请求；将重新通知。",
+    "disposed of": "已移除",
+    "There was nothing to remove: {why}": "没有可移除的内容：{why}",
+    "could not be disposed of yet": "尚未能移除",
+    "every {time}": "每 {time}",
+    "no schedule": "没有计划",
+    "a whole number of seconds from {least} to {most} is needed, or nothing for no schedule": (
+        "需要 {least} 到 {most} 秒之间的整数，留空则没有计划"
+    ),
+    "the name of a time zone is needed, such as Europe/Berlin or UTC": "需要时区名称，例如 Europe/Berlin 或 UTC",
+    "five fields are needed: {fields}": "需要五个字段：{fields}",
+    "cron says: {error}": "cron 报告：{error}",
+    "there is no such day within 50 years": "50 年内没有这样的日期",
+}

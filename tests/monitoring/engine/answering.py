@@ -110,8 +110,12 @@ def answering_engine() -> Iterator[AnsweringEngine]:
                 pass
             self.close_connection = True
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        # More than a poller connects at once: one that finds the queue full tries again only after a second.
+        request_queue_size = 128
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     engine.url = f"http://127.0.0.1:{server.server_port}"

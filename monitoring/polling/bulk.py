@@ -32,17 +32,23 @@ def upsert(
     *,
     kept: Collection[str] = (),
     once: Collection[str] = (),
+    returns: bool = True,
 ) -> dict[tuple[Any, ...], int]:
     """Insert, or on conflict of `key` overwrite `columns`; those of `kept` only with what is not null.
 
     Columns of `once` are inserted and never overwritten.
 
-    Returns the primary keys by `key`, as it is stored: its columns are whole numbers, texts or moments.
+    Returns the primary keys by `key`, as it is stored: its columns are whole numbers, texts or moments. `returns`
+    False: none, which spares reading them.
     """
     if not rows:
         return {}
     statement = _upsert(model, tuple(key), tuple(columns), frozenset(kept), tuple(once))
-    return {tuple(row[1:]): row[0] for row in _execute(statement, rows, returns=True)}
+    if returns:
+        keys = ", ".join(f'"{column}"' for column in key)
+        return {tuple(row[1:]): row[0] for row in _execute(f"{statement} RETURNING id, {keys}", rows, returns=True)}
+    _execute(statement, rows)
+    return {}
 
 
 def read(statement: str, rows: Sequence[Row], **given: Any) -> list[tuple[Any, ...]]:
@@ -97,7 +103,7 @@ def _upsert(
     keys = ", ".join(f'"{column}"' for column in key)
     return (
         f"INSERT INTO {table} ({names}) SELECT {names} FROM {_recordset(model, given)}"  # noqa: S608
-        f" ON CONFLICT ({keys}) DO UPDATE SET {_changes(table, 'excluded', columns, kept)} RETURNING id, {keys}"
+        f" ON CONFLICT ({keys}) DO UPDATE SET {_changes(table, 'excluded', columns, kept)}"
     )
 
 

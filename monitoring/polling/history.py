@@ -220,9 +220,9 @@ def _save_operators(readings: Iterable[tuple[int, datetime, Run, CheckpointReadi
         for row in operator_rows(key, triggered_at, run, reading):
             (read if row["vertex_id"] in reading.operators else forgotten).append(row)
     unique = ("checkpoint_id", "vertex_id", "triggered_at")
-    bulk.upsert(OperatorCheckpoint, read, unique, OPERATOR_COLUMNS)
+    bulk.upsert(OperatorCheckpoint, read, unique, OPERATOR_COLUMNS, returns=False)
     totals = [column for column in OPERATOR_COLUMNS if column not in SUBTASK_COLUMNS]
-    bulk.upsert(OperatorCheckpoint, forgotten, unique, totals, once=SUBTASK_COLUMNS)
+    bulk.upsert(OperatorCheckpoint, forgotten, unique, totals, once=SUBTASK_COLUMNS, returns=False)
 
 
 def end_pending(ended: Iterable[Run], now: datetime) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from heapq import nlargest
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from monitoring.engine.answers import (
     TERMINAL_STATES,
@@ -201,7 +201,7 @@ class _RunReader:
         # What is not finished and no longer listed is to be looked at with the whole answer.
         self._stored = stored if known is not None and known.unfinished <= stored.entries.keys() else _NO_ANSWER
         self._listed: Mapping[int, CheckpointStats] | None = None
-        self._found = self._nothing = RunObservation(job, due)
+        self._told: dict[str, Any] = {}  # fields of the observation
         self._readings: dict[int, CheckpointReading] = {}
         self._problems: list[str] = []
         self._read = not due
@@ -213,10 +213,13 @@ class _RunReader:
         known = self._known
         if known is None or known.missing or known.moved(self.job) or known.next_read_at is not None or not known.live:
             return True
-        return bool(self._found is not self._nothing or self._readings or self._problems)
+        return bool(self._told or self._readings or self._problems)
 
     def observation(self) -> RunObservation:
-        return self._with(listed=self._to_be_written(), readings=self._readings, problem="; ".join(self._problems))
+        problem = "; ".join(self._problems)
+        return RunObservation(
+            self.job, self._due, listed=self._to_be_written(), readings=self._readings, problem=problem, **self._told
+        )
 
     def _to_be_written(self) -> dict[int, CheckpointStats]:
         stored, listed = self._stored.entries, self._listed or {}
@@ -249,20 +252,20 @@ class _RunReader:
         answer = await self._ask(self._client.checkpoints_unless, job_id, stored.digest, stored.entries)
         checkpoints = None if answer is None else answer[1]
         if answer is not None and checkpoints is not None:
-            self._found = self._with(checkpoints=checkpoints, digest=answer[0])
+            self._told |= {"checkpoints": checkpoints, "digest": answer[0]}
             self._listed = {entry.id: entry for entry in checkpoints.entries}
         elif answer is not None:
             self._listed = stored.entries
         changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
         if known is None or not known.has_vertices:
-            self._found = self._with(job_config=await self._ask(self._client.job_config, job_id))
+            self._told["job_config"] = await self._ask(self._client.job_config, job_id)
         if changed or (known is not None and not known.has_vertices):
             detail = await self._ask(self._client.job, job_id)
-            self._found = self._with(vertices=detail.vertices if detail else None)
+            self._told["vertices"] = detail.vertices if detail else None
         if answer is not None and (changed or (known is not None and not known.has_config)):
-            self._found = self._with(config=await self._ask(self._client.checkpoint_config, job_id))
+            self._told["config"] = await self._ask(self._client.checkpoint_config, job_id)
         if changed or self.job.state != RunState.RUNNING:
-            self._found = self._with(exceptions=await self._ask(self._client.exceptions, job_id))
+            self._told["exceptions"] = await self._ask(self._client.exceptions, job_id)
 
     def _restarted(self, checkpoints: Checkpoints | None) -> bool:
         if checkpoints is None or checkpoints.restored is None or self._known is None:
@@ -340,9 +343,6 @@ class _RunReader:
         except EngineError as error:
             self._problems.append(str(error))
             return None
-
-    def _with(self, **changes: object) -> RunObservation:
-        return replace(self._found, **changes)  # type: ignore[arg-type]
 
 
 _NO_ANSWER = StoredAnswer()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
-from monitoring.engine.answers import CheckpointStats, OperatorSubtasks, SubtaskStats, TaskStats
+from monitoring.engine.answers import CheckpointStats, OperatorSubtasks, TaskStats
 from monitoring.models import Run
 from monitoring.polling.observation import CheckpointReading
 
@@ -111,24 +113,30 @@ def operator_rows(
     return rows
 
 
+# Of one operator and of one subtask, all at once: a poll reads thousands.
+_totals_of = attrgetter(*_TOTALS)
+_figures_of = attrgetter(*_PER_SUBTASK.values())
+_slow_figures_of = attrgetter(*SLOWEST.values())
+_NO_FIGURES = (None,) * len(_PER_SUBTASK)
+
+
 def _totals(totals: TaskStats) -> dict[str, Any]:
-    return {column: getattr(totals, column) for column in _TOTALS}
+    return dict(zip(_TOTALS, _totals_of(totals), strict=True))
 
 
-def _arrays(read: OperatorSubtasks | None, size: int) -> dict[str, list[Any]]:
+def _arrays(read: OperatorSubtasks | None, size: int) -> dict[str, Sequence[Any]]:
     """Indexed by subtask; empty when the engine forgot the subtasks."""
-    if read is None:
-        return {column: [] for column in _PER_SUBTASK}
-    by_index: Mapping[int, SubtaskStats] = {subtask.index: subtask for subtask in read.subtasks if subtask.index < size}
-    return {
-        column: [getattr(by_index.get(index), source, None) for index in range(size)]
-        for column, source in _PER_SUBTASK.items()
-    }
+    if read is None or not size:
+        return dict.fromkeys(_PER_SUBTASK, ())
+    told = {subtask.index: _figures_of(subtask) for subtask in read.subtasks}
+    by_subtask = [told.get(index, _NO_FIGURES) for index in range(size)]
+    return dict(zip(_PER_SUBTASK, zip(*by_subtask, strict=True), strict=True))
 
 
 def _slowest(operators: Iterable[OperatorSubtasks]) -> dict[str, int | None]:
-    subtasks = [subtask for operator in operators for subtask in operator.subtasks]
-    return {column: _largest([getattr(subtask, source) for subtask in subtasks]) for column, source in SLOWEST.items()}
+    told = [_slow_figures_of(subtask) for operator in operators for subtask in operator.subtasks]
+    by_figure = zip(*told, strict=True) if told else repeat((), len(SLOWEST))
+    return {column: _largest(values) for column, values in zip(SLOWEST, by_figure, strict=True)}
 
 
 def _largest(values: Sequence[int | None]) -> int | None:

@@ -6,6 +6,7 @@ outlives the loss of Redis or of beat by `GOES_ON_FOR_S`, and ends by itself whe
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,8 @@ GOES_ON_FOR_S = 300.0
 LOOK_EVERY_S = 0.25
 _PROLONG_EVERY_S = LEASE.total_seconds() / 3
 _DATABASE_AWAY_S = 2.0
+# Once the poller runs, and once whatever else its process does has been read, too.
+_SETTLED_AFTER_S = (0.0, 60.0)
 
 
 class PollingThread:
@@ -71,7 +74,11 @@ class PollingThread:
     def _poll(self, say: Callable[[str], None]) -> None:
         with Poller(clock.now) as poller:
             prolonged_at = time.monotonic()
+            unsettled = [prolonged_at + after_s for after_s in _SETTLED_AFTER_S]
             while self._wanted():
+                if unsettled and time.monotonic() >= unsettled[0]:
+                    del unsettled[0]
+                    _settle()
                 close_old_connections()
                 poller.start_due()
                 if time.monotonic() - prolonged_at > _PROLONG_EVERY_S:
@@ -81,6 +88,12 @@ class PollingThread:
                 while (left_s := LOOK_EVERY_S - (time.monotonic() - looked_at)) > 0 and not self._ended.is_set():
                     for sentence in poller.serve(left_s):
                         say(sentence)
+
+
+def _settle() -> None:
+    """What has been read stays: the collector shall not look through all of it for every few thousand answers."""
+    gc.collect()
+    gc.freeze()
 
 
 POLLING = PollingThread()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.db.models import Prefetch, prefetch_related_objects
 from django.utils.translation import gettext as _
@@ -50,7 +50,7 @@ def event_sentence(event: IncidentEvent, incident: Incident) -> str:
     return _deed(event, incident)
 
 
-def finding_sentence(kind: str, subject: str, evidence: dict[str, object], english: str) -> str:
+def finding_sentence(kind: str, subject: str, evidence: Mapping[str, object], english: str) -> str:
     """What a rule would have said, in a backtest."""
     return (chinese.sentence_of(kind, subject, evidence) if is_chinese() else "") or english
 

@@ -17,6 +17,9 @@ PERIODIC_TASKS = (
     _("answer state reads"),
     _("archive history"),
     _("ping dead man"),
+    _("keep programs"),
+    _("apply retention"),
+    _("keep partitions"),
 )
 # What Flink's versions and our job manager lack, as EngineVersion.lacks says it.
 LACKING = (
@@ -30,6 +33,9 @@ BADGES = (
     *(_("ticks"), _("stands by"), _("takes ticks"), _("kept running"), _("not running"), _("silent")),
     *(_("open"), _("breaker open"), _("refused"), _("stays"), _("Over"), _("Planned"), _("Running")),
 )
+
+# Of a comparison, beside the names of measures.
+COMPARED = (_("Failed of all"), _("maximum"), _("Figures"), _("longest"))
 
 # Keys of evidence, of what an incident found.
 EVIDENCE = (

@@ -127,7 +127,10 @@ class PreferencesForm(forms.Form):
 
     def __init__(self, *args: Any, server: str, **options: Any) -> None:
         super().__init__(*args, **options)
-        choices = [("", f"the server's ({server})"), *((name, name.replace("_", " ")) for name in zones())]
+        choices = [
+            ("", _("the server's (%(zone)s)") % {"zone": server}),
+            *((name, name.replace("_", " ")) for name in zones()),
+        ]
         self.fields["time_zone"].choices = choices  # type: ignore[attr-defined]
 
 

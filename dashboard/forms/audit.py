@@ -11,18 +11,18 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.queries.audit import AuditFilter
 
 _KINDS = (
-    ("", "everything"),
-    ("automation.", "pauses"),
-    ("channel.", "channels"),
-    ("cluster.", "clusters"),
-    ("incident.", "incidents"),
-    ("job.", "jobs"),
-    ("maintenance.", "maintenance"),
-    ("restart.", "restarts"),
-    ("rule.", "rules"),
-    ("savepoint.", "savepoints"),
-    ("token.", "tokens"),
-    ("user.", "users"),
+    ("", _("everything")),
+    ("automation.", _("pauses")),
+    ("channel.", _("channels")),
+    ("cluster.", _("clusters")),
+    ("incident.", _("incidents")),
+    ("job.", _("jobs")),
+    ("maintenance.", _("maintenance")),
+    ("restart.", _("restarts")),
+    ("rule.", _("rules")),
+    ("savepoint.", _("savepoints")),
+    ("token.", _("tokens")),
+    ("user.", _("users")),
 )
 _DAY = {"type": "date"}
 

@@ -104,7 +104,7 @@ class ChannelForm(ChannelModelForm):
         self.fields["allow_private"].disabled = not may_allow_private
         others = Channel.objects.exclude(pk=self.instance.pk) if self.instance.pk else Channel.objects.all()
         self.fields["escalate_to"].queryset = others  # type: ignore[attr-defined]
-        self.fields["escalate_to"].empty_label = "nobody else"  # type: ignore[attr-defined]
+        self.fields["escalate_to"].empty_label = _("nobody else")  # type: ignore[attr-defined]
         self.initial.update({name: value for name, value in self.first_values().items() if name not in self.initial})
 
     def first_values(self) -> dict[str, object]:

@@ -16,9 +16,9 @@ from monitoring.recovery.launching import BadLaunch, check_launch
 
 SAVE, REPLACE, CLONE = "save", "replace", "clone"
 _KINDS = (
-    ("waymark", "a program on Waymark's job manager"),
-    ("flink-jar", "a jar that was uploaded to the Flink cluster"),
-    ("command", "a command that Waymark's worker runs"),
+    ("waymark", _("a program on Waymark's job manager")),
+    ("flink-jar", _("a jar that was uploaded to the Flink cluster")),
+    ("command", _("a command that Waymark's worker runs")),
 )
 LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 

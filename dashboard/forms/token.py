@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 READ, WRITE = "read", "write"
 NEVER = "never"
-LASTS = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), (NEVER, "until it is revoked"))
+LASTS = (("30", _("30 days")), ("90", _("90 days")), ("365", _("a year")), (NEVER, _("until it is revoked")))
 
 
 class TokenForm(forms.Form):

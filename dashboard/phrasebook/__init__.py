@@ -11,14 +11,14 @@ from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
 from dashboard.phrasebook.recovery import DECISIONS, STATES, STEPS
 from dashboard.phrasebook.refusals import FLASHES, INCIDENTS, REFUSALS
 from dashboard.phrasebook.savepoints import SAVEPOINTS
-from dashboard.phrasebook.work import ARCHIVE, PIPELINE, STATE_READS, WORK
+from dashboard.phrasebook.work import ARCHIVE, FAILURES, PIPELINE, RULES, STATE_READS, WORK
 
 PHRASES = {
     phrase: chinese
     for part in (
         *(DECISIONS, STATES, STEPS, REFUSALS, FLASHES, SAVEPOINTS, INCIDENTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
-        *(DELIVERIES, NOT_TOLD, WORK, STATE_READS, PIPELINE, ARCHIVE),
+        *(DELIVERIES, NOT_TOLD, WORK, RULES, FAILURES, STATE_READS, PIPELINE, ARCHIVE),
     )
     for phrase, chinese in part.items()
 }

@@ -145,6 +145,7 @@ ZOOKEEPER = {
     "ZooKeeper at {hosts} does not accept this name and password.": "位于 {hosts} 的 ZooKeeper 不接受此用户名和密码。",
     "ZooKeeper at {hosts} does not answer over TLS.": "位于 {hosts} 的 ZooKeeper 没有通过 TLS 响应。",
     "ZooKeeper at {hosts} does not answer over TLS: {why}.": "位于 {hosts} 的 ZooKeeper 没有通过 TLS 响应：{why}。",
+    "path {path}, cluster-id {id} at {servers}": "路径 {path}，cluster-id {id}，位于 {servers}",
     "no name of its own": "没有自己的名称",
 }
 

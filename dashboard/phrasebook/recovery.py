@@ -55,6 +55,8 @@ STATES = {
     "savepoint {number} of run {run}, taken {at}": "运行 {run} 的保存点 {number}（生成于 {at}）",
     "checkpoint of run {run}, taken {at}": "运行 {run} 的检查点（生成于 {at}）",
     "savepoint of run {run}, taken {at}": "运行 {run} 的保存点（生成于 {at}）",
+    "checkpoint {number} of run {run}": "运行 {run} 的检查点 {number}",
+    "savepoint {number} of run {run}": "运行 {run} 的保存点 {number}",
     "the savepoint that it is stopped with": "停止时生成的保存点",
     "{by} asked to restart from {state}.": "{by} 要求从 {state} 重启。",
     "{by} asked to clone {job}, from {state}.": "{by} 要求从 {state} 克隆 {job}。",

@@ -32,6 +32,10 @@ WORK = {
     "{count} completed": "{count} 个已完成",
     "{count} requested": "{count} 个已请求",
     "{count} failed": "{count} 个失败",
+    "Restarts: {done}.": "重启：{done}。",
+    "{count} succeeded": "{count} 个成功",
+    "{count} checkpoints failed": "{count} 个检查点失败",
+    "{count} checkpoint failed": "{count} 个检查点失败",
     "Retention: {gone} let go.": "保留策略：已移除 {gone}。",
     "{count} savepoints": "{count} 个保存点",
     "{count} savepoint": "{count} 个保存点",
@@ -44,6 +48,34 @@ WORK = {
     "Partitions made ahead: {names}.": "已预先创建分区：{names}。",
     "Partitions made: {names}.": "已创建分区：{names}。",
     "The dead man's switch is not pinged. {why}": "没有向外部看门狗报活。{why}",
+}
+
+# Names of the rules that every installation starts with, as they are stored.
+RULES = {
+    "Failed checkpoints": "检查点失败",
+    "No completed checkpoint": "没有完成的检查点",
+    "Cluster unreachable": "集群没有响应",
+    "Another cluster answers": "由另一个集群响应",
+    "Waymark itself blind": "Waymark 自身无法观察",
+}
+
+# How "checkpoint 41 …" goes on: monitoring/alerts/failure_reason.py.
+FAILURES = {
+    "expired before completing": "在完成前超时",
+    "was declined": "被拒绝",
+    "failed in a task's asynchronous part": "在任务的异步阶段失败",
+    "could not be finalized": "无法最终确认",
+    "could not be triggered: I/O problem": "无法触发：I/O 问题",
+    "could not be triggered": "无法触发",
+    "was overtaken by a newer one": "被更新的检查点取代",
+    "found tasks that were not running": "有任务未在运行",
+    "was aborted because a task failed": "因任务失败而中止",
+    "failed in a task": "在任务中失败",
+    "was aborted by a restart of the job": "因作业重启而中止",
+    "was aborted because the job stopped or restarted": "因作业停止或重启而中止",
+    "was aborted because the job ended": "因作业结束而中止",
+    "failed for a reason the engine did not give": "失败，引擎未给出原因",
+    "failed: {why}": "失败：{why}",
 }
 
 STATE_READS = {

@@ -73,7 +73,7 @@ def _incident_step(event: IncidentEvent, name: str) -> Happening:
 def _incident_text(event: IncidentEvent) -> str:
     said = event_sentence(event, event.incident)
     if said != event.text:
-        return said
+        return without_name(said, event.incident.subject)
     resolved = _("resolved: ") if event.kind == IncidentEventKind.RESOLVED else ""
     return resolved + without_name(event.text, event.incident.subject)
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from math import log2
 from typing import Any
 
+from django.utils.translation import gettext
+
 from dashboard.queries.rolled import ask
 from dashboard.queries.series import Span
 from dashboard.queries.summary import MEASURES, Summary, read_summary
@@ -35,6 +37,11 @@ class Difference:
         return f"{self.of}: {self.label}" if self.of else self.label
 
     @property
+    def shown(self) -> str:
+        """The label in the page's language: what is measured, and of what."""
+        return ", ".join(gettext(part) for part in self.label.split(", "))
+
+    @property
     def change(self) -> float | None:
         return None if self.before is None or self.after is None else float(self.after) - float(self.before)
 
@@ -54,12 +61,13 @@ class Difference:
     @property
     def sentence(self) -> str:
         times = f" ({_times(self.ratio)})" if self.ratio and 0.001 <= self.ratio <= 1000 else ""
-        return f"{self.title}: {self.text(self.before)} → {self.text(self.after)}{times}"
+        named = f"{self.of}: {self.shown}" if self.of else self.shown
+        return f"{named}: {self.text(self.before)} → {self.text(self.after)}{times}"
 
     @property
     def change_text(self) -> str:
         if not self.change:
-            return "same" if self.change == 0 else "–"
+            return gettext("same") if self.change == 0 else "–"
         return f"{'+' if self.change > 0 else '−'}{self.text(abs(self.change))}"
 
     def text(self, value: float | None) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.utils.translation import gettext_noop as noop
 
 from monitoring.broker import Sign
 from monitoring.history.keeping import NAME as PIPELINE
@@ -109,7 +110,7 @@ def _processes(facts: Facts) -> Iterator[PartRow]:
 
 def _history(facts: Facts) -> Iterator[PartRow]:
     """The job that makes roll-ups: of our own job manager, where there is one."""
-    name, why = "History", facts.stored.history if facts.stored else ""
+    name, why = noop("History"), facts.stored.history if facts.stored else ""
     if facts.stored is None or not settings.EMBEDDED_CLUSTER_URL:
         return
     if not settings.HISTORY_PIPELINE:

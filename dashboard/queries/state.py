@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext as _
+
+from dashboard.phrases import told
 from monitoring.models import Job, StateRead, StateReadKind, StateReadState
 
 SHOWN = 5
@@ -55,11 +58,12 @@ class Spread:
     @property
     def sentence(self) -> str:
         if self.skew is None:
-            return "It is empty."
+            return _("It is empty.")
         largest = max(range(len(self.sizes)), key=self.sizes.__getitem__)
+        found = {"largest": largest, "times": f"{self.skew:.2f}"}
         if self.skew < 1.5:
-            return f"Evenly spread: the largest partition, {largest}, has {self.skew:.2f} times the mean."
-        return f"Uneven: partition {largest} has {self.skew:.2f} times the mean."
+            return _("Evenly spread: the largest partition, %(largest)s, has %(times)s times the mean.") % found
+        return _("Uneven: partition %(largest)s has %(times)s times the mean.") % found
 
     @property
     def bars(self) -> list[tuple[int, int, float]]:
@@ -78,25 +82,33 @@ class Answer:
     @property
     def title(self) -> str:
         read = self.read
-        where = f"{read.view} of operator {read.operator}" if read.view else "the state"
+        of_operator = _("%(view)s of operator %(operator)s") % {"view": read.view, "operator": read.operator}
+        about = {
+            "where": of_operator if read.view else _("the state"),
+            "label": told(read.label),
+            "other": told(read.other_label),
+            "only": self._only,
+        }
         match read.kind:
             case StateReadKind.DIFF:
-                return f"What changed in {where} from {read.label} to {read.other_label}"
+                return _("What changed in %(where)s from %(label)s to %(other)s") % about
             case StateReadKind.SIZES:
-                return f"Rows by partition of {where} in {read.label}"
+                return _("Rows by partition of %(where)s in %(label)s") % about
             case _:
-                return f"Keys and values of {where} in {read.label}{self._only}"
+                return _("Keys and values of %(where)s in %(label)s%(only)s") % about
 
     @property
     def _only(self) -> str:
         read = self.read
         wishes = [
-            f"{read.key_field} is {read.key_text!r}" if read.key_field else "",
-            f"key contains {read.contains!r}" if read.contains else "",
-            f"partition {read.partition}" if read.partition is not None else "",
+            _("%(field)s is %(text)s") % {"field": read.key_field, "text": repr(read.key_text)}
+            if read.key_field
+            else "",
+            _("key contains %(text)s") % {"text": repr(read.contains)} if read.contains else "",
+            _("partition %(number)s") % {"number": read.partition} if read.partition is not None else "",
         ]
-        told = ", ".join(filter(None, wishes))
-        return f" where {told}" if told else ""
+        wished = ", ".join(filter(None, wishes))
+        return _(" where %(wishes)s") % {"wishes": wished} if wished else ""
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -104,7 +116,7 @@ class Answer:
         answer = self.read.answer or {}
         if self.read.kind == StateReadKind.DIFF:
             return [
-                (each["change"], *map(_text, (each["key"], each["map_key"], each["before"], each["after"])))
+                (_(each["change"]), *map(_text, (each["key"], each["map_key"], each["before"], each["after"])))
                 for each in answer.get("sample", ())
             ]
         return [

@@ -17,9 +17,10 @@ from dashboard.access.roles import Role
 from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
-from dashboard.language import explained
+from dashboard.language import explained, finding_sentence
+from dashboard.units import length_text
 from dashboard.views.rules import known_kind
-from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
+from monitoring.alerts.backtest import Bout, Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watched_jobs
@@ -95,14 +96,19 @@ def _replayed(asked: Asked, per_week: int) -> dict[str, Any]:
     threshold, unit = asked.watch.kind.threshold, asked.watch.kind.unit
     return {
         "replay": found,
-        "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
+        "bouts": [_told(each, asked) for each in found.bouts[: -LISTED_BOUTS - 1 : -1]],
         "suggestion": suggestion,
-        "suggested_text": unit.text(suggestion.threshold) if suggestion else "",
+        "suggested_text": length_text(unit.text(suggestion.threshold)) if suggestion else "",
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
         "per_week": per_week,
         "per_week_choices": PER_WEEK,
         "terms": asked.watch.terms,
     }
+
+
+def _told(bout: Bout, asked: Asked) -> Bout:
+    kind, name = asked.watch.kind.name, asked.subject.name
+    return replace(bout, sentence=finding_sentence(kind, name, bout.evidence, bout.sentence))
 
 
 def _form(request: HttpRequest, kind: Kind) -> RuleForm:

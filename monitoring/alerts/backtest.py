@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from monitoring.alerts.facts import Facts
 from monitoring.alerts.standing import facts_over
@@ -25,6 +26,7 @@ class Bout:
     closed_at: datetime | None
     sentence: str
     flapping: bool
+    evidence: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -122,14 +124,10 @@ def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: W
     """Every opening with the closing that follows it."""
     closings = iter([each.at for each in transitions if each.move is Move.CLOSED])
     return [
-        Bout(
-            each.at,
-            next(closings, None),
-            finding_of(watch, facts, each.seen_at, subject.name, each.flapping).sentence,
-            each.flapping,
-        )
+        Bout(each.at, next(closings, None), found.sentence, each.flapping, found.evidence)
         for each in transitions
         if each.move is Move.OPENED
+        for found in (finding_of(watch, facts, each.seen_at, subject.name, each.flapping),)
     ]
 
 

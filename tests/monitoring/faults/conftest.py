@@ -40,7 +40,7 @@ class Watch:
 
     def caught_up(self) -> None:
         """Every checkpoint that the engine knows is a row, once, whole; and nothing was concluded from the fault."""
-        eventually("every checkpoint is a row", self.has_all, 60)
+        eventually("every checkpoint is a row", self.has_all)
         assert self.machine.value("SELECT count(*) FROM monitoring_checkpointgap") == 0
         assert self.machine.rows("SELECT number, state FROM monitoring_run") == [{"number": 1, "state": "RUNNING"}]
 

@@ -54,7 +54,7 @@ def runs(watch: Watch) -> int:
 
 def ticks_go_on(watch: Watch) -> None:
     before = runs(watch)
-    eventually("three more ticks", lambda: runs(watch) >= before + 3, 60)
+    eventually("three more ticks", lambda: runs(watch) >= before + 3)
 
 
 def tracebacks(text: str) -> int:
@@ -65,15 +65,15 @@ def test_the_second_beat_takes_over_from_one_that_was_killed(watch: Watch, redis
     first = eventually("a beat ticks", lambda: leader(watch, redis))
     first.kill()
     killed = time.monotonic()
-    second = eventually("the other one ticks", lambda: leader(watch, redis), 60)
+    second = eventually("the other one ticks", lambda: leader(watch, redis))
     took = time.monotonic() - killed
     assert second is not first
-    assert took < 12, "a lease of 5 s and a look a second, on a busy machine"
+    assert took < 30, "a lease of 5 s and a look a second, on a busy machine"
     ticks_go_on(watch)
     first.start()
     before, begun = runs(watch), time.monotonic()
     eventually("both are there", lambda: len(list(redis.scan_iter("waymark:sign:beat:*"))) >= 2)
-    eventually("some ticks", lambda: runs(watch) >= before + 3, 60)
+    eventually("some ticks", lambda: runs(watch) >= before + 3)
     assert runs(watch) - before <= time.monotonic() - begun + 3, "one of them ticks, once a second"
     watch.grows_and_is_seen()
 
@@ -104,9 +104,9 @@ def test_a_worker_killed_in_the_middle_of_a_write_leaves_no_half(watch: Watch) -
     with psycopg.connect(machine.dsn) as blocker:
         blocker.execute("LOCK TABLE monitoring_operatorcheckpoint IN SHARE MODE")
         watch.grow()
-        eventually("its transaction has begun and waits", lambda: machine.value(_WAITS) > 0, 60)
+        eventually("its transaction has begun and waits", lambda: machine.value(_WAITS) > 0)
         worker.kill()
-    eventually("the server ended its transaction", lambda: machine.value(_OPEN) == 0, 60)
+    eventually("the server ended its transaction", lambda: machine.value(_OPEN) == 0)
     newest = machine.value("SELECT max(checkpoint_id) FROM monitoring_checkpoint")
     assert newest == watch.job.checkpoints[-1].id - 3, "nothing of what it was writing is there"
     worker.start()
@@ -146,7 +146,7 @@ def test_a_full_disk_of_the_database_loses_nothing(watch: Watch, quiet: Said) ->
         pytest.skip("no file system can be mounted here")
     with full(machine.disk):
         watch.grow(400)
-        eventually("the disk is met", lambda: "No space left" in quiet["since"]("worker1"), 60)
+        eventually("the disk is met", lambda: "No space left" in quiet["since"]("worker1"))
     if not machine.postgres.alive:
         machine.postgres.start()
     watch.caught_up()
@@ -159,7 +159,7 @@ def test_a_full_disk_of_the_database_loses_nothing(watch: Watch, quiet: Said) ->
 def test_two_workers_at_once_write_everything_once(watch: Watch) -> None:
     second = watch.machine.worker(2)
     second.start()
-    eventually("both take ticks", lambda: watch.machine.value(_WORKERS) >= 2 or ticks_go_on(watch), 60)
+    eventually("both take ticks", lambda: watch.machine.value(_WORKERS) >= 2)
     watch.grow(30)
     watch.caught_up()
     second.kill(signal.SIGTERM)

@@ -8,10 +8,15 @@ SILENCE = {
     "{url} cannot be reached: nothing listens there.": "无法连接 {url}：该处没有服务在监听。",
     "{url} cannot be reached: no connection came about in time.": "无法连接 {url}：未能按时建立连接。",
     "{url} cannot be reached: {error}": "无法连接 {url}：{error}",
+    "{url} took the connection and hung up without an answer.": "{url} 接受了连接，但没有响应就断开了。",
+    "{url} took the connection and hung up without an answer. Is it meant to be https://?": (
+        "{url} 接受了连接，但没有响应就断开了。是否应为 https://？"
+    ),
+    "{url} broke off in the middle of its answer.": "{url} 的响应中途中断。",
     "{url} did not answer {path} within {time} s.": "{url} 在 {time} 秒内没有响应 {path}。",
     "{name} did not answer within {time} s.": "{name} 在 {time} 秒内没有响应。",
     "{url} answers with something that is not HTTP.": "{url} 的响应不是 HTTP。",
-    "{url} answers with something that is not HTTP; is it meant to be https://?.": "{url} 的响应不是 HTTP；是否应为 https://？",
+    "{url} answers with something that is not HTTP; is it meant to be https://?": "{url} 的响应不是 HTTP；是否应为 https://？",
     "{url} does not speak TLS; is it meant to be http://?": "{url} 不使用 TLS；是否应为 http://？",
     "{url} asks for a client's certificate that it trusts ({words}).": "{url} 要求它所信任的客户端证书（{words}）。",
     "The certificate of {url} {about}.": "{url} 的证书{about}。",
@@ -31,7 +36,7 @@ SILENCE = {
 }
 
 ANSWERS = {
-    "HTTP {status} to {path}": "对 {path} 的响应为 HTTP {status}",
+    "It answers {path} with HTTP {status}.": "对 {path} 的响应为 HTTP {status}。",
     "HTTP {status}: the address redirects to {where}; enter the one it leads to.": (
         "HTTP {status}：该地址重定向到 {where}；请填写它所指向的地址。"
     ),
@@ -156,6 +161,13 @@ EXAMINATION = {
     ),
     "A server answers there, but not with Flink's REST API": "该处有服务器响应，但不是 Flink 的 REST API",
     "A server answers there, but not with Flink's REST API. {why}": "该处有服务器响应，但不是 Flink 的 REST API。{why}",
+    "A proxy answers there, but the cluster behind it does not (HTTP {status}).": (
+        "该处有代理响应，但其后的集群没有响应（HTTP {status}）。"
+    ),
+    "A server answers there, but with an error of its own: {why}": "该处有服务器响应，但它自身出错：{why}",
+    "The address redirects to a log-in page ({where}): enter one that takes a token or a password.": (
+        "该地址重定向到登录页面（{where}）：请填写一个接受令牌或密码的地址。"
+    ),
     "The server does not accept this token (HTTP {status}).": "服务器不接受此令牌（HTTP {status}）。",
     "The server does not accept this name and password (HTTP {status}).": "服务器不接受此用户名和密码（HTTP {status}）。",
     "The server needs a log-in (HTTP {status}): a token, or a name and a password.": (

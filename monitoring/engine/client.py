@@ -441,7 +441,7 @@ def _part(text: str) -> str:
 
 def _error(status: int, content: bytes, path: str) -> EngineError:
     text = content.decode(errors="replace")
-    message = _message(content) or f"HTTP {status} to {path}"
+    message = _message(content) or f"It answers {path} with HTTP {status}."
     if status == 404:
         return NotFound(message)
     if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):

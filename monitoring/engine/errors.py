@@ -20,6 +20,7 @@ class Trouble(Enum):
     CLIENT_CERTIFICATE = "the server wants another certificate of ours"
     NO_TLS = "the server does not speak TLS"
     NO_HTTP = "the server does not speak HTTP"
+    HUNG_UP = "it hung up without an answer"
     BROKEN = "the answer broke off"
 
 

@@ -6,6 +6,7 @@ Asks the engine, and ZooKeeper where the cluster is found through it: seconds, w
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -75,7 +76,7 @@ async def _ask(connection: Connection, now: Now) -> Found:
         async with FlinkClient(connection, read_limit_s=limit_s) as client:
             return await probe(client, now)
     except Unreachable as error:
-        if error.trouble is not Trouble.BROKEN or not connection.url.startswith("https://"):
+        if error.trouble not in (Trouble.BROKEN, Trouble.HUNG_UP) or not connection.url.startswith("https://"):
             raise
         raise await heard_in_silence(connection) or error from error
 
@@ -92,20 +93,41 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
             return Problem(at, str(error))
         case NotReady():
             return Problem(at, f"It is there, but not ready: {error}", passing=True)
+        case Unreachable(trouble=Trouble.HUNG_UP) if cluster.rest_url.startswith("http://"):
+            return Problem(at, f"{error} Is it meant to be https://?", passing=True)
         case Unreachable(trouble=trouble):
             return Problem(_field_of(trouble, error, at), str(error), passing=trouble in _PASSING)
-        case Redirected():
-            return Problem(at, str(error))
-        case Refused(status=401 | 403 as status):
-            return _not_let_in(cluster, status)
+        case Refused():
+            return _refused(cluster, at, error)
         case NotFound():
             return Problem(at, f"{_NOT_FLINK}: it knows no /overview. Is a part of the path missing?")
-        case Malformed() | Refused():
+        case Malformed():
             return Problem(at, f"{_NOT_FLINK}. {error}")
     return Problem(at, str(error))
 
 
-_PASSING = (Trouble.REFUSED, Trouble.TIMED_OUT, Trouble.UNRESOLVED, Trouble.BROKEN)
+_PASSING = (Trouble.REFUSED, Trouble.TIMED_OUT, Trouble.UNRESOLVED, Trouble.HUNG_UP, Trouble.BROKEN)
+_LOG_IN = re.compile(r"log-?in|sign-?in|oauth|saml|\bsso\b", re.IGNORECASE)
+
+
+def _refused(cluster: Cluster, at: str, error: Refused) -> Problem:
+    match error:
+        case Redirected(location=location) if _LOG_IN.search(location):
+            where = location[:300]
+            return Problem(
+                at, f"The address redirects to a log-in page ({where}): enter one that takes a token or a password."
+            )
+        case Redirected():
+            return Problem(at, str(error))
+        case Refused(status=401 | 403 as status):
+            return _not_let_in(cluster, status)
+        case Refused(status=502 | 504 as status):
+            return Problem(
+                at, f"A proxy answers there, but the cluster behind it does not (HTTP {status}).", passing=True
+            )
+        case Refused(status=status) if status >= 500:
+            return Problem(at, f"A server answers there, but with an error of its own: {error}", passing=True)
+    return Problem(at, f"{_NOT_FLINK}. {error}")
 
 
 def _field_of(trouble: Trouble, error: EngineError, at: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 
 import aiohttp
@@ -75,10 +76,14 @@ def _explained(url: str, error: Exception) -> tuple[Trouble, str]:
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             return Trouble.REFUSED, f"{url} cannot be reached: nothing listens there."
         case aiohttp.ClientResponseError():
-            hint = "; is it meant to be https://?" if url.startswith("http://") else ""
-            return Trouble.NO_HTTP, f"{url} answers with something that is not HTTP{hint}."
+            hint = "; is it meant to be https://?" if url.startswith("http://") else "."
+            return Trouble.NO_HTTP, f"{url} answers with something that is not HTTP{hint}"
         case aiohttp.ConnectionTimeoutError():
             return Trouble.TIMED_OUT, f"{url} cannot be reached: no connection came about in time."
+        case aiohttp.ServerDisconnectedError() | ConnectionResetError() | OSError(errno=errno.ECONNRESET):
+            return Trouble.HUNG_UP, f"{url} took the connection and hung up without an answer."
+        case aiohttp.ClientPayloadError():
+            return Trouble.BROKEN, f"{url} broke off in the middle of its answer."
     return Trouble.BROKEN, f"{url} cannot be reached: {error or type(error).__name__}"
 
 

@@ -47,7 +47,7 @@ _UNTOLD = re.compile(
     r"|job that is not there$|^X is not allowed; a network"
     # Parts of sentences that are in the phrasebook whole.
     r"|could Xbe restored|^and a job is never started empty$|^None of the X states$|^The only state$|restore from, X.$"
-    r"|is it meant to be https://\?$|is not HTTPX\.$|over TLSX\.$|PEM form\. X$|^X is X, not|^X: it knows no /overview"
+    r"|[Ii]s it meant to be https://\?$|is not HTTPX$|over TLSX\.$|PEM form\. X$|^X is X, not|^X: it knows no /overview"
     r"|^Its clock is X s X|^does not resolve$|^is not allowed$|^X XX\. X may not|^; X frozen|^found in the history$"
     r"|^ There was no partition"
 )

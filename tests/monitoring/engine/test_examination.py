@@ -96,7 +96,6 @@ def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version
         ("/overview", "[1, 2]", 200, "is a list, not an object"),
         ("/overview", "hello", 200, "not JSON"),
         ("/overview", '{"errors": ["?"]}', 404, "it knows no /overview"),
-        ("/overview", '{"errors": ["boom"]}', 500, "boom"),
         ("/jobs/overview", '{"jobs": 3}', 200, "jobs is a number"),
     ],
 )
@@ -108,11 +107,34 @@ def test_a_server_of_something_else(flink: FlinkServer, path: str, body: str, st
 
 
 def test_a_redirect_is_not_followed_and_says_where_it_leads(flink: FlinkServer) -> None:
+    flink.instead("/overview", "", 302, Location="https://flink.example/eu/overview")
+    problem = refused(flink.url)
+    assert (problem.field, problem.passing) == ("rest_url", False)
+    assert "redirects to https://flink.example/eu/overview; enter the one it leads to" in problem.sentence
+    assert flink.asked == ["/overview"]
+
+
+def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> None:
     flink.instead("/overview", "", 302, Location="https://sso.example/login?next=flink")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert "redirects to https://sso.example/login?next=flink; enter the one it leads to" in problem.sentence
-    assert flink.asked == ["/overview"]
+    assert "redirects to a log-in page (https://sso.example/login?next=flink): enter one that takes" in problem.sentence
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ('{"errors": ["boom"]}', 500, "with an error of its own: boom"),
+        ("oops", 501, "with an error of its own: It answers /overview with HTTP 501."),
+        ("<html>Bad Gateway", 502, "A proxy answers there, but the cluster behind it does not (HTTP 502)."),
+        ("<html>Gateway Time-out", 504, "A proxy answers there, but the cluster behind it does not (HTTP 504)."),
+    ],
+)
+def test_one_that_is_in_trouble_may_be_saved(flink: FlinkServer, body: str, status: int, said: str) -> None:
+    flink.instead("/overview", body, status)
+    problem = refused(flink.url)
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert said in problem.sentence
 
 
 def test_one_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
@@ -262,14 +284,30 @@ def test_http_and_https_are_told_apart(flink: FlinkServer, authority: Authority,
     problem = refused(flink.url.replace("http://", "https://"))
     assert (problem.field, "does not speak TLS; is it meant to be http://?" in problem.sentence) == ("rest_url", True)
     with running(authority.sign().server_context(tmp_path)) as guarded:
-        assert refused(guarded.url.replace("https://", "http://")).field == "rest_url"
+        problem = refused(guarded.url.replace("https://", "http://"))
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert "hung up without an answer. Is it meant to be https://?" in problem.sentence
+
+
+def test_an_answer_that_breaks_off() -> None:
+    problem = answered_with(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{")
+    assert (problem.field, problem.passing) == ("rest_url", True)
+    assert problem.sentence.endswith("broke off in the middle of its answer.")
 
 
 def test_a_server_that_speaks_something_else() -> None:
+    problem = answered_with(b"220 mail.example ESMTP\r\n")
+    assert problem.field == "rest_url"
+    assert problem.sentence.endswith("answers with something that is not HTTP; is it meant to be https://?")
+
+
+def answered_with(said: bytes) -> Problem:
+    """By a server that says this to the first who connects, reads, and hangs up."""
+
     def serve(listening: socket.socket) -> None:
         connection, _ = listening.accept()
         with connection:
-            connection.sendall(b"220 mail.example ESMTP\r\n")
+            connection.sendall(said)
             connection.recv(1000)
 
     with ExitStack() as stack:
@@ -278,4 +316,4 @@ def test_a_server_that_speaks_something_else() -> None:
         thread.start()
         problem = refused(f"http://127.0.0.1:{listening.getsockname()[1]}")
         thread.join(5)
-    assert (problem.field, "something that is not HTTP" in problem.sentence) == ("rest_url", True)
+    return problem

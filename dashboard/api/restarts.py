@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, Literal
+from urllib.parse import quote
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
 from ninja import File, Query, Schema, Status, UploadedFile
@@ -20,13 +21,14 @@ from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.launch import SAVE, ProgramForm
-from dashboard.queries.states import offered_states, why_not_offered
+from dashboard.queries.states import Choice, offered_state, offered_states, why_not_offered
 from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
-from monitoring.models import LaunchVersion, RestartAttempt, RestartDecision
+from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecision
 from monitoring.programs import copy_of
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.savepoints.looking import StorageSilent
 
 routes = router("Restarts")
 
@@ -133,21 +135,27 @@ def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, A
 @routes.get(
     "/jobs/{int:job_id}/restart-states", response=answers(list[StateOut]), summary="What it could be started from"
 )
-def states(request: HttpRequest, job_id: int) -> Any:
-    return offered_states(find_job(job_id))
+def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[Choice]:
+    """When the storage that a dead run's checkpoints lie in does not answer in time, those that lie there alone are
+    left out, and the header `Waymark-Incomplete` says why."""
+    offer = offered_states(find_job(job_id))
+    if offer.silent:
+        response.headers["Waymark-Incomplete"] = quote(offer.silent, safe=" :/'(),.")
+    return offer.choices
 
 
 @routes.post("/jobs/{int:job_id}/restart", response=answers(RestartOut, 202), summary="Restart it from a state")
 def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartAttempt]:
     require(request, Role.OPERATOR)
     job = find_job(job_id)
-    choices = {choice.key: choice for choice in offered_states(job)}
-    if body.state not in choices:
-        one_of = f"One of: {', '.join(choices) or 'none is there'}."
-        raise invalid("state", body.state, f"{why_not_offered(body.state)} {one_of}")
-    source, stop_first = choices[body.state].source, body.stop == "savepoint"
+    stop_first = body.stop == "savepoint"
     try:
-        return Status(202, restart_from(job, source, actor_of(request), timezone.now(), stop_first=stop_first))
+        choice = offered_state(job, body.state)
+        if choice is None:
+            raise invalid("state", body.state, f"{why_not_offered(body.state)} {_one_of(job)}")
+        return Status(202, restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=stop_first))
+    except StorageSilent as silent:
+        raise conflict(f"Nothing was stopped or started. {silent}.") from silent
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
         raise conflict(f"Nothing was stopped or started. {refused}") from refused
 
@@ -210,6 +218,10 @@ def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile
     if kept is None:
         raise RuntimeError(f"{jar_id} was kept and is not there")
     return Status(201, {"jar_id": jar_id, "name": kept.name, "size": kept.size, "sha256": kept.sha256})
+
+
+def _one_of(job: Job) -> str:
+    return f"One of: {', '.join(choice.key for choice in offered_states(job).choices) or 'none is there'}."
 
 
 def _version(version: LaunchVersion) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from monitoring.models import CheckedState, Checkpoint, Job, Run, Savepoint, Sav
 from monitoring.recovery.candidates import State
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
 from monitoring.recovery.unseen import found_checkpoints
-from monitoring.savepoints.stored import size_of
+from monitoring.savepoints.looking import Patience, StorageSilent
+from monitoring.savepoints.stored import LISTED_WITHIN_S, size_of
 
 # An engine keeps a handful; of older ones it is not known whether they are still there.
 RETAINED = 10
@@ -57,10 +58,35 @@ def _retained(checkpoint: Checkpoint, look: CheckedState | None) -> Retained:
     return Retained(checkpoint, look.checked_at, look.problem) if look else Retained(checkpoint)
 
 
-def offered_states(job: Job) -> list[Choice]:
-    """Completed savepoints, the newest checkpoints that outlive their run, and what a dead one left; newest first."""
-    choices = [*_savepoints(job), *map(_checkpoint, read_retained(job)), *_left_by_the_dead(job)]
-    return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
+@dataclass(frozen=True)
+class Offer:
+    """What the job can be started from, newest first. `left`: as far as they were found where a dead run left them.
+    `silent`: why that is not all, "" when it is."""
+
+    choices: list[Choice]
+    left: list[State]
+    silent: str = ""
+
+
+def offered_states(job: Job) -> Offer:
+    """Completed savepoints, the newest checkpoints that outlive their run, and what a dead one left. Whatever its
+    storage does, this takes no longer than LISTED_WITHIN_S for it."""
+    left = _Left(job, Patience(LISTED_WITHIN_S))
+    choices = [*_savepoints(job), *map(_checkpoint, read_retained(job)), *left.choices()]
+    newest_first = sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
+    return Offer(newest_first, left.states, left.silent)
+
+
+def offered_state(job: Job, key: str) -> Choice | None:
+    """The one of that key. Storage is looked at only for what lies nowhere else. StorageSilent."""
+    if not _FOUND.fullmatch(key):
+        known = [*_savepoints(job), *map(_checkpoint, read_retained(job))]
+        return next((choice for choice in known if choice.key == key), None)
+    left = _Left(job, Patience(LISTED_WITHIN_S))
+    choice = next((choice for choice in left.choices() if choice.key == key), None)
+    if choice is None and left.silence is not None:
+        raise left.silence
+    return choice
 
 
 def offered_savepoints(job: Job) -> list[Choice]:
@@ -79,11 +105,12 @@ def why_not_offered(key: str) -> str:
     ) % {"number": number, "run": run}
 
 
-def best_of(job: Job, choices: list[Choice]) -> Choice | None:
+def best_of(job: Job, offer: Offer) -> Choice | None:
     """What the automation would take; else the newest that is not known to be damaged."""
-    sound = [choice for choice in choices if not choice.problem] or choices
+    sound = [choice for choice in offer.choices if not choice.problem] or offer.choices
     offered = {choice.path: choice for choice in reversed(sound)}
-    best = (offered[state.path] for state in restore_candidates(job) if state.path in offered)
+    candidates = restore_candidates(job, offer.left)
+    best = (offered[state.path] for state in candidates if state.path in offered)
     return next(best, sound[0] if sound else None)
 
 
@@ -93,29 +120,52 @@ def _savepoints(job: Job) -> list[Choice]:
     return [_savepoint(savepoint) for savepoint in kept[:SAVEPOINTS]]
 
 
-def _left_by_the_dead(job: Job) -> list[Choice]:
-    lying = found_checkpoints(job)[:RETAINED]
-    if not lying:
-        return []
-    runs = job.runs.select_related("launch_version").filter(number__in={state.run_number for state in lying})
-    by_number = {run.number: run for run in runs}
-    looks = job.checked_states.filter(path__in=[state.path for state in lying])
-    problems = dict(looks.values_list("path", "problem"))
-    return [_found(state, by_number[state.run_number], problems.get(state.path, "")) for state in lying]
+class _Left:
+    """What dead runs left in their directories, looked for once and as long as there is patience."""
 
+    def __init__(self, job: Job, patience: Patience) -> None:
+        self._job, self._patience = job, patience
+        self.silence: StorageSilent | None = None
+        try:
+            self.states = found_checkpoints(job, patience)[:RETAINED]
+        except StorageSilent as silence:
+            self.states, self.silence = [], silence
 
-def _found(state: State, run: Run, problem: str) -> Choice:
-    return Choice(
-        key=f"found-{run.number}-{state.checkpoint_id}",
-        label=_("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": state.checkpoint_id},
-        taken_at=state.taken_at,
-        size=size_of(state.path),
-        path=state.path,
-        source=state.path,
-        run=run,
-        problem=problem,
-        found=True,
-    )
+    @property
+    def silent(self) -> str:
+        return f"{self.silence}." if self.silence else ""
+
+    def choices(self) -> list[Choice]:
+        if not self.states:
+            return []
+        numbers = {state.run_number for state in self.states}
+        runs = self._job.runs.select_related("launch_version").filter(number__in=numbers)
+        by_number = {run.number: run for run in runs}
+        looks = self._job.checked_states.filter(path__in=[state.path for state in self.states])
+        problems = dict(looks.values_list("path", "problem"))
+        return [self._choice(state, by_number[state.run_number], problems.get(state.path, "")) for state in self.states]
+
+    def _choice(self, state: State, run: Run, problem: str) -> Choice:
+        return Choice(
+            key=f"found-{run.number}-{state.checkpoint_id}",
+            label=_("Checkpoint %(checkpoint_id)s") % {"checkpoint_id": state.checkpoint_id},
+            taken_at=state.taken_at,
+            size=self._size(state),
+            path=state.path,
+            source=state.path,
+            run=run,
+            problem=problem,
+            found=True,
+        )
+
+    def _size(self, state: State) -> int | None:
+        """None once the storage fell silent."""
+        if self.silence is None:
+            try:
+                return size_of(state.path, self._patience)
+            except StorageSilent as silence:
+                self.silence = silence
+        return None
 
 
 def _savepoint(savepoint: Savepoint) -> Choice:

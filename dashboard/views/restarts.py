@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
@@ -13,12 +15,13 @@ from dashboard.access.guard import actor_of
 from dashboard.phrases import told
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.since import happened_since
-from dashboard.queries.states import best_of, offered_states, why_not_offered
+from dashboard.queries.states import best_of, offered_state, offered_states, why_not_offered
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import RestartAttempt
 from monitoring.recovery.manual import CANCELABLE, AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
 from monitoring.recovery.replay import replayed
+from monitoring.savepoints.looking import StorageSilent
 
 
 def restarts(request: HttpRequest, pk: int) -> HttpResponse:
@@ -33,24 +36,25 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return start_restart(request, pk)
     job = find_job(pk)
-    choices = offered_states(job)
+    offer = offered_states(job)
     wanted = request.GET.get("from", "")
-    chosen = next((choice for choice in choices if choice.key == wanted), best_of(job, choices))
+    chosen = next((choice for choice in offer.choices if choice.key == wanted), best_of(job, offer))
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
     context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen else None
-    extra = {"choices": choices, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
+    extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
 
 
 def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
     """The part of the page that has to ask the engine."""
     job = find_job(pk)
-    chosen = next((choice for choice in offered_states(job) if choice.key == request.GET.get("from")), None)
     rows = None
-    if chosen and job.current_run:
-        rows = replayed(job.current_run, chosen.taken_at, timezone.now())
+    with suppress(StorageSilent):  # the page says so
+        chosen = offered_state(job, request.GET.get("from", ""))
+        if chosen and job.current_run:
+            rows = replayed(job.current_run, chosen.taken_at, timezone.now())
     return render(request, "job/rows_again.html", {"rows": rows})
 
 
@@ -58,17 +62,23 @@ def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
 def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     wanted = request.POST.get("from", "")
-    choice = next((choice for choice in offered_states(job) if choice.key == wanted), None)
-    if choice is None:
-        messages.error(request, why_not_offered(wanted))
-        return redirect("job-restart", pk)
     saved_first = request.POST.get("stop") != "cancel"
     try:
+        choice = offered_state(job, wanted)
+        if choice is None:
+            messages.error(request, why_not_offered(wanted))
+            return redirect("job-restart", pk)
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
+    except StorageSilent as silent:
+        return _refused(request, pk, f"{silent}.")
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": told(str(refused))})
-        return redirect("job-restart", pk)
+        return _refused(request, pk, str(refused))
     return redirect("restart-progress", attempt.pk)
+
+
+def _refused(request: HttpRequest, pk: int, why: str) -> HttpResponse:
+    messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": told(why)})
+    return redirect("job-restart", pk)
 
 
 @action

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
+from dashboard.phrases import told
 from dashboard.queries.states import read_retained
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
@@ -17,6 +18,7 @@ from monitoring.engine.errors import EngineError
 from monitoring.models import Savepoint, SavepointOrigin, SavepointState
 from monitoring.recovery.states import retained_checkpoints
 from monitoring.savepoints.checking import look_at
+from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 PAGE_SIZE = 50
@@ -62,6 +64,9 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
         problem = look_at(job, found.external_path, timezone.now())
     except EngineError as error:
         messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": error})
+    except StorageSilent as silent:
+        told_why = told(f"{silent}.")
+        messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": told_why})
     else:
         _say(request, name, problem)
     return redirect("job-savepoints", pk)

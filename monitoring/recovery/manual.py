@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 
 from django.db import transaction
 
@@ -14,6 +17,8 @@ from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.states import known_states
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.history import plain_path
+from monitoring.savepoints.looking import Patience, StorageSilent
+from monitoring.savepoints.stored import LISTED_WITHIN_S
 
 LONGEST_PATH = 2000
 # Nothing was stopped or started yet.
@@ -167,8 +172,14 @@ def _of_path(job: Job, path: str) -> State | None:
     path = path.strip()
     if not path or len(path) > LONGEST_PATH or not path.isprintable():
         raise RestartRefused("path", path[:100], "the path of a savepoint or retained checkpoint is needed")
-    known = [*known_states(job), *found_checkpoints(job)]
+    known = chain(known_states(job), _found_checkpoints(job))
     return next((state for state in known if plain_path(state.path) == plain_path(path)), None)
+
+
+def _found_checkpoints(job: Job) -> Iterator[State]:
+    """Looked for only when nothing else has the path, and for so long."""
+    with suppress(StorageSilent):
+        yield from found_checkpoints(job, Patience(LISTED_WITHIN_S))
 
 
 __all__ = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db.models import QuerySet
 
 from monitoring.models import (
@@ -22,10 +24,12 @@ CHECKPOINTS = 20
 SAVEPOINTS = 50
 
 
-def restore_candidates(job: Job) -> list[State]:
-    """What `job` may be restored from, the best first, by its own choice of `restore_from`."""
+def restore_candidates(job: Job, unseen: Sequence[State] | None = None) -> list[State]:
+    """What `job` may be restored from, the best first, by its own choice of `restore_from`. `unseen`: checkpoints that
+    no poll saw, where the caller has looked for them."""
+    unseen = unseen_checkpoints(job) if unseen is None else unseen
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
-    return candidates([*unseen_checkpoints(job), *known_states(job)], lives, RestoreFrom(job.restore_from))
+    return candidates([*unseen, *known_states(job)], lives, RestoreFrom(job.restore_from))
 
 
 def known_states(job: Job) -> list[State]:

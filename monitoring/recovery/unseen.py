@@ -6,6 +6,7 @@ What a sink committed with an unseen checkpoint would be committed again by a re
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from datetime import datetime, timedelta
 from monitoring.models import Checkpoint, CheckpointStatus, Job, RestoreFrom, Run, RunState
 from monitoring.recovery.candidates import State, retains
 from monitoring.recovery.detection import DEAD
-from monitoring.savepoints.stored import checkpoints_in
+from monitoring.savepoints.looking import Patience, StorageSilent
+from monitoring.savepoints.stored import LISTED_WITHIN_S, checkpoints_in
 
 # More than so many are not guessed: each is a start that the engine refuses.
 MOST_GUESSED = 10
@@ -22,18 +24,22 @@ MOST_GUESSED = 10
 RUNS = 20
 _NUMBERED = re.compile(r"(.*)/chk-(\d+)/?")
 
+log = logging.getLogger(__name__)
+
 
 def unseen_checkpoints(job: Job) -> list[State]:
-    """The newest first. Of the run that the last known checkpoint is of, and of those that followed it."""
+    """The newest first. Of the run that the last known checkpoint is of, and of those that followed it. Storage that
+    does not answer is storage that cannot be read."""
     if job.restore_from == RestoreFrom.SAVEPOINT:
         return []
-    return [state for search in _searches(job) for state in search.found_or_guessed()]
+    patience = Patience(LISTED_WITHIN_S)
+    return [state for search in _searches(job) for state in search.found_or_guessed(patience)]
 
 
-def found_checkpoints(job: Job) -> list[State]:
+def found_checkpoints(job: Job, patience: Patience) -> list[State]:
     """Of those only the ones that were found where they lie, whatever the job's automation goes on from: what a person
-    may choose."""
-    return [state for search in _searches(job) for state in search.found() or ()]
+    may choose. StorageSilent."""
+    return [state for search in _searches(job) for state in search.found(patience) or ()]
 
 
 @dataclass(frozen=True)
@@ -45,18 +51,22 @@ class _Search:
     known: Run
     seen: State
 
-    def found_or_guessed(self) -> list[State]:
-        found = self.found()
+    def found_or_guessed(self, patience: Patience) -> list[State]:
+        try:
+            found = self.found(patience)
+        except StorageSilent as silent:
+            log.warning("%s.", silent)
+            found = None
         if found is not None:
             return found
         # Of one that FAILED, the engine itself tells its last ones.
         is_lost = self.run == self.known and self.run.state == RunState.LOST
         return guessed(self.seen, self.ended_at, _interval(self.run)) if is_lost else []
 
-    def found(self) -> list[State] | None:
-        """None where that cannot be told from here."""
+    def found(self, patience: Patience) -> list[State] | None:
+        """None where that cannot be told from here. StorageSilent."""
         directory, run = _directory(self.run, self.known, self.seen), self.run
-        lying = checkpoints_in(directory) if directory else None
+        lying = checkpoints_in(directory, patience) if directory else None
         if lying is None:
             return None
         base, at = self.seen.checkpoint_id or 0, self.seen.taken_at

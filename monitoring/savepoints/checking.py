@@ -18,14 +18,17 @@ from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import CheckedState, Job, Savepoint, SavepointState
 from monitoring.savepoints.claims import claim, update
+from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.stored import validate
 
 BATCH = 20
 LOOK_AGAIN = timedelta(days=1)
 RETRY = timedelta(minutes=10)
-LOOK_LIMIT_S = 20.0  # somebody waits for it in front of a page
+# Somebody waits for it in front of a page; the storage's part ends first, so that it is named and not the engine.
+LOOK_LIMIT_S = 20.0
+STORAGE_LIMIT_S = 15.0
 
-Found = SavepointValidation | EngineError | None
+Found = SavepointValidation | StorageSilent | EngineError | None
 
 
 def check_completed(now: datetime) -> Counter[str]:
@@ -44,16 +47,16 @@ def record_finding(job: Job, path: str, problem: str, now: datetime) -> None:
 
 def look_at(job: Job, path: str, now: datetime) -> str | None:
     """Look at the files of a state now, and remember what was found: "" when they are there and complete, None when
-    nobody can tell. Raises EngineError when the engine does not answer."""
+    nobody can tell. Raises EngineError when the engine does not answer, StorageSilent when the storage does not."""
 
-    async def act(client: FlinkClient) -> SavepointValidation | None:
-        return await validate(client, path)
+    async def act(client: FlinkClient) -> SavepointValidation | StorageSilent | None:
+        return await validate(client, path, limit_s=STORAGE_LIMIT_S)
 
     (answer,) = call_all([Call(job.cluster, act)], limit_s=LOOK_LIMIT_S)
     match answer:
         case None | Refused(status=400 | 403):
             return None
-        case EngineError():
+        case EngineError() | StorageSilent():
             raise answer
     problem = "" if answer.valid else _problem(answer)
     record_finding(job, path, problem, now)
@@ -70,7 +73,7 @@ class _Act:
     def __init__(self, savepoint: Savepoint) -> None:
         self._path = savepoint.path
 
-    async def __call__(self, client: FlinkClient) -> SavepointValidation | None:
+    async def __call__(self, client: FlinkClient) -> SavepointValidation | StorageSilent | None:
         return await validate(client, self._path)
 
 
@@ -83,7 +86,7 @@ def _note(savepoint: Savepoint, answer: Found, now: datetime) -> str:
         case SavepointValidation():
             problem = _problem(answer)
             return update(savepoint, "found damaged", checked_at=now, problem=problem, next_check_at=now + LOOK_AGAIN)
-        case EngineError():
+        case EngineError() | StorageSilent():
             return update(savepoint, "", next_check_at=now + RETRY)
 
 

@@ -21,7 +21,8 @@ from monitoring.engine_calls import Call, call_all
 from monitoring.models import Cluster, Savepoint, SavepointState
 from monitoring.savepoints.claims import OVERTAKEN, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
-from monitoring.savepoints.stored import remove, within_reach
+from monitoring.savepoints.looking import Patience
+from monitoring.savepoints.stored import READ_WITHIN_S, remove, within_reach
 
 BATCH = 50
 # Silent for so long, or no longer watched: what lies in its storage is not its business any more.
@@ -49,7 +50,8 @@ def advance_disposals(now: datetime) -> Counter[str]:
     asked = [each for each in claimed if each not in ours]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
     outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
-    outcome += Counter(_settle(each, _remove(each), now) for each in ours)
+    patience = Patience(READ_WITHIN_S)
+    outcome += Counter(_settle(each, _remove(each, patience), now) for each in ours)
     return Counter({what: count for what, count in outcome.items() if what})
 
 
@@ -58,9 +60,9 @@ def _gone(cluster: Cluster, now: datetime) -> bool:
     return not cluster.enabled or (silent is not None and silent <= now - GONE_AFTER)
 
 
-def _remove(savepoint: Savepoint) -> Operation[None]:
+def _remove(savepoint: Savepoint, patience: Patience) -> Operation[None]:
     try:
-        remove(savepoint.path)
+        remove(savepoint.path, patience)
     except (OSError, NotFlinkMetadata) as error:
         return Failed(f"The cluster is gone, and in its storage: {error}")
     return Done(None)

@@ -1,7 +1,7 @@
 """Checkpoints and savepoints where they lie, for engines that cannot look at them and for clusters that are gone.
 
 Only below WAYMARK_STATE_ROOTS, and only where a root holds anything: an empty one may be a mount that is missing, and
-tells nothing. Flink's and our own. Blocking, but for `validate`.
+tells nothing. Flink's and our own. Nothing here waits for longer than its caller's patience: StorageSilent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from django.conf import settings
 
@@ -30,7 +31,14 @@ from checkpointing.storage import (
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata, NeededFile, NotFlinkMetadata, parse
+from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
 
+T = TypeVar("T")
+
+# Listing a directory and reading a `_metadata`, also while somebody waits in front of a page; looking at every file of
+# a state, and removing one, while nobody does. Both are shorter than an engine's call may take.
+LISTED_WITHIN_S = 5.0
+READ_WITHIN_S = 40.0
 METADATA = "_metadata"
 # What Flink and we call the directory of a savepoint.
 SAVEPOINT = "savepoint-"
@@ -41,21 +49,35 @@ CHECKPOINTS = 20
 log = logging.getLogger(__name__)
 
 
-async def validate(client: FlinkClient, path: str, entry_class: str | None = None) -> SavepointValidation | None:
+async def validate(
+    client: FlinkClient, path: str, entry_class: str | None = None, *, limit_s: float = READ_WITHIN_S
+) -> SavepointValidation | StorageSilent | None:
     """The engine's word on the state at `path`; of an engine that has none, what lies there. None: nobody can tell."""
     answer = await client.validate_savepoint(path, entry_class)
-    return answer if answer is not None else await asyncio.to_thread(look, path)
+    return answer if answer is not None else await asyncio.to_thread(_look_or_silence, path, Patience(limit_s))
+
+
+def _look_or_silence(path: str, patience: Patience) -> SavepointValidation | StorageSilent | None:
+    try:
+        return look(path, patience)
+    except StorageSilent as silent:
+        return silent
 
 
 def within_reach(path: str) -> bool:
+    """False, too, where that is not told in time."""
     try:
-        return _confined(path) is not None
-    except StorageError:
+        return _looked("", path, lambda: _confined(path), Patience(LISTED_WITHIN_S)) is not None
+    except (StorageSilent, StorageError):
         return False
 
 
-def look(path: str) -> SavepointValidation | None:
-    """Are all its files there, each with its size? None where that cannot be told from here."""
+def look(path: str, patience: Patience) -> SavepointValidation | None:
+    """Are all its files there, each with its size? None where that cannot be told from here. StorageSilent."""
+    return _looked("files", path, lambda: _judged(path), patience)
+
+
+def _judged(path: str) -> SavepointValidation | None:
     try:
         directory = _confined(path)
         if directory is None:
@@ -71,9 +93,13 @@ def look(path: str) -> SavepointValidation | None:
     return SavepointValidation(not problem, problem, checkpoint_id, "", "", None, None)
 
 
-def checkpoints_in(directory: str) -> list[int] | None:
+def checkpoints_in(directory: str, patience: Patience) -> list[int] | None:
     """The numbers of the newest checkpoints in a run's directory, the last one first; none where it is missing. None
-    where that cannot be told from here."""
+    where that cannot be told from here. StorageSilent."""
+    return _looked("", directory, lambda: _checkpoints_in(directory), patience)
+
+
+def _checkpoints_in(directory: str) -> list[int] | None:
     try:
         confined = _confined(directory)
         if confined is None:
@@ -88,8 +114,13 @@ def checkpoints_in(directory: str) -> list[int] | None:
         return None
 
 
-def size_of(path: str) -> int | None:
-    """Bytes of all the files that the state at `path` needs, as it says itself. None where that cannot be told."""
+def size_of(path: str, patience: Patience) -> int | None:
+    """Bytes of all the files that the state at `path` needs, as it says itself. None where that cannot be told.
+    StorageSilent."""
+    return _looked("", path, lambda: _size_of(path), patience)
+
+
+def _size_of(path: str) -> int | None:
     try:
         directory = _confined(path)
         if directory is None:
@@ -107,9 +138,13 @@ def size_of(path: str) -> int | None:
         return None
 
 
-def remove(path: str) -> None:
+def remove(path: str, patience: Patience) -> None:
     """Remove a savepoint's files; those of one that was removed in part, too. StorageError, SnapshotUnusable,
-    NotFlinkMetadata; FileNotFoundError when there is nothing at all."""
+    NotFlinkMetadata; FileNotFoundError when there is nothing at all; StorageSilent, and it may go on by itself."""
+    _looked("removals", path, lambda: _remove(path), patience)
+
+
+def _remove(path: str) -> None:
     directory = _roots().confine(path)
     files = files_for(directory)
     try:
@@ -134,17 +169,33 @@ def _roots() -> SavepointRoots:
 
 
 def _confined(path: str) -> str | None:
+    """`path` without symbolic links, when it is below a root in which there is anything."""
+    for root in _nearest_first(path):
+        try:
+            directory = SavepointRoots([root]).confine(path)
+        except OutsideSavepointRoots:
+            continue
+        if files_for(root).names(canonical(root)):
+            return directory
+    return None
+
+
+def _nearest_first(path: str) -> list[str]:
+    """Only one that `path` does not name is looked at after the others: a root that hangs holds up none but itself."""
+    return sorted(settings.STATE_ROOTS, key=lambda root: not _is_below(path, root))
+
+
+def _is_below(path: str, root: str) -> bool:
     try:
-        directory = _roots().confine(path)
-    except OutsideSavepointRoots:
-        return None
-    return directory if _root_of(directory) else None
+        return f"{canonical(path)}/".startswith(f"{canonical(root).rstrip('/')}/")
+    except StorageError:
+        return False
 
 
-def _root_of(directory: str) -> str | None:
-    """The root that `directory` lies below, when there is anything in it."""
-    below = [root for root in _roots().roots if directory.startswith(root.rstrip("/") + "/")]
-    return next((root for root in below if files_for(root).names(root)), None)
+def _looked(kind: str, path: str, read: Callable[[], T], patience: Patience) -> T:
+    """`kind`: short looks have places of their own, which the long ones do not take."""
+    named = next((root for root in settings.STATE_ROOTS if _is_below(path, root)), "")
+    return LOOKS.look(f"{kind} {named}", path, read, patience)
 
 
 def _look(directory: str) -> tuple[int | None, str]:

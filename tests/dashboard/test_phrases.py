@@ -25,6 +25,7 @@ SPOKEN = (
     *(str(path.relative_to(ROOT)) for path in (ROOT / "monitoring/recovery/stages").glob("*.py")),
     *("monitoring/pauses.py", "monitoring/savepoints/preflight.py", "monitoring/savepoints/request.py"),
     *("monitoring/savepoints/settle.py", "monitoring/savepoints/disposal.py", "monitoring/savepoints/retention.py"),
+    "monitoring/savepoints/looking.py",
     *("monitoring/state_reads/asking.py", "monitoring/alerts/lifecycle.py", "monitoring/alerts/channels.py"),
     *("dashboard/acts/bulk.py", "dashboard/acts/rules.py", "dashboard/access/guard.py", "dashboard/access/accounts.py"),
     *("dashboard/access/oidc.py", "dashboard/views/incidents.py", "dashboard/views/clusters.py"),

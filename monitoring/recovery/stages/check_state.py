@@ -17,7 +17,11 @@ from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, launch_of, write
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.checking import record_finding
+from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.stored import validate
+
+# The job is down meanwhile: what storage does not tell by then, the engine finds out when it starts.
+STATE_READ_WITHIN_S = 15.0
 
 
 class CheckState:
@@ -35,7 +39,7 @@ class CheckState:
         path, program = attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
-            return await validate(client, path, program)
+            return await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
 
         return act
 
@@ -44,6 +48,8 @@ class CheckState:
             case None:
                 text = f"{attempt.restore_path}: this cluster cannot check a state before it is used."
                 return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
+            case StorageSilent():
+                return Next(AttemptState.STOPPING, f"{answer}; it is used unchecked.", StepState.SKIPPED)
             case SavepointValidation(valid=True):
                 remember_finding(attempt, "", now)
                 return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.parse import unquote
 
+import pytest
 from pytest_django import Settings
 
+from dashboard.queries import states
 from monitoring.models import Checkpoint, Job
+from monitoring.savepoints.looking import LOOKS
 from tests.dashboard import builders as make
 from tests.dashboard.api.conftest import Caller
 from tests.monitoring.savepoints.snapshots import lay_down, metadata
+from tests.waiting import eventually
 
 
 def test_a_checkpoint_that_was_found_may_be_restarted_from_while_it_is_there(
@@ -31,3 +37,23 @@ def test_a_checkpoint_that_was_found_may_be_restarted_from_while_it_is_there(
     assert "which was found in the directory of run 2, is not there any more" in wrong["message"]
     (lying / "_metadata").write_bytes(metadata("2.3.0-rocksdb-0b-checkpoint"))
     assert api.post(f"/jobs/{job.pk}/restart", {"state": offered["key"]}).json()["restore_path"] == f"file:{lying}"
+
+
+def test_storage_that_does_not_answer_is_told_beside_what_is_known(
+    api: Caller, job: Job, now: datetime, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "LISTED_WITHIN_S", 0.3)
+    run = make.make_run(job, now, state="LOST", ended_at=now - timedelta(seconds=5))
+    [seen] = make.make_checkpoints(run, now - timedelta(seconds=24), make.Shape(count=1))
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        root = f"ftp://127.0.0.1:{mute.getsockname()[1]}/été"
+        settings.STATE_ROOTS = (root,)
+        Checkpoint.objects.filter(pk=seen.pk).update(external_path=f"{root}/{run.engine_job_id}/chk-1")
+        answer = api.get(f"/jobs/{job.pk}/restart-states")
+        assert f"checkpoint-{seen.pk}" in [state["key"] for state in answer.json()]
+        why = f"{root}/{run.engine_job_id} could not be looked at within 0.3 s: its storage does not answer."
+        assert unquote(answer.headers["Waymark-Incomplete"]) == why
+        refused = api.post(f"/jobs/{job.pk}/restart", {"state": f"found-{run.number}-2"})
+        assert refused.status_code == 409
+        assert refused.json()["error"]["message"] == f"Nothing was stopped or started. {why}"
+    eventually("nothing hangs any more", lambda: not LOOKS.hanging(f" {root}"), 60)

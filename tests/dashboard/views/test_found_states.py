@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import socket
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,11 +13,14 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
+from dashboard.queries import states
 from dashboard.queries.states import Choice, offered_states
 from monitoring.models import CheckedState, Job, RestartAttempt, Run
+from monitoring.savepoints.looking import LOOKS
 from tests.dashboard import builders as make
 from tests.dashboard import scenes
 from tests.monitoring.savepoints import snapshots
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 SAMPLE = scenes.LEFT_BEHIND
@@ -41,7 +46,7 @@ def place(root: Path, run: Run, number: int) -> Path:
 
 
 def found(job: Job) -> list[Choice]:
-    return [choice for choice in offered_states(job) if choice.found]
+    return [choice for choice in offered_states(job).choices if choice.found]
 
 
 def page(client: Client, job: Job, **query: str) -> str:
@@ -65,7 +70,9 @@ def test_it_is_chosen_as_the_automation_would(operator: Client, job: Job) -> Non
 
 
 def test_those_of_the_history_are_offered_beside_it(operator: Client, job: Job) -> None:
-    assert [choice.label for choice in offered_states(job)] == [f"Checkpoint {number}" for number in (4, 3, 2, 1)]
+    assert [choice.label for choice in offered_states(job).choices] == [
+        f"Checkpoint {number}" for number in (4, 3, 2, 1)
+    ]
     seen = job.runs.get().checkpoints.get(checkpoint_id=3)
     assert "Found in the directory, not in the history:" not in page(operator, job, **{"from": f"checkpoint-{seen.pk}"})
 
@@ -112,3 +119,47 @@ def test_where_the_directory_is_not_reached_nothing_is_offered_of_it(job: Job, s
 def test_a_living_job_has_none(job: Job, dead: Run) -> None:
     Run.objects.filter(pk=dead.pk).update(state="RUNNING", ended_at=None)
     assert found(job) == []
+
+
+class TestStorageThatNeverAnswers:
+    """A server that takes connections and says nothing on them."""
+
+    @pytest.fixture(autouse=True)
+    def mute(self, job: Job, dead: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            root = f"ftp://127.0.0.1:{listening.getsockname()[1]}/flink"
+            settings.STATE_ROOTS = (root,)
+            monkeypatch.setattr(states, "LISTED_WITHIN_S", 0.3)
+            for seen in dead.checkpoints.all():
+                where = f"{root}/{dead.engine_job_id}/chk-{seen.checkpoint_id}"
+                dead.checkpoints.filter(pk=seen.pk).update(external_path=where)
+            yield f"{root}/{dead.engine_job_id} could not be looked at within 0.3 s: its storage does not answer."
+        eventually("nothing hangs any more", lambda: not LOOKS.hanging(f" {root}"), 60)
+
+    def test_the_page_comes_and_says_so(self, operator: Client, job: Job, mute: str) -> None:
+        told = page(operator, job)
+        assert f"<b>There may be newer checkpoints than these:</b> {mute}" in told
+        assert "from checkpoint 3" in told
+
+    def test_it_does_not_say_that_there_is_nothing(self, operator: Client, job: Job, dead: Run, mute: str) -> None:
+        dead.checkpoints.update(status="FAILED")
+        seen = dead.checkpoints.get(checkpoint_id=3)
+        dead.checkpoints.filter(pk=seen.pk).update(status="COMPLETED", discarded=True)
+        told = page(operator, job)
+        assert mute in told
+        assert "There is no state to restart from" not in told
+
+    def test_what_is_known_can_be_started_from_without_it(self, operator: Client, job: Job, dead: Run) -> None:
+        seen = dead.checkpoints.get(checkpoint_id=3)
+        operator.post(reverse("job-restart", args=[job.pk]), {"from": f"checkpoint-{seen.pk}"})
+        assert RestartAttempt.objects.get().restore_path == seen.external_path
+
+    def test_what_lies_there_cannot_and_that_is_why(self, operator: Client, job: Job, mute: str) -> None:
+        address = reverse("job-restart", args=[job.pk])
+        refused = operator.post(address, {"from": "found-1-4"}, follow=True).content.decode()
+        assert f"Nothing was stopped or started. {mute}" in refused
+        assert not RestartAttempt.objects.exists()
+
+    def test_the_rows_again_are_not_known(self, operator: Client, job: Job) -> None:
+        part = operator.get(reverse("restart-rows", args=[job.pk]), {"from": "found-1-4"})
+        assert (part.status_code, part.content.strip()) == (200, b"")

@@ -71,7 +71,7 @@ def test_its_files_are_looked_at_now(
     look = CheckedState.objects.get(job=job, path=newest.external_path)
     assert look.problem == problem
 
-    choices = operator.get(reverse("job-restart", args=[job.pk])).context["choices"]
+    choices = operator.get(reverse("job-restart", args=[job.pk])).context["offer"].choices
     assert next(each for each in choices if each.path == newest.external_path).problem == look.problem
 
 

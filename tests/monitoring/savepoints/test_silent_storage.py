@@ -1,0 +1,152 @@
+"""Storage that takes a connection, or lets a file be opened, and never answers: nobody waits for it for long."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from monitoring.models import CheckedState, Savepoint, SavepointState
+from monitoring.recovery.states import restore_candidates
+from monitoring.savepoints import checking, disposal, stored
+from monitoring.savepoints.checking import RETRY, check_completed, look_at
+from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
+from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
+from tests.monitoring.savepoints.snapshots import lay_down, names
+from tests.waiting import eventually
+
+# Far below what a test waits for the opposite, far above what a look at healthy storage takes.
+SOON_S, NEVER_S = 0.3, 20.0
+
+
+@pytest.fixture
+def mute() -> Iterator[socket.socket]:
+    """A server that takes every connection, and says nothing on any. When it goes, so do those."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture(params=["ftp", "s3"])
+def root(request, mute, settings, monkeypatch) -> Iterator[str]:
+    host, port = mute.getsockname()
+    environment = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "key"}
+    for name, value in (environment | {"EC2_METADATA_DISABLED": "true", "MAX_ATTEMPTS": "1"}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    root = f"ftp://{host}:{port}/flink" if request.param == "ftp" else f"s3://mute-{port}/flink"
+    importlib.import_module({"ftp": "ftplib", "s3": "s3fs"}[request.param])  # which takes longer than SOON_S
+    settings.STATE_ROOTS = (root,)
+    yield root
+    mute.close()
+    lanes = [f"{kind} {root}" for kind in ("", "files", "removals")]
+    eventually("nothing hangs any more", lambda: not any(map(LOOKS.hanging, lanes)), 60)
+
+
+@pytest.fixture
+def pipe(tmp_path, settings) -> Iterator[Path]:
+    """A state whose `_metadata` is a pipe that nobody writes into: opening it hangs in the kernel."""
+    settings.STATE_ROOTS = (str(tmp_path),)
+    state = lay_down(names()[0], tmp_path / "abc" / "chk-9")
+    metadata = state / "_metadata"
+    metadata.unlink()
+    os.mkfifo(metadata)
+    yield state
+    eventually("who hangs there is let go", lambda: let_go(state), 60)
+
+
+def let_go(state: Path) -> bool:
+    """Whether nobody hangs there any more; who did has read nothing, and may come back for more."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(state / "_metadata", os.O_WRONLY | os.O_NONBLOCK))
+    return LOOKS.hanging(f" {state.parents[1]}") == 0
+
+
+def silent(look: Callable[[], object]) -> str:
+    began = time.monotonic()
+    with pytest.raises(StorageSilent) as said:
+        look()
+    assert time.monotonic() - began < NEVER_S
+    return str(said.value)
+
+
+def test_every_look_ends_in_time(root, mute):
+    path = f"{root}/abc/chk-4"
+    said = f"could not be looked at within {SOON_S} s: its storage does not answer"
+    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", Patience(SOON_S))) == f"{root}/abc {said}"
+    mute.settimeout(NEVER_S)
+    mute.accept()[0].close()  # it was asked
+    assert silent(lambda: stored.size_of(path, Patience(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.look(path, Patience(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.remove(path, Patience(SOON_S))) == f"{path} {said}"
+
+
+def test_a_file_that_hangs_is_left_alone_and_let_go_of_later(pipe):
+    directory = str(pipe.parent)
+    assert stored.checkpoints_in(directory, Patience(NEVER_S)) == [9]
+    silent(lambda: stored.size_of(str(pipe), Patience(SOON_S)))
+    assert LOOKS.hanging(f" {pipe.parents[1]}") == 1
+    eventually("it comes back", lambda: let_go(pipe), 60)
+
+
+def test_a_root_that_hangs_hides_no_other(root, tmp_path, settings):
+    settings.STATE_ROOTS = (root, str(tmp_path))
+    lay_down(names()[0], tmp_path / "abc" / "chk-9")
+    assert stored.checkpoints_in(str(tmp_path / "abc"), Patience(NEVER_S)) == [9]
+
+
+@pytest.mark.django_db
+class TestWorkers:
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch):
+        monkeypatch.setattr("monitoring.recovery.unseen.LISTED_WITHIN_S", SOON_S)
+        monkeypatch.setattr(stored, "LISTED_WITHIN_S", SOON_S)
+        monkeypatch.setattr(disposal, "READ_WITHIN_S", SOON_S)
+        monkeypatch.setattr(checking, "STORAGE_LIMIT_S", SOON_S)
+
+    @pytest.fixture
+    def job(self, rows, job_manager):
+        job_manager.can_validate = False
+        return rows.job(rows.cluster(rest_url=job_manager.url), name="flights")
+
+    @pytest.fixture
+    def savepoint(self, rows, job, root, now):
+        return Savepoint.objects.create(
+            job=job,
+            run=rows.run(job),
+            origin="scheduled",
+            state=SavepointState.COMPLETED,
+            requested_at=now,
+            next_check_at=now,
+            path=f"{root}/savepoint-1",
+        )
+
+    def test_a_dead_job_is_restarted_from_what_is_known(self, rows, job, root):
+        lost = rows.run(job, "LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
+        rows.checkpoint(lost, 8, external_path=f"{root}/{lost.engine_job_id}/chk-8", triggered_at=rows.ago(21))
+        began = time.monotonic()
+        places = [state.path.rpartition("/")[2] for state in restore_candidates(job)]
+        assert time.monotonic() - began < NEVER_S
+        assert places == ["chk-11", "chk-10", "chk-9", "chk-8"]
+
+    def test_a_look_at_a_savepoint_is_tried_again(self, savepoint, now, monkeypatch):
+        monkeypatch.setattr(stored.validate, "__kwdefaults__", {"limit_s": SOON_S})
+        assert check_completed(now) == {}
+        savepoint.refresh_from_db()
+        assert (savepoint.checked_at, savepoint.next_check_at) == (None, now + RETRY)
+
+    def test_who_looks_now_is_told(self, job, root, now):
+        assert "its storage does not answer" in silent(lambda: look_at(job, f"{root}/abc/chk-4", now))
+        assert not CheckedState.objects.exists()
+
+    def test_a_disposal_is_tried_again(self, savepoint, job, now):
+        Savepoint.objects.update(state=SavepointState.DISPOSING, next_check_at=now)
+        gone = {"unreachable_since": now - GONE_AFTER, "rest_url": "http://127.0.0.1:1"}
+        type(job.cluster).objects.update(**gone)
+        assert advance_disposals(now) == {"could not be disposed of yet": 1}
+        savepoint.refresh_from_db()
+        assert savepoint.state == SavepointState.DISPOSING

@@ -66,8 +66,15 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "job.automation": lambda details: (
         _("changed what Waymark does: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),
-    "job.cancel": _("canceled the job"),
+    "job.cancel": _("asked the engine to cancel the job"),
+    "job.cancel-taken": _("canceled the job"),
     "job.not-canceled": _("could not cancel the job"),
+    "job.program-sent": lambda details: (
+        _("sent the program %(name)s to the cluster") % {"name": details.get("name", "")}
+    ),
+    "job.program-refused": lambda details: (
+        _("could not upload the program %(name)s") % {"name": details.get("name", "")}
+    ),
     "job.program": lambda details: _("uploaded the program %(name)s") % {"name": details.get("name", "")},
     "job.launch": lambda details: (
         _("changed how it is started (version %(version)s)") % {"version": details.get("version")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboard.acts.intents import Intent
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
@@ -20,11 +21,14 @@ class CancelUnknown(Exception):
     """The engine was asked, and its answer did not come."""
 
 
-def cancel_job(job: Job, by: str, reason: str) -> Run:
+def cancel_job(job: Job, by: str, reason: str, intent: Intent) -> Run:
     """Have the engine cancel the job's current run. Raises NotCanceled, CancelUnknown.
 
-    Nothing of Waymark's own may be under way for the job: a restart and a savepoint have their own ends.
+    Nothing of Waymark's own may be under way for the job: a restart and a savepoint have their own ends. A call that
+    comes again is about the run that it was about before, and has nothing more to ask when that ends already.
     """
+    if (asked := _asked_before(job, intent)) is not None:
+        return asked
     run = _living(job)
     if not job.cluster.reachable:
         raise NotCanceled("The cluster does not answer.")
@@ -34,8 +38,15 @@ def cancel_job(job: Job, by: str, reason: str) -> Run:
         raise NotCanceled("A savepoint is under way. Wait for its end.")
     # Written before: whoever reads the audit after a crash knows what may have been asked for.
     audit.record(by, "job.cancel", f"job {job.name}", reason, run=run.number, engine_job_id=run.engine_job_id)
+    intent.commit(run=run.pk)
     _ask(job, run, by)
     return run
+
+
+def _asked_before(job: Job, intent: Intent) -> Run | None:
+    run = job.runs.filter(pk=intent.earlier["run"]).first() if intent.earlier else None
+    ends = run is not None and (run.pk != job.current_run_id or not run.live or run.state == RunState.CANCELLING)
+    return run if ends else None
 
 
 def _living(job: Job) -> Run:
@@ -53,6 +64,7 @@ def _ask(job: Job, run: Run, by: str) -> None:
 
     (answer,) = call_all([Call(job.cluster, act)])
     if not isinstance(answer, EngineError):
+        audit.record(by, "job.cancel-taken", f"job {job.name}", "", run=run.number)
         return
     audit.record(by, "job.not-canceled", f"job {job.name}", "", run=run.number, why=str(answer))
     if isinstance(answer, Unreachable):

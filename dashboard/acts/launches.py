@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
+from dashboard.acts.intents import Intent
 from dashboard.forms.launch import CLONE, LaunchForm
 from dashboard.phrases import told
 from dashboard.queries.states import offered_savepoints
@@ -66,20 +68,24 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
         raise NotStarted(refused.field, f"Nothing was stopped. {refused}") from refused
 
 
-def upload(job: Job, name: str, content: bytes, by: str) -> str:
+def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
     """Under which id the cluster took the program; a copy stays here, for the day on which the cluster has lost it.
 
     Raises NotStarted.
     """
+    target, digest = f"job {job.name}", hashlib.sha256(content).hexdigest()
+    audit.record(by, "job.program-sent", target, name=name, size=len(content), sha256=digest)
+    intent.commit()
 
     async def act(client: FlinkClient) -> str:
         return await client.upload_jar(name, content)
 
     (answer,) = call_all([Call(job.cluster, act)])
     if isinstance(answer, EngineError):
+        audit.record(by, "job.program-refused", target, name=name, why=str(answer))
         raise NotStarted("upload", f"The cluster did not take it: {answer}") from answer
-    kept = keep(job.cluster, answer, name, content, by, timezone.now())
-    audit.record(by, "job.program", f"job {job.name}", name=name, jar_id=answer, size=kept.size, sha256=kept.sha256)
+    keep(job.cluster, answer, name, content, by, timezone.now())
+    audit.record(by, "job.program", target, name=name, jar_id=answer, size=len(content), sha256=digest)
     return answer
 
 

@@ -14,6 +14,7 @@ from dashboard.access.roles import Role
 from dashboard.acts.canceling import CancelUnknown, NotCanceled, cancel_job
 from dashboard.acts.job_settings import save_automation, save_retention
 from dashboard.api.errors import UNKNOWN, ErrorOut, Refused, conflict
+from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
@@ -132,7 +133,8 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
 def cancel(request: HttpRequest, job_id: int, body: WhyIn | None = None) -> Status[Run]:
     require(request, Role.OPERATOR)
     try:
-        return Status(202, cancel_job(find_job(job_id), actor_of(request), body.reason.strip() if body else ""))
+        reason = body.reason.strip() if body else ""
+        return Status(202, cancel_job(find_job(job_id), actor_of(request), reason, intent_at(request)))
     except NotCanceled as goes_on:
         raise conflict(goes_on) from goes_on
     except CancelUnknown as unknown:

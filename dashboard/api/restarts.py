@@ -16,6 +16,7 @@ from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload
 from dashboard.api.errors import FieldError, Refused, conflict, invalid
+from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
@@ -211,7 +212,7 @@ def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile
     form = checked(ProgramForm({}, MultiValueDict({"program": [program]})))
     sent, job = form.cleaned_data["program"], find_job(job_id)
     try:
-        jar_id = upload(job, sent.name, sent.read(), actor_of(request))
+        jar_id = upload(job, sent.name, sent.read(), actor_of(request), intent_at(request))
     except NotStarted as refused:
         raise conflict(refused) from refused
     kept = copy_of(job.cluster, jar_id)

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
+from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload, what_changes
 from dashboard.forms.launch import SAVE, LaunchForm
 from dashboard.phrases import told
@@ -41,7 +42,7 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     by = actor_of(request)
     try:
         if sent := form.cleaned_data["upload"]:
-            form.spec["jar_id"] = upload(job, sent.name, sent.read(), by)
+            form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, Intent())
         if form.cleaned_data["now"] == SAVE:
             return _save(request, job, form, by)
         attempt = start_with(job, form, by)

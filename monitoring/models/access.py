@@ -44,13 +44,14 @@ class ApiToken(models.Model):
 
 class IdempotentAnswer(models.Model):
     """What a call with an `Idempotency-Key` was answered, written in the transaction of its act: the same call again
-    gets this and does nothing."""
+    gets this and does nothing. `about`: what an act that asks an engine is about to ask, committed before it does."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)
     digest = models.CharField(max_length=64)  # of the method, the path and the body
-    status = models.PositiveSmallIntegerField(null=True)  # None: the act is under way in this transaction
+    status = models.PositiveSmallIntegerField(null=True)  # None: the act is under way, or was cut off
     body = models.BinaryField(default=bytes)
+    about = models.JSONField(null=True)
     at = models.DateTimeField(db_index=True)
 
     class Meta:

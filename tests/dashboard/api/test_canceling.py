@@ -39,14 +39,21 @@ def test_the_engine_is_asked_to_cancel_the_run(api: Caller, job: Job, engine: HT
     assert (entry.target, entry.reason, entry.actor) == (f"job {job.name}", "wrong input", "olga (token token 0)")
 
 
-def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(api: Caller, job: Job, engine: HTTPServer) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "one"}])
+def test_what_the_engine_refuses_goes_on_and_the_audit_says_so(
+    api: Caller, job: Job, engine: HTTPServer, headers: dict[str, str]
+) -> None:
     expect_cancel(engine, job, 400)
-    answer = api.post(f"/jobs/{job.pk}/cancel")
+    answer = api.post(f"/jobs/{job.pk}/cancel", **headers)
     assert answer.status_code == 409
     message = answer.json()["error"]["message"]
     assert "Job is not cancelable." in message
     assert "The job goes on." in message
     assert deeds() == ["job.cancel", "job.not-canceled"]
+    # Under a key, too, it is asked again when it comes again.
+    expect_cancel(engine, job)
+    assert api.post(f"/jobs/{job.pk}/cancel", **headers).status_code == 202
+    assert deeds()[2:] == ["job.cancel", "job.cancel-taken"]
 
 
 @pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "one"}])

@@ -1,0 +1,121 @@
+"""The web process is killed after the engine acted and before its answer came: what was asked for is in the audit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from monitoring.models import AuditEntry, Cluster, IdempotentAnswer, Job, Run
+from tests.dashboard import builders as make
+from tests.dashboard.api.conftest import Caller
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROOT = Path(__file__).parents[3]
+KEY = {"Idempotency-Key": "one"}
+CALL = """
+import json, os, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "dashboard.settings"
+django.setup()
+from django.test import Client
+path, headers, body, kind = json.loads(sys.argv[1])
+if kind == "program":
+    from django.core.files.uploadedfile import SimpleUploadedFile
+    sent = {"data": {"program": SimpleUploadedFile("flights.py", b"print()")}}
+else:
+    sent = {"data": body, "content_type": "application/json"}
+answer = Client(SERVER_NAME="127.0.0.1").post("/api/v1" + path, headers=headers, **sent)
+print(answer.status_code, answer.content)
+"""
+
+
+class Engine:
+    """Acts, and then kills whoever asked, as long as it `kills`."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self.asked: list[str] = []
+        self.kills = True
+        self.caller: subprocess.Popen[str] | None = None
+        server.expect_request("/jars/upload").respond_with_handler(self.answer)
+        server.expect_request(re.compile(".*"), method="PATCH").respond_with_handler(self.answer)
+
+    def answer(self, request: Request) -> Response:
+        self.asked.append(f"{request.method} {request.path}")
+        if self.kills:
+            assert self.caller is not None
+            os.kill(self.caller.pid, signal.SIGKILL)
+        body = {"filename": "/up/9e_flights.py", "status": "success"} if request.method == "POST" else {}
+        return Response(json.dumps(body), 200 if request.method == "POST" else 202)
+
+
+@pytest.fixture
+def engine(job: Job, httpserver: HTTPServer) -> Engine:
+    Cluster.objects.update(rest_url=httpserver.url_for("/").rstrip("/"))
+    return Engine(httpserver)
+
+
+def call_and_die(engine: Engine, caller: Caller, path: str, kind: str = "") -> None:
+    """A call with the key, in a process of its own."""
+    database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
+    given = json.dumps([path, caller.headers | KEY, {}, kind])
+    engine.caller = subprocess.Popen(
+        [sys.executable, "-c", CALL, given],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": database.geturl(), "REDIS_URL": settings.CELERY_BROKER_URL},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said, _ = engine.caller.communicate(timeout=240)
+    assert engine.caller.returncode == -signal.SIGKILL, said
+
+
+def deeds() -> list[str]:
+    return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
+
+
+def test_a_cancel_under_a_key_is_in_the_audit_and_is_about_that_run_for_good(
+    api: Caller, job: Job, engine: Engine, now: datetime
+) -> None:
+    run = job.current_run
+    assert run is not None
+    call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
+    assert (deeds(), len(engine.asked)) == (["job.cancel"], 1)
+    assert AuditEntry.objects.get(action="job.cancel").details["engine_job_id"] == run.engine_job_id
+    # Whoever sends it again does not cancel what runs meanwhile.
+    engine.kills = False
+    Run.objects.filter(pk=run.pk).update(state="CANCELED")
+    make.make_run(job, now)
+    again = api.post(f"/jobs/{job.pk}/cancel", {}, **KEY)
+    assert (again.status_code, again.json()["id"]) == (202, run.pk)
+    assert len(engine.asked) == 1
+    assert api.post(f"/jobs/{job.pk}/cancel", {}, **KEY).headers["Idempotency-Replayed"] == "true"
+
+
+def test_a_cancel_whose_run_goes_on_is_asked_again(api: Caller, job: Job, engine: Engine) -> None:
+    call_and_die(engine, api, f"/jobs/{job.pk}/cancel")
+    engine.kills = False
+    assert api.post(f"/jobs/{job.pk}/cancel", {}, **KEY).status_code == 202
+    assert len(engine.asked) == 2
+    assert deeds() == ["job.cancel", "job.cancel", "job.cancel-taken"]
+
+
+def test_a_program_under_a_key_is_in_the_audit(caller_of: Callable[..., Caller], job: Job, engine: Engine) -> None:
+    admin = caller_of(User.objects.create_user("anna", is_staff=True, is_superuser=True))
+    call_and_die(engine, admin, f"/jobs/{job.pk}/programs", "program")
+    assert (deeds(), len(engine.asked)) == (["job.program-sent"], 1)
+    assert IdempotentAnswer.objects.get().status is None

@@ -275,6 +275,7 @@ def _every(task: str, seconds: float) -> dict[str, object]:
     return {"task": task, "schedule": timedelta(seconds=seconds)}
 
 
+RECOVERY_EVERY = timedelta(seconds=1)
 CELERY_BEAT_SCHEDULE = {
     "poll": _every("monitoring.tasks.poll_clusters", 1.0),
     "rules": _every("monitoring.tasks.evaluate_rules", 5.0),
@@ -282,7 +283,7 @@ CELERY_BEAT_SCHEDULE = {
     "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
     "programs": _every("monitoring.tasks.keep_programs", 30.0),
     "retention": _every("monitoring.tasks.apply_retention", 300.0),
-    "recovery": _every("monitoring.tasks.advance_recovery", 1.0),
+    "recovery": _every("monitoring.tasks.advance_recovery", RECOVERY_EVERY.total_seconds()),
     "partitions": _every("monitoring.tasks.keep_partitions", 600.0),
     "archive": _every("monitoring.tasks.archive_history", 600.0),
     "history": _every("monitoring.tasks.keep_history_pipeline", 15.0),

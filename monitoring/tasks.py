@@ -120,9 +120,11 @@ def keep_history_pipeline() -> str:
 @shared_task
 @noted
 def advance_recovery() -> str:
-    from monitoring.recovery.cycle import advance
+    from django.conf import settings
 
-    return advance(clock.now())
+    from monitoring.recovery.planned import tick
+
+    return tick(clock.now, settings.RECOVERY_EVERY)
 
 
 @shared_task

@@ -6,11 +6,13 @@ Times are aware datetimes, durations milliseconds, sizes bytes. None: the engine
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from checkpointing.configuration import InvalidConfiguration, duration_ms
 from monitoring.engine.causes import human, root_cause
 from monitoring.engine.errors import Malformed
 from monitoring.engine.fields import LONG_MAX, Fields
@@ -62,8 +64,10 @@ class WebConfig:
         return cls(submit if isinstance(submit, bool) else None, cancel if isinstance(cancel, bool) else None)
 
 
-# Flink's default of `web.checkpoints.history`, which it shows only where it is set.
+# Flink's defaults of `web.checkpoints.history` and `web.refresh-interval`, which it shows only where they are set.
 DEFAULT_HISTORY = 10
+DEFAULT_KEPT_S = 3.0
+LONGEST_KEPT_S = 3_600.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,14 @@ class ManagerConfig:
         """How many checkpoints of a job the engine remembers."""
         text = self._first("web.checkpoints.history", "history-size")
         return min(int(text), 100_000) if text.isascii() and text.isdecimal() and int(text) else DEFAULT_HISTORY
+
+    @property
+    def answers_kept_s(self) -> float:
+        """For how long it gives the same answer to what is asked of a job's checkpoints."""
+        for key in ("rest.cache.checkpoint-statistics.timeout", "web.refresh-interval"):
+            with suppress(KeyError, InvalidConfiguration, OverflowError):
+                return min(duration_ms(key, self.settings[key]) / 1000, LONGEST_KEPT_S)
+        return DEFAULT_KEPT_S
 
     @property
     def checkpoint_directory(self) -> str:

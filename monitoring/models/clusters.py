@@ -68,6 +68,8 @@ class Cluster(models.Model):
     version = models.CharField(max_length=50, blank=True, default="")
     # web.checkpoints.history: how many checkpoints of a job the engine remembers; None: not known.
     history_length = models.PositiveIntegerField(null=True)
+    # web.refresh-interval: for how long it answers the same of a job's checkpoints; None: not known.
+    answers_kept_s = models.FloatField(null=True)
     labels = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     disabled_reason = models.TextField(blank=True, default="")

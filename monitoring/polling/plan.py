@@ -14,9 +14,10 @@ from zlib import crc32
 
 # Flink's default, until the cluster's own length is known.
 HISTORY = 10
-# Flink may answer with what it knew so long ago (`web.refresh-interval`, 3 s, and some more): of a job that has just
-# ended, its last checkpoints are missing until then.
+# For how long Flink gives the same answer, where it has not told (`web.refresh-interval`, by default 3 s), and what may
+# come to it until an old answer is gone: of a job that has just ended, its last checkpoints are missing until then.
 ANSWERS_KEPT = timedelta(seconds=5)
+KEPT_LONGER = timedelta(milliseconds=200)
 _SHARE = 3
 # However rare its checkpoints are, a savepoint or a failure of a job shows up within this time and one tick.
 SLOWEST_READ_S = 10.0

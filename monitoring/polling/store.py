@@ -10,7 +10,7 @@ from django.db import transaction
 
 from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
-from monitoring.engine.evidence import Answered, NoAnswer
+from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Engine, Run
 from monitoring.polling import bulk, history, outages, plan, runs
@@ -26,7 +26,7 @@ ADOPTION = timedelta(seconds=10)
 _POLLING = (
     *("engine", "version", "next_poll_at", "poll_claimed_by", "poll_claimed_until", "read_until", "last_answer_at"),
     *("unreachable_since", "consecutive_failures", "last_error", "revision", "history_length"),
-    *("identity", "stranger"),
+    *("answers_kept_s", "identity", "stranger"),
 )
 
 
@@ -88,7 +88,7 @@ def _store(
         case NoAnswer(why):
             sentence, known = _no_answer(cluster, leaders.silence(cluster, why), observation, now), observation.known
         case Answered():
-            sentence, known = _answered(cluster, observation.answer, observation, now)
+            sentence, known = _answered(cluster, observation.answer, observation, now, asked_at)
             cluster.read_until = asked_at
     cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
     _save(cluster)
@@ -121,7 +121,7 @@ def _failed(cluster: Cluster, why: str, now: datetime) -> None:
 
 
 def _answered(
-    cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime
+    cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime, asked_at: datetime
 ) -> tuple[str, KnownCluster]:
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
@@ -131,7 +131,7 @@ def _answered(
     runs.remember_answers(found, now)
     written = history.write(found.named(), stored, now)
     history.end_pending(found.ended, now)
-    _close_final_reads(cluster, found, now)
+    planned = [*_close_final_reads(cluster, found, asked_at), *_ends_of_hold_downs(found, now)]
     runs.save(found)
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named(), now)
@@ -141,7 +141,7 @@ def _answered(
         cluster.revision += 1
     _remember_answer(cluster, observation, found, now)
     known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
-    cluster.next_poll_at = _next_poll(cluster, known, now)
+    cluster.next_poll_at = min([_next_poll(cluster, known, now), *planned])
     return _sentence(cluster, [*back, *found.events], written, adopted or 0), known
 
 
@@ -152,20 +152,40 @@ def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
         found = identity_of(manager.settings)
         cluster.identity = found.as_row() if found else cluster.identity
         cluster.history_length = manager.history_length
+        cluster.answers_kept_s = manager.answers_kept_s
 
 
-def _close_final_reads(cluster: Cluster, found: runs.Runs, now: datetime) -> None:
-    """A terminal run is done with once a read of it left nothing unread, and no answer from before its end was read."""
+def _close_final_reads(cluster: Cluster, found: runs.Runs, asked_at: datetime) -> list[datetime]:
+    """A terminal run is done with once a read of it left nothing unread, and no answer from before its end was read.
+    Returns when those may be read for which it is too early: a restart waits for that."""
     read = [
         each.run
         for each in found.named()
         if each.observed and each.observed.due and not each.observed.problem and not each.run.live
     ]
     unfinished = history.unfinished_runs(read)
-    kept = timedelta() if cluster.engine == Engine.SPARK else plan.ANSWERS_KEPT
+    kept = _answers_kept(cluster)
+    planned: list[datetime] = []
     for run in read:
-        fresh = run.end_seen_at is None or now - run.end_seen_at >= kept
-        run.final_read_done = fresh and run.pk not in unfinished
+        early = run.end_seen_at is not None and asked_at < run.end_seen_at + kept
+        run.final_read_done = not early and run.pk not in unfinished
+        if early and run.end_seen_at is not None:
+            planned.append(run.end_seen_at + kept)
+    return planned
+
+
+def _answers_kept(cluster: Cluster) -> timedelta:
+    if cluster.engine == Engine.SPARK:
+        return timedelta()
+    told = plan.ANSWERS_KEPT if cluster.answers_kept_s is None else timedelta(seconds=cluster.answers_kept_s)
+    return told + plan.KEPT_LONGER
+
+
+def _ends_of_hold_downs(found: runs.Runs, now: datetime) -> list[datetime]:
+    """When those that the engine does not know any more may be called lost."""
+    missing = [each.run.missing_since for each in found.stored if each.run.missing_since is not None]
+    ends = [since + hold for since in missing for hold in (HOLD_DOWN, EMPTY_HOLD_DOWN)]
+    return [end for end in ends if end > now]
 
 
 def _adopt(cluster: Cluster, observation: ClusterObservation, found: runs.Runs, now: datetime) -> int | None:

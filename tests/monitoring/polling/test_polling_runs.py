@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitoring.models import Checkpoint, Engine, Job, Run, RunStateChange, Savepoint, SavepointOrigin
+from monitoring.engine.evidence import HOLD_DOWN
+from monitoring.models import Checkpoint, Cluster, Engine, Job, Run, RunStateChange, Savepoint, SavepointOrigin
 from monitoring.models import SavepointState as State
 from monitoring.polling.poller import Poller
 
@@ -90,6 +91,55 @@ def test_what_an_answer_from_before_the_end_did_not_know_yet_is_read(engine, clu
     poll(after_s=3.0)
     assert Run.objects.get().final_read_done
     assert sorted(Checkpoint.objects.values_list("checkpoint_id", flat=True)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("told", "kept_s"), [({}, 3.2), ({"web.refresh-interval": "700"}, 0.9)])
+def test_the_last_read_of_a_dead_run_is_planned_for_when_it_can_be_believed(engine, watch, poll, told, kept_s):
+    """However rarely the cluster is asked: a restart waits for it."""
+    engine.instead["/jobmanager/config"] = [{"key": key, "value": value} for key, value in told.items()]
+    watch(engine, poll_interval_s=60)
+    job = engine.job()
+    poll()
+    job.state, job.ended = "FAILED", job.started + 9000
+    poll(after_s=120)
+    run = Run.objects.get()
+    assert not run.final_read_done
+    assert Cluster.objects.get().next_poll_at == run.end_seen_at + timedelta(seconds=kept_s)
+    poll(after_s=kept_s)
+    assert Run.objects.get().final_read_done
+    assert Cluster.objects.get().next_poll_at > poll.clock + timedelta(seconds=20)
+
+
+def test_an_answer_is_as_old_as_its_question(engine, cluster, poll):
+    """A flight that took long brings what was known when it was asked."""
+    job = engine.job()
+    poll()
+    job.state, job.ended = "FAILED", job.started + 9000
+    poll()
+    answer = engine.answer
+
+    def slowly(path):
+        if path.endswith("/checkpoints"):
+            poll.clock += timedelta(seconds=10)
+        return answer(path)
+
+    engine.answer = slowly
+    poll(after_s=1)
+    assert not Run.objects.get().final_read_done
+
+
+def test_the_end_of_a_hold_down_is_planned(engine, watch, poll):
+    watch(engine, poll_interval_s=60)
+    ended = engine.job(name="ended")  # a list without any job is held down for longer
+    ended.state, ended.ended = "FINISHED", ended.started + 9000
+    engine.job()
+    poll()
+    engine.jobs.pop()
+    poll(after_s=120)
+    since = Run.objects.get(missing_polls=1).missing_since
+    while (wait := Cluster.objects.get().next_poll_at - poll.clock) and Run.objects.filter(state="RUNNING").exists():
+        poll(after_s=wait.total_seconds())
+    assert Run.objects.get(state="LOST").end_seen_at == since + HOLD_DOWN
 
 
 def test_a_run_that_ended_long_ago_is_read_once(engine, cluster, poll):

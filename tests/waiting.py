@@ -11,11 +11,15 @@ T = TypeVar("T")
 
 
 def eventually(what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The first true result of `condition`; fails after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
+    """The first true result of `condition`; fails after `limit_s`.
+
+    Asking costs processor time, here and at whom it asks: the longer it took, the less often it is asked, so that a
+    wait becomes at most a twentieth longer by it.
+    """
+    begun = time.monotonic()
+    while (waited := time.monotonic() - begun) < limit_s:
         result = condition()
         if result:
             return result
-        time.sleep(0.02)
+        time.sleep(min(max(0.02, waited / 20), 0.25))
     raise AssertionError(f"not within {limit_s:.0f} s: {what}")

@@ -14,7 +14,7 @@ from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import poller_looked
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "light"), ("narrow", "dark")]
 

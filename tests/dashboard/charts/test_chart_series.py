@@ -167,20 +167,20 @@ def test_a_job_that_never_ran_has_pages_too(viewer: Client, now: datetime) -> No
 
 
 @pytest.mark.parametrize("count", [1, 10_000])
-@pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_is_sane_with_one_point_and_with_very_many(
-    viewer: Client, run: Run, now: datetime, name: str, count: int
+    viewer: Client, run: Run, now: datetime, count: int
 ) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=count))
     make.make_operators(made[-3:])
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
-    answer = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": "all"})
-    told = answer.json()
-    assert not told["empty"]
-    assert max(len(trace["x"]) for trace in told["figure"]["data"]) <= POINTS + 1
-    assert len(answer.content) < 400_000
-    if name != "alignment":
-        assert ("of 10,000 in all" in told["note"]) == (count == 10_000)
+    for name in CHARTS:
+        answer = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": "all"})
+        told = answer.json()
+        assert not told["empty"], name
+        assert max(len(trace["x"]) for trace in told["figure"]["data"]) <= POINTS + 1, name
+        assert len(answer.content) < 400_000, name
+        if name != "alignment":
+            assert ("of 10,000 in all" in told["note"]) == (count == 10_000), name
 
 
 @pytest.mark.parametrize("name", CHARTS)

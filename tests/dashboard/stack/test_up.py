@@ -17,6 +17,7 @@ import pytest
 
 from dashboard.stack.process import wait_until
 from dashboard.stack.record import start_time
+from dashboard.stack.status import parts_now
 
 pytestmark = [pytest.mark.stack, pytest.mark.zookeeper]
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,14 +40,17 @@ class Product:
             self.process = subprocess.Popen(
                 [sys.executable, "manage.py", "up"], cwd=ROOT, env=self.environ, stdout=log, stderr=log
             )
-        wait_until(self.is_up, limit_s=120, what="all parts up", every_s=0.3)
+        wait_until(self.is_up, limit_s=120, what="all parts up")
         self.pids |= {part["pid"] for part in self.status().values()} | {self.process.pid}
 
     def is_up(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
             pytest.fail(f"up ended with {self.process.returncode}:\n{(self.var.parent / 'up.log').read_text()[-4000:]}")
-        return all(part["state"] == "up" for part in self.status().values())
+        return all(part.state == "up" for part in parts_now(self.environ))
+
+    def restarts(self, name: str) -> int:
+        return next(part.restarts for part in parts_now(self.environ) if part.name == name)
 
     def status(self) -> dict[str, Any]:
         parts = json.loads(self.manage("status", "--json").stdout)["parts"]
@@ -91,8 +95,10 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
     assert f"already running on {product.var} (pid {product.process.pid})" in refused.stderr
 
     os.kill(status["redis"]["pid"], signal.SIGKILL)
-    wait_until(lambda: product.status()["redis"]["restarts"] == 1 and product.is_up(), limit_s=60, what="redis again")
-    product.pids |= {part["pid"] for part in product.status().values()}
+    wait_until(lambda: product.restarts("redis") == 1 and product.is_up(), limit_s=60, what="redis again")
+    status_then = product.status()
+    assert status_then["redis"]["restarts"] == 1
+    product.pids |= {part["pid"] for part in status_then.values()}
 
     with psycopg.connect(database_of(product)) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS value")

@@ -1,4 +1,5 @@
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_an_engine_that_does_not_answer_is_asked_again_until_the_time_is_over(sa
 
 
 def test_a_cluster_that_hangs_does_not_hold_up_the_others(rows, savepoint, job_manager, now, monkeypatch):
-    monkeypatch.setattr(engine_calls, "CALL_LIMIT_S", 1.0)
+    monkeypatch.setattr(cycle, "call_all", partial(engine_calls.call_all, limit_s=1.0))
     job_manager.hangs_at = {"trigger"}
     with_other = rows.job(rows.cluster(rest_url="http://127.0.0.1:1/"))
     rows.run(with_other)

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from checkpointing.java import find_java
+
 _ROOT = Path(__file__).parents[1]
 
 
@@ -25,16 +27,12 @@ def options(archive: Path) -> str:
 @contextlib.contextmanager
 def made(archive: Path) -> Iterator[None]:
     """It is made beside whatever runs meanwhile, by the first of all processes that comes here."""
-    try:
-        archive.with_suffix(".begun").touch(exist_ok=False)
-    except FileExistsError:
+    if not _is_ours_to_make(archive):
         yield
         return
-    partial = archive.with_suffix(".partial")
     maker = subprocess.Popen(
-        [sys.executable, "-m", "tests.class_archive", str(partial.parent / "class-archive"), str(archive)],
+        [sys.executable, "-m", "tests.class_archive", str(archive)],
         cwd=_ROOT,
-        env={**os.environ, "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={partial} -Xlog:disable"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -47,7 +45,24 @@ def made(archive: Path) -> Iterator[None]:
         maker.wait()
 
 
-def _main(directory: Path, archive: Path) -> None:
+def _is_ours_to_make(archive: Path) -> bool:
+    try:
+        archive.with_suffix(".begun").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _make(archive: Path) -> None:
+    directory, partial = archive.parent / "class-archive", archive.with_suffix(".partial")
+    os.environ["JAVA_HOME"] = str(find_java(os.environ, directory / "java").home)
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={partial} -Xlog:disable"
+    _run_a_query(directory)
+    partial.rename(archive)
+
+
+def _run_a_query(directory: Path) -> None:
+    """In a session of its own, whose JVM has ended when this returns."""
     from pyspark import SparkContext
 
     from tests.spark_session import spark_session
@@ -65,8 +80,7 @@ def _main(directory: Path, archive: Path) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()  # it ends with its input, and writes the archive
     gateway.proc.wait()
-    archive.with_suffix(".partial").rename(archive)
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), Path(sys.argv[2]))
+    _make(Path(sys.argv[1]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+# Files that share a server which takes long to start go together.
+_TOGETHER = ("tests/monitoring/flink/",)
 # What pytest-playwright calls a test that drives a browser.
 _DRIVES_A_BROWSER = "[chromium"
 
@@ -15,6 +17,9 @@ class FilesInOrder(LoadFileScheduling):
     Playwright keeps an event loop in the thread of its process, in which no other test can run one from then on. One
     process begins with the browser's files; the others take some only when nothing else is left.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((place for place in _TOGETHER if nodeid.startswith(place)), super()._split_scope(nodeid))
 
     def _reschedule(self, node: WorkerController) -> None:
         """A process has to know the test after the one that it begins; no more than that waits behind a long one."""

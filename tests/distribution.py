@@ -42,8 +42,8 @@ class FilesInOrder(LoadFileScheduling):
         other = next((file for file, tests in self.workqueue.items() if not _with_browser(tests)), None)
         if self._drives(node):
             return browser
-        if browser and not any(map(self._drives, self.nodes)):
-            return browser
+        if len(self.nodes) > 1 and not any(map(self._drives, self.nodes)):
+            return browser or other
         return other or browser
 
     def _drives(self, node: WorkerController) -> bool:

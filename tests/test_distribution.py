@@ -64,3 +64,15 @@ def test_when_nothing_else_is_left_the_others_help_with_the_browser() -> None:
     assert browsers.queue == [3, 4]
     assert [run(scheduler, other) for _ in range(6)] == PLAIN[:3] + LOOK
     assert (browsers.shutting_down, other.shutting_down) == (False, True)
+
+
+def test_a_single_process_ends_with_the_browser() -> None:
+    scheduler, [alone] = scheduled(1, LOOP + PLAIN + LOOK)
+    assert [run(scheduler, alone) for _ in range(len(PLAIN) + 5)] == PLAIN + LOOP + LOOK
+
+
+def test_files_that_share_a_cluster_stay_in_one_process() -> None:
+    flink = [f"tests/monitoring/flink/test_{name}.py::test_{number}" for name in "ab" for number in range(2)]
+    _, (first, second) = scheduled(2, flink + PLAIN)
+    assert [first.tests[index] for index in first.queue] == flink
+    assert [second.tests[index] for index in second.queue] == PLAIN[:3]

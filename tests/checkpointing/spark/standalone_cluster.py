@@ -68,6 +68,8 @@ class StandaloneCluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
             "WAYMARK_TEST_CLUSTER": str(self._directory),
+            # Executors are started with their worker's environment.
+            "JDK_JAVA_OPTIONS": " ".join(filter(None, map(os.environ.get, ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")))),
         }
         with (self._directory / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(

@@ -19,8 +19,9 @@ from dashboard.queries.facts import open_attempts, unresolved_incidents
 from monitoring.models import Cluster, Job, Run
 
 M = TypeVar("M", bound=Model)
-# Of nearly every job that runs the newest is younger: then only the newest partitions are looked into.
-_YOUNG = timedelta(days=2)
+# Of nearly every job that runs the newest is younger, and none is from the future but by an engine's clock: then only
+# the newest partitions are looked into, and not those that were made ahead.
+_YOUNG, _AHEAD = timedelta(days=2), timedelta(hours=1)
 
 # Each job with its current run, and the newest checkpoint: of that run, if young, else of the newest run that has one.
 _RUNS = r"""
@@ -35,7 +36,8 @@ FROM monitoring_job j
 LEFT JOIN monitoring_run r ON r.id = j.current_run_id
 LEFT JOIN LATERAL (
     SELECT id, latest_ack_at, end_to_end_duration, state_size FROM monitoring_checkpoint
-    WHERE run_id = r.id AND status = 'COMPLETED' AND NOT is_savepoint AND triggered_at > %(young)s
+    WHERE run_id = r.id AND status = 'COMPLETED' AND NOT is_savepoint
+      AND triggered_at > %(young)s AND triggered_at < %(ahead)s
     ORDER BY triggered_at DESC LIMIT 1
 ) young ON TRUE
 LEFT JOIN LATERAL (
@@ -88,7 +90,8 @@ def facts_at_a_glance(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
 def _runs(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
     """Rows of _RUNS, as they come. The ids go as one text: a list is put together number by number."""
     with connection.cursor() as cursor:
-        cursor.execute(_RUNS, {"jobs": f"{{{','.join(map(str, jobs))}}}", "young": now - _YOUNG})
+        ids = f"{{{','.join(map(str, jobs))}}}"
+        cursor.execute(_RUNS, {"jobs": ids, "young": now - _YOUNG, "ahead": now + _AHEAD})
         return list(cursor.fetchall())
 
 

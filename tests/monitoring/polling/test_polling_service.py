@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -66,3 +67,12 @@ def test_a_poller_that_ends_leaves_nothing_claimed(engine, cluster, polling):
     polling.join()
     assert not polling.alive
     assert Cluster.objects.filter(poll_claimed_by="", poll_claimed_until=None).count() == 1
+
+
+def test_code_that_was_read_is_not_looked_through_for_garbage(engine, cluster, polling):
+    gc.unfreeze()
+    try:
+        polling.keep_going(print)
+        eventually("what is there stays", lambda: gc.get_freeze_count() > 100_000)
+    finally:
+        gc.unfreeze()

@@ -24,11 +24,7 @@ _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
 # By address: a bare machine does not know the name localhost.
 os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
-# The tests' JVMs live for seconds: without the second compiler a small Spark session takes 13 seconds of processor
-# time instead of 24. What compilers wrote is not verified again, which takes a fifth of a JVM's start.
-os.environ.setdefault(
-    "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
 _BEGUN_FIRST = (("long", "stack"), ("spark", "flink", "zookeeper", "browser"))

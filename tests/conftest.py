@@ -27,7 +27,7 @@ os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
-_BEGUN_FIRST = (("long", "stack"), ("spark", "flink", "zookeeper", "browser"))
+_BEGUN_FIRST = (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"))
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
@@ -51,9 +51,10 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long are begun first: no process shall be left alone with one at the end."""
-    ranks = {item.path: 2 for item in items}
+    last = len(_BEGUN_FIRST)
+    ranks = {item.path: last for item in items}
     for item in items:
-        rank = next((rank for rank, marks in enumerate(_BEGUN_FIRST) if any(map(item.get_closest_marker, marks))), 2)
+        rank = next((rank for rank, marks in enumerate(_BEGUN_FIRST) if any(map(item.get_closest_marker, marks))), last)
         ranks[item.path] = min(rank, ranks[item.path])
     items.sort(key=lambda item: ranks[item.path])
 

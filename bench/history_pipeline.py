@@ -20,6 +20,7 @@ from typing import Any
 
 from bench.checkpoint_rows import Size, fill
 from bench.figures import Figure, taken
+from bench.processor_time import PARTS, used
 
 CORES = 2
 WARM_UP = 20_000
@@ -27,6 +28,7 @@ WARM_UP = 20_000
 DAYS, A_DAY = 7, 1440
 SHARES = (0.25, 0.5, 1.0)
 JOBS, YEAR = 1000, 365
+LOOKED_AT, AN_HOUR, LOOKS = 500, 360, 3
 CHARTS = 7
 MEASURED = 20_000  # roll-ups
 WANTED = (0.5, 0.95)
@@ -64,31 +66,64 @@ def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]
         fill(connection, Size(jobs=20, checkpoints=WARM_UP, days=DAYS, end=end))
         run()  # what a JVM and Python workers do only once
         figures = _speed(connection, run, rows, end)
+        figures += _looks(connection, run, end)
         figures += _sizes(connection)
         return figures + _charts(connection, run, rows, end)
 
 
 def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
     """A growing number of rows, each time all of them from the beginning into an empty table."""
-    there, times = [WARM_UP], []
+    there, times, processors = [WARM_UP], [], []
     for share in SHARES:
         jobs = max(1, round((rows * share - there[-1]) / (DAYS * A_DAY)))
         there.append(there[-1] + fill(connection, Size(jobs=jobs, checkpoints=jobs * DAYS * A_DAY, days=DAYS, end=end)))
         connection.execute("TRUNCATE monitoring_rollup")
+        before = used()
         times.append(taken(run))
+        processors.append({part: seconds - before[part] for part, seconds in used().items()})
     by_sql = taken(partial(connection.execute, _SAME_BY_SQL))
     most, least = there[-1], there[1]
     further = (most - least) / (times[-1] - times[0])
+    each = {part: (processors[-1][part] - processors[0][part]) / (most - least) * 1e6 for part in PARTS}
     return [
         *(
             Figure(f"pipeline, {count:,} rows, {CORES} cores", count / took, "rows/s")
             for count, took in zip(there[1:], times, strict=True)
         ),
         Figure("pipeline, each further row", further, "rows/s", 50_000, at_most=False),
+        # 50,000 a second on two cores that nobody else uses.
+        Figure("processor time of each further row", sum(each.values()), "µs", 1e6 * CORES / 50_000),
+        *(Figure(f"of which {part}", each[part], "µs") for part in PARTS),
         Figure("time grows with rows to the power of", _power(there[1:], times), "", 1.1),
         Figure("the same by one SQL statement, hours only, exact quantiles", most / by_sql, "rows/s"),
         Figure("pipeline's time against that", times[-1] / by_sql, "×"),
     ]
+
+
+def _looks(connection: Any, run: Run, end: datetime) -> list[Figure]:
+    """What a look a minute takes of jobs with a checkpoint every ten seconds, in the middle of an hour."""
+    last = end.replace(minute=30, second=0, microsecond=0) - timedelta(hours=1)
+    fill(connection, Size(jobs=LOOKED_AT, checkpoints=LOOKED_AT * AN_HOUR // 2, days=1 / 48, end=last))
+    run(anew=False)
+    taken_for = []
+    for _ in range(LOOKS):
+        connection.execute(_CHANGE, [last - timedelta(minutes=1), last, LOOKED_AT])
+        before = used()
+        wall = taken(partial(run, anew=False))
+        taken_for.append((wall, {part: seconds - before[part] for part, seconds in used().items()}))
+    wall, processors = sorted(taken_for, key=lambda each: sum(each[1].values()))[LOOKS // 2]
+    return [
+        Figure(f"a look at {LOOKED_AT:,} jobs half an hour into one with {AN_HOUR} checkpoints", wall, "s"),
+        Figure("processor time of it, by job", 1e3 * sum(processors.values()) / LOOKED_AT, "ms"),
+        *(Figure(f"of which {part}", 1e3 * processors[part] / LOOKED_AT, "ms") for part in PARTS),
+    ]
+
+
+_CHANGE = """
+UPDATE monitoring_checkpoint SET end_to_end_duration = end_to_end_duration + 1
+WHERE triggered_at > %s AND triggered_at <= %s AND run_id IN (SELECT current_run_id FROM monitoring_job ORDER BY id DESC
+    LIMIT %s)
+"""
 
 
 def _power(rows: Sequence[int], times: Sequence[float]) -> float:

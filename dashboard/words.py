@@ -78,6 +78,7 @@ EVIDENCE = (
     _("until"),
     _("value"),
     _("value percent"),
+    _("weeks"),
     _("why"),
     _("window s"),
     _("within s"),

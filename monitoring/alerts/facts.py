@@ -47,13 +47,15 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`outages`: times in which nothing was learned. `baseline`: the job's own p95 by the UTC day that it holds for."""
+    """`outages`: times in which nothing was learned. `baseline`: the job's own p95 by the UTC day that it holds for.
+    `by_hour`: by the UTC day that they hold for the 24 of the same hours of the week; None: too few weeks tell it."""
 
     events: Sequence[Event] = ()
     runs: Sequence[RunFact] = ()
     outages: Sequence[Interval] = ()
     baseline: Mapping[date, float] = field(default_factory=dict)
     first_seen_at: datetime | None = None
+    by_hour: Mapping[date, Sequence[float | None]] = field(default_factory=dict)
 
     def index(self, at: datetime) -> int:
         """How many events there were up to `at`, that moment included."""

@@ -103,11 +103,13 @@ def drop_oldest(table: PartitionedTable, name: str | None, end: datetime, column
         cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {before}")
         if name is not None:
             cursor.execute(f"ALTER TABLE {table.name} DETACH PARTITION {name}")
-            # A detached table has none of its parent's triggers: what moves has not changed.
+            # A detached table has none of its parent's triggers: what moves has not changed, nor come late.
+            cursor.execute("SET LOCAL waymark.moving = 'on'")
             cursor.execute(
                 f"INSERT INTO {before} OVERRIDING SYSTEM VALUE SELECT * FROM {name} WHERE {column} = ANY(%s)",  # noqa: S608 (our names)
                 [list(kept)],
             )
+            cursor.execute("SET LOCAL waymark.moving = ''")
             cursor.execute(f"DROP TABLE {name}")
         cursor.execute(
             f"ALTER TABLE {table.name} ATTACH PARTITION {before} FOR VALUES FROM (MINVALUE) TO ('{end.isoformat()}')"

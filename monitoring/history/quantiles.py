@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from monitoring.history.pipeline.columns import COUNTS, DAY, FIGURES, HOUR
 from monitoring.history.pipeline.sketch import RELATIVE_ERROR as RELATIVE_ERROR
 from monitoring.history.pipeline.sketch import UnknownSketch as UnknownSketch
 from monitoring.history.stretches import NotRolledUp as NotRolledUp
-from monitoring.history.stretches import Stretch, floor, hours_from, read, read_days
+from monitoring.history.stretches import Stretch, floor, hours_from, read, read_days, read_hours
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
@@ -98,6 +98,32 @@ def of_whole_days(
         return {job: each.quantiles[share] for job, each in zip(found, told, strict=True)}
     except (NotRolledUp, UnknownSketch):
         return {}
+
+
+def of_the_same_hours(
+    jobs: Collection[int], days: Collection[date], figure: str, share: float, enough: int
+) -> dict[int, list[float | None]]:
+    """As `of_whole_days`, for each of the 24 hours (UTC) over that hour of all the days; None: fewer than `enough` of
+    them tell the figure."""
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days]
+    try:
+        found = read_hours(jobs, midnights, figure)
+        parts = [
+            Part(midnights[0], midnights[-1], _of_hour(rows, hour, figure))
+            for rows in found.values()
+            for hour in range(24)
+        ]
+        told = _each(parts, figure, (share,))
+    except (NotRolledUp, UnknownSketch):
+        return {}
+    values = [
+        each.quantiles[share] if len(part.rows) >= enough else None for part, each in zip(parts, told, strict=True)
+    ]
+    return {job: values[24 * place : 24 * (place + 1)] for place, job in enumerate(found)}
+
+
+def _of_hour(rows: Sequence[Mapping[str, Any]], hour: int, figure: str) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["start"].astimezone(UTC).hour == hour and row[f"{figure}_sum"] is not None]
 
 
 def told_by(

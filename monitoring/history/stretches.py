@@ -3,12 +3,11 @@
 Never a wrong number: an hour in which anything changed since the pipeline's last batch, and the begun hours at both
 ends, are counted from the checkpoints themselves. So are hours that a run shares with others, when only it is meant,
 and single hours of a day whose hours are forgotten: `whole_days` says where that would be of archived checkpoints.
-Of days that are archived roll-ups are final, whatever changes; checkpoints of them are read from the archive.
+Of days that are archived the archive makes the roll-ups; checkpoints of them are read from the archive.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -17,14 +16,16 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from django.db import connection
+from django.db.models import Q, QuerySet
 
 from monitoring.history.archive import reading
+from monitoring.history.archive.counting import as_read_by_the_pipeline
 from monitoring.history.archive.parquet import Damaged
-from monitoring.history.pipeline.columns import CHANGES, COUNTS, DAY, FIGURES, HOUR, REASON
+from monitoring.history.pipeline.columns import CHECKPOINTS, COUNTS, DAY, FIGURES, HOUR, REASON
 from monitoring.history.pipeline.rolling import by_hour
 from monitoring.models import FINAL, ArchivedFile, ArchivedKind, ArchivedState, Job, Rollup, RollupProgress, Run
 
-# More changes than these that the pipeline has not come to yet, of all jobs: nobody waits for them to be counted.
+# More changes of a job than these that the pipeline has not come to yet: nobody waits for them to be counted.
 MOST_BEHIND = 100_000
 # A run's own clock and Waymark's may differ by so much where one run ends and the next begins.
 SLACK = timedelta(minutes=5)
@@ -34,16 +35,22 @@ _DONE = """
 SELECT done, hours_from FROM monitoring_rollupprogress
 WHERE done <= pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
-_BEHIND = "SELECT count(*) FROM (SELECT FROM monitoring_checkpoint WHERE changed_in >= %(done)s LIMIT %(most)s + 1) c"
-_CHANGED = """
+# An array, and no join, is looked for in the index of changes itself: what changed of other jobs costs next to nothing.
+_ITS_RUNS = "ARRAY(SELECT id FROM monitoring_run WHERE job_id = %(job)s)"
+_BEHIND = f"""
+SELECT count(*) FROM (
+    SELECT FROM monitoring_checkpoint WHERE changed_in >= %(done)s AND run_id = ANY({_ITS_RUNS}) LIMIT %(most)s + 1
+) c
+"""  # noqa: S608 (constants only)
+_CHANGED = f"""
 SELECT DISTINCT floor(date_part('epoch', triggered_at) / 3600)::bigint * 3600 FROM (
-    SELECT c.triggered_at FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
-    WHERE r.job_id = %(job)s AND c.changed_in >= %(done)s AND c.triggered_at >= %(start)s AND c.triggered_at < %(end)s
+    SELECT triggered_at FROM monitoring_checkpoint
+    WHERE changed_in >= %(done)s AND run_id = ANY({_ITS_RUNS}) AND triggered_at >= %(start)s AND triggered_at < %(end)s
     UNION ALL
     SELECT triggered_at FROM monitoring_checkpointdeletion
     WHERE job_id = %(job)s AND deleted_in >= %(done)s AND triggered_at >= %(start)s AND triggered_at < %(end)s
 ) changed
-"""
+"""  # noqa: S608 (constants only)
 _JOBS_CHANGED = """
 SELECT DISTINCT r.job_id FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
 WHERE c.changed_in >= %(done)s AND c.triggered_at >= %(start)s AND c.triggered_at < %(end)s
@@ -75,6 +82,8 @@ SELECT p.place, r.job_id, floor(date_part('epoch', c.triggered_at) / 3600)::bigi
        CASE WHEN c.status = 'FAILED' THEN {_REASON} END, {", ".join(f"c.{column}" for column in FIGURES.values())}
 {_OF_PIECES}
 """
+
+_NONE_ARE_MADE = "no roll-ups are made"
 
 Between = tuple[datetime, datetime]
 Row = dict[str, Any]
@@ -150,7 +159,9 @@ def read(
 ) -> list[list[Row]]:
     """Of each stretch the roll-ups, made or stored, that together are it. With `most`, NotRolledUp is raised where more
     checkpoints than that would have to be read one by one."""
-    done, kept_from = _done(most)
+    done, kept_from = _done()
+    if most is not None:
+        _within_reach(job, done)
     start, end = min(each.start for each in stretches), max(each.end for each in stretches)
     archived = _archived_days(job, start, end)
     changed = [] if done is None else _changed_hours(job, done, start, end)
@@ -164,19 +175,39 @@ def read(
     return rows
 
 
-def read_days(
-    jobs: Collection[int], since: datetime, until: datetime, figure: str, most: int = MOST_BEHIND
-) -> dict[int, list[Row]]:
+def read_days(jobs: Collection[int], since: datetime, until: datetime, figure: str) -> dict[int, list[Row]]:
     """Of many jobs the roll-ups of the UTC days from midnight to midnight, by job; jobs of which anything changed in
     them since the pipeline's last batch are left out. NotRolledUp: no job's are to be relied on."""
-    parameters: dict[str, Any] = {"jobs": list(jobs), "start": since, "end": until, "done": _done(most)[0]}
-    with connection.cursor() as cursor:
-        cursor.execute(_JOBS_CHANGED, parameters)
-        changed = {job for (job,) in cursor.fetchall()}
-    found: dict[int, list[Row]] = {job: [] for job in jobs if job not in changed}
-    names = ("job_id", "start", "version", *COUNTS, *(f"{figure}_{what}" for what in _OF_A_FIGURE))
+    found, _ = _unchanged(jobs, since, until)
     days = Rollup.objects.filter(job__in=list(found), seconds=DAY, start__gte=since, start__lt=until)
-    for row in days.values(*names):
+    return _by_job(found, days, figure)
+
+
+def read_hours(jobs: Collection[int], days: Collection[datetime], figure: str) -> dict[int, list[Row]]:
+    """As `read_days`, the roll-ups of the hours of these days (midnights, UTC)."""
+    found, hours_from = _unchanged(jobs, min(days), max(days) + WHOLE_DAY)
+    if hours_from is not None and min(days) < hours_from:
+        raise NotRolledUp(f"roll-ups of hours before {hours_from:%Y-%m-%d} are forgotten")
+    on_days = Q()
+    for day in days:
+        on_days |= Q(start__gte=day, start__lt=day + WHOLE_DAY)
+    return _by_job(found, Rollup.objects.filter(on_days, job__in=list(found), seconds=HOUR), figure)
+
+
+def _unchanged(jobs: Collection[int], since: datetime, until: datetime) -> tuple[dict[int, list[Row]], datetime | None]:
+    """Jobs whose roll-ups of that time can be relied on, and `hours_from`."""
+    done, kept_from = _done()
+    if done is None:
+        raise NotRolledUp(_NONE_ARE_MADE)
+    with connection.cursor() as cursor:
+        cursor.execute(_JOBS_CHANGED, {"jobs": list(jobs), "start": since, "end": until, "done": done})
+        changed = {job for (job,) in cursor.fetchall()}
+    return {job: [] for job in jobs if job not in changed}, kept_from
+
+
+def _by_job(found: dict[int, list[Row]], rollups: QuerySet[Rollup], figure: str) -> dict[int, list[Row]]:
+    names = ("job_id", "start", "version", *COUNTS, *(f"{figure}_{what}" for what in _OF_A_FIGURE))
+    for row in rollups.values(*names):
         found[row["job_id"]].append(row)
     return found
 
@@ -196,21 +227,24 @@ def _cut(
     return cut(each, changed, [life for life in others if _in([life], each.start, each.end)], longest, forgotten)
 
 
-def _done(most: int | None) -> tuple[int | None, datetime | None]:
+def _done() -> tuple[int | None, datetime | None]:
     """The transaction up to which roll-ups are made, and `hours_from`; None: there are none, or another server numbered
     it."""
     with connection.cursor() as cursor:
         cursor.execute(_DONE)
-        found = cursor.fetchone()
-        if most is None:
-            return found or (None, None)
-        if found is None:
-            raise NotRolledUp("no roll-ups are made")
-        cursor.execute(_BEHIND, {"done": found[0], "most": MOST_BEHIND})
-        if (cursor.fetchone() or (0,))[0] > MOST_BEHIND:
-            at = RollupProgress.objects.values_list("at", flat=True).first()
-            raise NotRolledUp(f"roll-ups were last made {at:%Y-%m-%d %H:%M} UTC and are behind")
-        return found[0], found[1]
+        return cursor.fetchone() or (None, None)
+
+
+def _within_reach(job: Job, done: int | None) -> None:
+    """NotRolledUp where somebody who waits would wait for too many changes of the job; other jobs' do not matter."""
+    if done is None:
+        raise NotRolledUp(_NONE_ARE_MADE)
+    with connection.cursor() as cursor:
+        cursor.execute(_BEHIND, {"job": job.pk, "done": done, "most": MOST_BEHIND})
+        behind = (cursor.fetchone() or (0,))[0] > MOST_BEHIND
+    if behind:
+        at = RollupProgress.objects.values_list("at", flat=True).first()
+        raise NotRolledUp(f"roll-ups were last made {at:%Y-%m-%d %H:%M} UTC and are behind")
 
 
 def _changed_hours(job: Job, done: int, start: datetime, end: datetime) -> list[datetime]:
@@ -310,8 +344,8 @@ def _made(
         by_place.setdefault(place, []).append(tuple(values))
     for place, several in by_place.items():
         columns = zip(*several, strict=True)
-        arrays = [pa.array(column, each.type) for column, each in zip(columns, CHANGES, strict=True)]
-        for row in by_hour(pa.table(arrays, schema=CHANGES)).to_pylist():
+        arrays = [pa.array(column, each.type) for column, each in zip(columns, CHECKPOINTS, strict=True)]
+        for row in by_hour(pa.table(arrays, schema=CHECKPOINTS)).to_pylist():
             yield place, row
 
 
@@ -354,11 +388,9 @@ def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tu
         read += found.num_rows
         if most is not None and read > most:
             raise NotRolledUp(f"more than {most} checkpoints would have to be read from the archive")
-        columns = found.select(["triggered_at", "status", "is_savepoint", "failure_message", *FIGURES.values()])
-        for at, status, is_savepoint, message, *figures in zip(*(c.to_pylist() for c in columns.columns), strict=True):
-            reason = re.split(r"[.:\n]", message, maxsplit=1)[0][:120] if status == "FAILED" else None
-            second = int(at.timestamp())
-            yield place, job.pk, second // HOUR * HOUR, second, status, is_savepoint, reason, *figures
+        read_so = as_read_by_the_pipeline(found, dict.fromkeys(runs, job.pk))
+        for row in zip(*(column.to_pylist() for column in read_so.columns), strict=True):
+            yield place, *row
 
 
 def floor(moment: datetime, seconds: int) -> datetime:

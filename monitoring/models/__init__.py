@@ -49,6 +49,7 @@ from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
     FigureBaseline,
+    HourlyBaseline,
     Outage,
     OutageKind,
     RulePhase,
@@ -96,6 +97,7 @@ __all__ = [
     "FigureBaseline",
     "Grant",
     "GrantedRole",
+    "HourlyBaseline",
     "IdempotentAnswer",
     "Incident",
     "IncidentEvent",

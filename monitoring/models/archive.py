@@ -62,8 +62,8 @@ class ArchivedFile(models.Model):
 
 
 class PartitionTouch(models.Model):
-    """A row of a partition that is being archived changed after that began: its day is archived anew. Written by the
-    database."""
+    """A row of a partition that is being archived changed after that began: its day is archived anew. In the partition
+    before all others: a checkpoint came or changed there, whose day may be archived. Written by the database."""
 
     partition = models.CharField(max_length=63)
     moment = models.DateTimeField()  # of the row: its trigger's, the sample's

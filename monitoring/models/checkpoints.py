@@ -84,7 +84,7 @@ class Checkpoint(models.Model):
             models.Index(fields=("run",), condition=models.Q(final=False), name="checkpoints_to_read_again"),
             models.Index(fields=("run",), condition=models.Q(is_savepoint=True), name="savepoints_of_a_run"),
             models.Index(fields=("failed_at",), condition=models.Q(status="FAILED"), name="failures_by_time"),
-            models.Index(fields=("changed_in",), name="checkpoints_by_change"),
+            models.Index(fields=("changed_in", "run"), name="checkpoints_by_change_and_run"),
         )
 
     def __str__(self) -> str:

@@ -159,3 +159,24 @@ class FigureBaseline(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job}: {self.figure} {self.p95} before {self.day}"
+
+
+class HourlyBaseline(models.Model):
+    """The p95s of a job's `figure` on `day`, by hour (UTC): each of the same hour of the same day in the `weeks` weeks
+    before; None: too few of them tell it."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="hourly_baselines")
+    figure = models.CharField(max_length=30)
+    day = models.DateField()
+    weeks = models.PositiveSmallIntegerField()
+    p95s = ArrayField(models.BigIntegerField(null=True), size=24)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=("day", "weeks", "figure", "job"), name="one_hourly_baseline_per_figure_job_day_and_weeks"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.job}: {self.figure} by hour on {self.day}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from math import inf
@@ -11,9 +11,9 @@ from typing import cast
 
 from monitoring.alerts.gathering.ask import LONGEST, Ask, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.levels import CheckpointFigure
-from monitoring.alerts.kinds.relative import RelativeFigure
-from monitoring.history.quantiles import ROLLED, of_whole_days
-from monitoring.models import FigureBaseline
+from monitoring.alerts.kinds.relative import ENOUGH, RelativeFigure, weeks_of
+from monitoring.history.quantiles import ROLLED, of_the_same_hours, of_whole_days
+from monitoring.models import FigureBaseline, HourlyBaseline
 
 _COLUMNS = ("end_to_end_duration", "alignment_max", "start_delay_max", "state_size")
 _HIGHEST = f"""
@@ -54,7 +54,22 @@ _BASELINES = """
 SELECT job_id, p95 FROM monitoring_figurebaseline
 WHERE day = %(day)s AND days = %(days)s AND figure = %(figure)s AND job_id = ANY(%(jobs)s)
 """
+_P95_OF_HOURS = """
+SELECT r.job_id, date_part('hour', c.triggered_at AT TIME ZONE 'UTC')::int,
+       percentile_disc(0.95) WITHIN GROUP (ORDER BY c.{column})
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+WHERE r.job_id = ANY(%(jobs)s) AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.{column} IS NOT NULL
+  AND c.triggered_at >= %(since)s AND c.triggered_at < %(until)s AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
+  AND (c.triggered_at AT TIME ZONE 'UTC')::date = ANY(%(dates)s::date[])
+GROUP BY 1, 2 HAVING count(DISTINCT (c.triggered_at AT TIME ZONE 'UTC')::date) >= %(enough)s
+"""
+_BASELINES_OF_HOURS = """
+SELECT job_id, p95s FROM monitoring_hourlybaseline
+WHERE day = %(day)s AND weeks = %(weeks)s AND figure = %(figure)s AND job_id = ANY(%(jobs)s)
+"""
 _KEPT = timedelta(days=100)
+_AT_ONCE = 500  # jobs whose roll-ups of hours are in memory together
+ByHour = Mapping[date, Sequence[float | None]]
 
 
 def gather_figures(ask: Ask) -> Found:
@@ -81,16 +96,28 @@ def _load(ask: Ask, kind: CheckpointFigure, jobs: set[int]) -> Found:
 
 
 def _relative(ask: Ask, kind: CheckpointFigure, highest: Mapping[int, int]) -> Found:
-    """One number of days for each gathering: the caller asks for rules with different ones one by one."""
-    days = ask.terms[0].parameters["days"]
-    usual = baselines(kind.column, {*highest, *ask.must}, days, _dates(ask.since, ask.until))
+    """One number of days and of weeks for each gathering: the caller asks for rules with different ones one by one."""
+    days, weeks = ask.terms[0].parameters["days"], weeks_of(ask.terms[0])
+    jobs, dates = {*highest, *ask.must}, _dates(ask.since, ask.until)
+    usual = baselines(kind.column, jobs, days, dates)
+    by_hour = baselines_of_hours(kind.column, jobs, weeks, dates) if weeks else {}
     floor = min(terms.parameters.get("least_ms") or 0 for terms in ask.terms)
-    least = {
-        job: ask.least * min((max(p95, floor) for p95 in days.values()), default=inf) for job, days in usual.items()
-    }
-    moved = {job for job, figure in highest.items() if 100 * figure >= least.get(job, inf)}
+    least = {job: ask.least * max(_lowest(usual.get(job, {}), by_hour.get(job, {})), floor) for job in jobs}
+    moved = {job for job, figure in highest.items() if 100 * figure >= least[job]}
     found = _load(ask, kind, moved | set(ask.must))
-    return {job: replace(facts, baseline=usual.get(job, {})) for job, facts in found.items()}
+    # The last checkpoint before is judged by its own hour, too.
+    older = {event.at.astimezone(UTC).date() for facts in found.values() for event in facts.events} - set(dates)
+    of_older = baselines_of_hours(kind.column, set(found), weeks, sorted(older)) if weeks else {}
+    return {
+        job: replace(facts, baseline=usual.get(job, {}), by_hour={**by_hour.get(job, {}), **of_older.get(job, {})})
+        for job, facts in found.items()
+    }
+
+
+def _lowest(days: Mapping[date, float], hours: ByHour) -> float:
+    """inf: nothing is usual for it."""
+    of_hours = (p95 for each in hours.values() for p95 in each if p95 is not None)
+    return min((*days.values(), *of_hours), default=inf)
 
 
 def baselines(column: str, jobs: set[int], days: int, dates: Iterable[date]) -> dict[int, dict[date, float]]:
@@ -120,6 +147,38 @@ def _compute(column: str, jobs: set[int], days: int, day: date) -> dict[int, int
     rows = [FigureBaseline(job_id=job, figure=column, day=day, days=days, p95=p95) for job, p95 in found.items()]
     FigureBaseline.objects.bulk_create(rows, batch_size=5000, ignore_conflicts=True)
     FigureBaseline.objects.filter(day__lt=day - _KEPT).delete()
+    return found
+
+
+def baselines_of_hours(column: str, jobs: set[int], weeks: int, dates: Iterable[date]) -> dict[int, ByHour]:
+    """As `baselines`, of each date the p95 of each hour on the same day of the `weeks` weeks before; None where fewer
+    of them than enough tell it."""
+    usual: dict[int, dict[date, Sequence[float | None]]] = defaultdict(dict)
+    for day in dates:
+        asked = {"jobs": list(jobs), "figure": column, "day": day, "weeks": weeks}
+        kept = dict(select(_BASELINES_OF_HOURS, asked))
+        missing = sorted(jobs - kept.keys())
+        for first in range(0, len(missing), _AT_ONCE):
+            kept |= _compute_hours(column, missing[first : first + _AT_ONCE], weeks, day)
+        for job, p95s in kept.items():
+            usual[job][day] = p95s
+    return {**usual}
+
+
+def _compute_hours(column: str, jobs: Sequence[int], weeks: int, day: date) -> dict[int, list[int | None]]:
+    dates = [day - timedelta(weeks=number) for number in range(1, weeks + 1)]
+    rolled = of_the_same_hours(jobs, dates, ROLLED[column], 0.95, ENOUGH)
+    found: dict[int, list[int | None]] = {job: [None] * 24 for job in jobs}
+    found |= {job: [None if p95 is None else round(p95) for p95 in p95s] for job, p95s in rolled.items()}
+    if rest := [job for job in jobs if job not in rolled]:
+        until = datetime.combine(dates[0] + timedelta(days=1), time(), UTC)
+        asked = {"jobs": rest, "dates": [f"{each}" for each in dates], "enough": ENOUGH, "until": until}
+        asked["since"] = datetime.combine(dates[-1], time(), UTC)
+        for job, hour, p95 in select(_P95_OF_HOURS.format(column=column), asked):
+            found[job][hour] = p95
+    rows = [HourlyBaseline(job_id=job, figure=column, day=day, weeks=weeks, p95s=each) for job, each in found.items()]
+    HourlyBaseline.objects.bulk_create(rows, batch_size=1000, ignore_conflicts=True)
+    HourlyBaseline.objects.filter(day__lt=day - _KEPT).delete()
     return found
 
 

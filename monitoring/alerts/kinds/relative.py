@@ -2,6 +2,9 @@
 
 The p95 is that of the N whole UTC days before the day in question, so that it is one number for a day, whoever asks and
 whenever: live evaluation and backtest agree on it, and a figure that grows does not hide itself by lifting its measure.
+
+Who asks for weeks has a checkpoint compared with those of the same hour of the week in which it completed, and with the
+days only where fewer than ENOUGH of the weeks tell that hour. A load that comes every Monday at nine is then no news.
 """
 
 from __future__ import annotations
@@ -17,6 +20,16 @@ from monitoring.alerts.kinds.base import Day, Finding, Number, Terms, Unit
 from monitoring.alerts.kinds.levels import CheckpointFigure
 
 _DAYS = Number(_("Days"), Unit.COUNT, 7, 1, 90, _("Whole days, UTC, before today, that the p95 is of."))
+ENOUGH = 3  # of the weeks have to tell an hour
+_WEEKS = Number(
+    _("Weeks of the same hour"),
+    Unit.COUNT,
+    None,
+    ENOUGH,
+    6,
+    _("Compares with the p95 of the same hour of the week in so many weeks before, where three of them tell it."),
+    _("Empty: with that of the days."),
+)
 _THRESHOLD = Number(_("Threshold"), Unit.PERCENT, 200, 101, 100_000, _("Percent of the p95: 200 is twice as much."))
 
 
@@ -27,18 +40,18 @@ class RelativeFigure(CheckpointFigure):
     measured_in: ClassVar[Unit] = Unit.MILLISECONDS
     figure: ClassVar[str]
     threshold = _THRESHOLD
-    parameters: ClassVar[Mapping[str, Number | Day]] = {"days": _DAYS}
+    parameters: ClassVar[Mapping[str, Number | Day]] = {"days": _DAYS, "weeks": _WEEKS}
     check_every_s = 300
 
     def explain(self, terms: Terms) -> str:
-        limit, days = self.unit.text(terms.threshold or 0), terms.parameters["days"]
+        limit = self.unit.text(terms.threshold or 0)
         return (
             f"Opens when the {self.figure} of the last completed checkpoint is {limit} or more of the job's own p95 "
-            f"over the {days} days before{self._floor_text(terms)}."
+            f"{_over(terms)}{self._floor_text(terms)}."
         )
 
     def gathered_by(self, terms: Terms) -> object:
-        return terms.parameters["days"]
+        return terms.parameters["days"], weeks_of(terms)
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         yield from super().moments(facts, terms, since, until)
@@ -51,21 +64,23 @@ class RelativeFigure(CheckpointFigure):
         return 100 * last.value / usual if last and usual else None
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        last, usual = facts.last(at), facts.baseline.get(at.astimezone(UTC).date())
+        last, usual = facts.last(at), self._p95(facts, terms, at)
         value = self.value(facts, terms, at)
         if last is None or usual is None or value is None:
             return Finding(f"{subject} has no p95 of its {self.figure} yet.", {"threshold_percent": terms.threshold})
+        p95, weeks = usual
         text, days = self.measured_in.text, terms.parameters["days"]
+        over = f"this hour of the last {weeks} weeks" if weeks else f"{days} days"
         least = {"least_ms": terms.parameters["least_ms"]} if "least_ms" in self.parameters else {}
         return Finding(
             f"Checkpoint {last.number} of {subject} {self.phrase} {text(last.value)}, {value:.0f} % of its p95 over "
-            f"{days} days, {text(usual)}{self._floor_text(terms)} (threshold {terms.threshold} %).",
+            f"{over}, {text(p95)}{self._floor_text(terms)} (threshold {terms.threshold} %).",
             {
                 "value_percent": round(value, 1),
                 "threshold_percent": terms.threshold,
                 self.column: last.value,
-                "p95": usual,
-                "days": days,
+                "p95": p95,
+                **({"weeks": weeks} if weeks else {"days": days}),
                 **least,
                 "checkpoint_id": last.number,
                 "last_row": last.row,
@@ -74,8 +89,19 @@ class RelativeFigure(CheckpointFigure):
 
     def _usual(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
         """None, too, where nothing can be divided by it."""
-        p95 = facts.baseline.get(at.astimezone(UTC).date())
-        return None if p95 is None else max(p95, terms.parameters.get("least_ms") or 0) or None
+        usual = self._p95(facts, terms, at)
+        return None if usual is None else max(usual[0], terms.parameters.get("least_ms") or 0) or None
+
+    def _p95(self, facts: Facts, terms: Terms, at: datetime) -> tuple[float, int] | None:
+        """With the weeks that it is of the same hour of; 0: it is of the days before."""
+        last, weeks = facts.last(at), weeks_of(terms)
+        if weeks and last is not None:
+            completed = last.at.astimezone(UTC)
+            of_the_hour = dict(enumerate(facts.by_hour.get(completed.date(), ()))).get(completed.hour)
+            if of_the_hour is not None:
+                return of_the_hour, weeks
+        of_days = facts.baseline.get(at.astimezone(UTC).date())
+        return None if of_days is None else (of_days, 0)
 
     def _floor_text(self, terms: Terms) -> str:
         least = terms.parameters.get("least_ms")
@@ -87,7 +113,21 @@ class RelativeDuration(RelativeFigure):
 
     parameters: ClassVar[Mapping[str, Number | Day]] = {
         "days": _DAYS,
+        "weeks": _WEEKS,
         "least_ms": Number(
             _("At least"), Unit.MILLISECONDS, 1000, 0, 86_400_000, _("A shorter p95 counts as this much: such as 1 s.")
         ),
     }
+
+
+def weeks_of(terms: Terms) -> int:
+    """A rule from before there were weeks has none."""
+    return terms.parameters.get("weeks") or 0
+
+
+def _over(terms: Terms) -> str:
+    weeks, days = weeks_of(terms), f"the {terms.parameters['days']} days before"
+    if not weeks:
+        return f"over {days}"
+    fewer = f"where fewer than {ENOUGH} tell it, over {days}"
+    return f"at that hour of the week in the {weeks} weeks before ({fewer})"

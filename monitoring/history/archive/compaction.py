@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from monitoring.history.archive import location, parquet
 from monitoring.history.archive.archiving import write_manifests
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.archive.spans import Slice
-from monitoring.history.archive.writing import compare, place, write
+from monitoring.history.archive.writing import compare, in_groups, place, write
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 
 # What is merged is sorted in memory.
@@ -80,9 +79,9 @@ def steps(small: Small) -> Iterator[str]:
         return
     with location.workshop() as workshop:
         yield "write"
-        draft = write(workshop / "draft.parquet", kind, _in_groups(merged))
+        draft = write(workshop / "draft.parquet", kind, in_groups(merged))
         yield "compare"
-        compare(draft, _in_groups(merged))
+        compare(draft, in_groups(merged))
         yield "place"
         row = place(draft, _together(small, rows))
     yield "replace"
@@ -102,15 +101,6 @@ def _together(small: Small, rows: Sequence[ArchivedFile]) -> Slice:
 
 
 def _merged(kind: Kind, rows: Sequence[ArchivedFile]) -> pa.Table:
-    """All rows, sorted as a file is. Each file is compared with its checksum as a whole first. Damaged."""
-    tables = [table for row in rows for table in parquet.groups(parquet.checked(row, whole=True), kind)]
-    if sum(table.num_rows for table in tables) != sum(row.rows for row in rows):
-        raise parquet.damaged(rows[0], "it and its neighbours have another number of rows than was written")
+    """All rows, sorted as a file is. Damaged."""
+    tables = [parquet.whole(row, kind) for row in rows]
     return pa.concat_tables(tables).sort_by([(column, "ascending") for column in kind.order])
-
-
-def _in_groups(table: pa.Table) -> Iterator[pa.Table]:
-    for start in itertools.count(0, parquet.ROWS_A_GROUP):
-        if start >= table.num_rows:
-            return
-        yield table.slice(start, parquet.ROWS_A_GROUP).combine_chunks()

@@ -9,14 +9,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
 from django.db import OperationalError, connection
 
-from monitoring.history.archive import archiving, compaction, forgetting, spans
+from monitoring.history.archive import archiving, compaction, forgetting, late, spans
 from monitoring.history.archive.spans import Span
 from monitoring.history.archive.writing import ChangedMeanwhile
 
@@ -46,23 +47,23 @@ def look(now: datetime) -> str:
 
 def _anything_to_do(now: datetime) -> bool:
     ready = any(not spans.holds(span) for span in spans.due(now))
-    return ready or forgetting.anything_to_forget(now) or compaction.next_small() is not None
+    others = forgetting.anything_to_forget(now) or late.anything_late() or compaction.next_small() is not None
+    return ready or others
 
 
 def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> str:
     """Some of what is due, in sentences. One process at a time; a second one has nothing to do."""
     until = monotonic() + budget_s
-    if not _alone():
-        return "No archiving: another process does it."
-    try:
+    with alone() as is_alone:
+        if not is_alone:
+            return "No archiving: another process does it."
         said = [forgetting.forget(now)]
         for span in spans.due(now):
             held = spans.holds(span)
             said.append(f"{_named(span)} cannot be archived yet. {held}" if held else _archive(span, monotonic, until))
         if monotonic() < until:
+            said.append(late.take_up(monotonic, until))
             said.append(compaction.compact(monotonic, until))
-    finally:
-        _alone_no_more()
     return " ".join(each for each in said if each)
 
 
@@ -86,12 +87,15 @@ def _named(span: Span) -> str:
     return text[0].upper() + text[1:]
 
 
-def _alone() -> bool:
+@contextmanager
+def alone() -> Iterator[bool]:
+    """Whether no other process works on the archive; as long as this one does none begins to."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ADVISORY])
-        return bool(cursor.fetchone()[0])
-
-
-def _alone_no_more() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY])
+        is_alone = bool(cursor.fetchone()[0])
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [_ADVISORY])

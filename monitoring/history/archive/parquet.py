@@ -89,6 +89,14 @@ def groups(path: Path, kind: Kind) -> Iterator[pa.Table]:
             yield file.read_row_group(number, use_threads=False).cast(kind.schema)
 
 
+def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
+    """All of the file, compared with its checksum first. Damaged."""
+    found = pa.concat_tables(groups(checked(row, whole=True), kind))
+    if found.num_rows != row.rows:
+        raise damaged(row, f"it has {found.num_rows:,} rows, not {row.rows:,}")
+    return found
+
+
 def matching(path: Path, kind: Kind, column: str, wanted: Collection[int]) -> pa.Table:
     """The rows whose `column` is one of `wanted`. Row groups that cannot have any are not read."""
     place = kind.schema.get_field_index(column)

@@ -96,7 +96,7 @@ def operators(of: Checkpoint) -> list[OperatorCheckpoint]:
     """Of a checkpoint of the archive, in their order. Damaged."""
     files = _live(ArchivedKind.OPERATORS).filter(since__lte=of.triggered_at, until__gt=of.triggered_at)
     wanted = files.filter(cluster_id=of.run.job.cluster_id)
-    found = [row for file in wanted for row in _models(_read(file, "checkpoint_id", {of.pk}), OperatorCheckpoint)]
+    found = [row for file in wanted for row in _models(rows_where(file, "checkpoint_id", {of.pk}), OperatorCheckpoint)]
     for row in found:
         row.checkpoint = of
     return sorted(found, key=lambda row: row.position)
@@ -151,7 +151,8 @@ def _files_on(
 # --- rows of a file --------------------------------------------------------------------------------------------------
 
 
-def _read(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
+def rows_where(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
+    """All columns of the rows whose `column` is one of `wanted`. Damaged."""
     path = parquet.checked(file)
     try:
         return parquet.matching(path, KINDS[ArchivedKind(file.kind)], column, wanted)
@@ -160,7 +161,7 @@ def _read(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
 
 
 def _matching(file: ArchivedFile, runs: Collection[int], wishes: Sequence[Wish]) -> pa.Table:
-    found = _read(file, "run_id", runs)
+    found = rows_where(file, "run_id", runs)
     for wish in wishes:
         if wish.column != "number":
             of = found.schema.field(wish.column).type
@@ -191,7 +192,7 @@ def _without_stored(file: ArchivedFile, runs: Collection[int], found: pa.Table) 
 
 def _by_id(kind: ArchivedKind, model: type[M], column: str, pk: int) -> list[M]:
     for file in _live(kind).filter(least_id__lte=pk, greatest_id__gte=pk):
-        if found := _models(_read(file, column, {pk}), model):
+        if found := _models(rows_where(file, column, {pk}), model):
             return found
     return []
 

@@ -15,7 +15,7 @@ from pyarrow import compute as pc
 from monitoring.history.archive import location, parquet
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.archive.spans import Slice
-from monitoring.models import ArchivedFile
+from monitoring.models import ArchivedFile, ArchivedState
 
 _ROWS = """
 SELECT {columns} FROM {partition} k {joins}
@@ -56,6 +56,11 @@ def rows_of(piece: Slice) -> Iterator[pa.Table]:
             yield _table(kind, found)
 
 
+def in_groups(table: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, table.num_rows, parquet.ROWS_A_GROUP):
+        yield table.slice(start, parquet.ROWS_A_GROUP).combine_chunks()
+
+
 def write(path: Path, kind: Kind, tables: Iterator[pa.Table]) -> Draft:
     """A row group for each table."""
     rows, least, greatest, runs = 0, [], [], dict[int, int]()
@@ -78,9 +83,26 @@ def compare(draft: Draft, tables: Iterator[pa.Table]) -> None:
 
 def place(draft: Draft, piece: Slice) -> ArchivedFile:
     """Puts it where it belongs, durably and as a whole. Its row is not saved yet."""
+    row = _row(draft, piece)
+    location.put(draft.path, row.path)
+    return row
+
+
+def place_on_trial(draft: Draft, piece: Slice) -> ArchivedFile:
+    """As `place`, its row saved before the file is there, as of one that goes: unless its maker says otherwise, it
+    does, and whoever is killed leaves nothing that nobody knows of."""
+    row = _row(draft, piece)
+    row.state = ArchivedState.GOING
+    ArchivedFile.objects.filter(path=row.path).exclude(state=ArchivedState.LIVE).delete()
+    row.save(force_insert=True)
+    location.put(draft.path, row.path)
+    return row
+
+
+def _row(draft: Draft, piece: Slice) -> ArchivedFile:
     digest = location.sha256_of(draft.path)
     directory = location.directory_of(piece.kind, piece.day, piece.cluster_id)
-    row = ArchivedFile(
+    return ArchivedFile(
         kind=piece.kind,
         cluster_id=piece.cluster_id,
         day=piece.day,
@@ -96,8 +118,6 @@ def place(draft: Draft, piece: Slice) -> ArchivedFile:
         runs=list(draft.runs),
         rows_by_run=list(draft.runs.values()),
     )
-    location.put(draft.path, row.path)
-    return row
 
 
 def _table(kind: Kind, rows: list[tuple[Any, ...]]) -> pa.Table:

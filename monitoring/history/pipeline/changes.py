@@ -1,14 +1,18 @@
-"""A streaming source of checkpoints that changed, for each hour of a job that was touched all of its checkpoints.
+"""A streaming source of roll-ups of checkpoints that changed: of each hour of a job that was touched, made anew.
 
 The offset is a transaction number below which every transaction is over (pg_snapshot_xmin of the current snapshot):
 what changed before it is all visible, what is still under way has a higher number and comes later. So nothing is
 skipped however long a transaction takes, and however out of order they commit. Within a stretch of numbers work is cut
 by (day, job), so that a first reading of years of history comes in batches, and a job's day never is in two tasks.
 
-What is archived is left alone: its roll-ups are final, and the rows of it that are still here are not all of them.
+What is archived is left alone: its roll-ups are made by whoever archives, and the rows of it that are still here are
+not all of them.
 
 An hour is read whole, by one statement: later changes may be in it already, and then are read once more. Rows that
 were deleted leave a row of monitoring_checkpointdeletion behind, and touch their hour as well.
+
+A task rolls up what it reads (task.py), so that what goes through Spark is roll-ups: one row for dozens of checkpoints
+(decision 105).
 
 Offsets: {"done": number} or, within a stretch, {"done": …, "until": number, "day": seconds, "job": id}: up to there,
 that day of that job included.
@@ -16,22 +20,21 @@ that day of that job included.
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from pyarrow import csv
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from .columns import ARCHIVED, CHANGES, DAY, FIGURES, HOUR, PROGRAM, REASON, spark_schema
+from .checkpoints import HOUR_OF, connected, copied
+from .columns import ARCHIVED, DAY, PROGRAM, ROLLUPS, spark_schema
+from .task import rolled_up
 
 log = logging.getLogger(__name__)
 
@@ -44,37 +47,17 @@ _PROGRESS = """
 INSERT INTO monitoring_rollupprogress (id, done, at, program) VALUES (1, %s, now(), %s)
 ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at, program = excluded.program
 """
-_HOUR = "floor(date_part('epoch', {at}) / 3600)::bigint * 3600"
 _TOUCHED = f"""
 COPY (
     SELECT hour, job_id, sum(rows)::bigint FROM (
-        SELECT {_HOUR.format(at="c.triggered_at")} AS hour, r.job_id, count(*) AS rows
+        SELECT {HOUR_OF.format(at="c.triggered_at")} AS hour, r.job_id, count(*) AS rows
         FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id JOIN monitoring_job j ON j.id = r.job_id
         WHERE {{changed}} AND NOT {ARCHIVED.format(cluster="j.cluster_id", at="c.triggered_at")} GROUP BY 1, 2
         UNION ALL
-        SELECT {_HOUR.format(at="d.triggered_at")}, d.job_id, count(*) FROM monitoring_checkpointdeletion d
+        SELECT {HOUR_OF.format(at="d.triggered_at")}, d.job_id, count(*) FROM monitoring_checkpointdeletion d
         JOIN monitoring_job j ON j.id = d.job_id
         WHERE {{deleted}} AND NOT {ARCHIVED.format(cluster="j.cluster_id", at="d.triggered_at")} GROUP BY 1, 2
     ) touched GROUP BY 1, 2 ORDER BY hour / {DAY}, job_id, hour
-) TO STDOUT (FORMAT csv)
-"""  # noqa: S608 (constants only)
-_CHECKPOINTS = f"""
-COPY (
-    SELECT b.job_id, b.hour, c.at, c.status, c.is_savepoint, c.reason, {{figures}}
-    FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
-    LEFT JOIN (
-        SELECT r.job_id, {_HOUR.format(at="k.triggered_at")} AS hour,
-               floor(date_part('epoch', k.triggered_at))::bigint AS at, k.status, k.is_savepoint, {{columns}},
-               CASE WHEN k.status = 'FAILED' THEN {REASON.replace("failure_message", "k.failure_message")} END AS reason
-        FROM monitoring_run r JOIN monitoring_checkpoint k ON k.run_id = r.id
-        WHERE r.job_id = ANY({{jobs}}::bigint[])
-          AND k.triggered_at >= to_timestamp({{first}}) AND k.triggered_at < to_timestamp({{last}} + {HOUR})
-    ) c ON c.job_id = b.job_id AND c.hour = b.hour
-    UNION ALL
-    SELECT b.job_id, b.hour, floor(date_part('epoch', d.triggered_at))::bigint, NULL, NULL, NULL, {{nothing}}
-    FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
-    JOIN monitoring_checkpointdeletion d ON d.job_id = b.job_id
-     AND d.triggered_at >= to_timestamp(b.hour) AND d.triggered_at < to_timestamp(b.hour + {HOUR})
 ) TO STDOUT (FORMAT csv)
 """  # noqa: S608 (constants only)
 
@@ -128,7 +111,7 @@ class CheckpointChanges(DataSource):  # type: ignore[misc]
         return "waymark-checkpoint-changes"
 
     def schema(self) -> str:
-        return spark_schema(CHANGES)
+        return spark_schema(ROLLUPS)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         if "dsn-file" not in self.options:
@@ -178,15 +161,12 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             begins, start = 0, {"done": 0}
         with connected(self._dsn_file) as connection:
             touched = self._touched(connection, begins, until).after(start).until(end)
-        return list(_shares(touched, self._share))
+        return list(_shares(touched, self._share, begins))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        jobs, hours = (np.array(each) for each in partition.value)
-        days = hours // DAY
+        jobs, hours, since = partition.value
         with connected(self._dsn_file) as connection:
-            for day in np.unique(days):  # of a day at a time all that lies between its hours is looked through
-                which = days == day
-                yield from checkpoints_of(connection, jobs[which].tolist(), hours[which].tolist()).to_batches()
+            yield from rolled_up(connection, jobs, hours, since)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is left to do. Spark says this with the next batch only, which may be long in coming."""
@@ -210,11 +190,6 @@ def _positive(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def connected(dsn_file: str) -> psycopg.Connection[Any]:
-    dsn = Path(dsn_file).read_text().strip()
-    return psycopg.connect(dsn, autocommit=True, application_name="waymark history")
-
-
 def _horizon(connection: psycopg.Connection[Any]) -> int:
     return int(connection.execute(_HORIZON).fetchall()[0][0])
 
@@ -227,54 +202,14 @@ def _touched(connection: psycopg.Connection[Any], done: int, until: int) -> Touc
         for column in ("c.changed_in", "d.deleted_in")
     )
     schema = pa.schema([("hour", pa.int64()), ("job", pa.int64()), ("rows", pa.int64())])
-    found = _copied(connection, sql.SQL(_TOUCHED).format(changed=changed, deleted=deleted), schema)
+    found = copied(connection, sql.SQL(_TOUCHED).format(changed=changed, deleted=deleted), schema)
     return Touched(*(column.to_numpy() for column in found.columns))
 
 
-def checkpoints_of(connection: psycopg.Connection[Any], jobs: list[int], hours: list[int]) -> pa.Table:
-    """All of these hours, each with its job, as CHANGES; hours between the first and the last are looked through."""
-    return _copied(connection, _checkpoints(jobs, hours), CHANGES)
-
-
-def _checkpoints(jobs: list[int], hours: list[int]) -> sql.Composed:
-    def columns(form: str) -> sql.Composed:
-        each = (sql.SQL(form).format(sql.Identifier(name)) for name in FIGURES.values())
-        return sql.SQL(", ").join(each)
-
-    return sql.SQL(_CHECKPOINTS).format(
-        figures=columns("c.{}"),
-        columns=columns("k.{}"),
-        nothing=sql.SQL(", ").join([sql.SQL("NULL")] * len(FIGURES)),
-        jobs=sql.Literal(jobs),
-        hours=sql.Literal(hours),
-        first=sql.Literal(min(hours)),
-        last=sql.Literal(max(hours)),
-    )
-
-
-def _shares(touched: Touched, rows: int) -> Iterator[InputPartition]:
+def _shares(touched: Touched, rows: int, since: int) -> Iterator[InputPartition]:
     if not len(touched.rows):
         return
     places = touched.shares(rows)
     for share in np.unique(places):
         which = places == share
-        yield InputPartition((touched.jobs[which].tolist(), touched.hours[which].tolist()))
-
-
-def _copied(connection: psycopg.Connection[Any], statement: sql.Composed, schema: pa.Schema) -> pa.Table:
-    body = io.BytesIO()
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for piece in copy:
-            body.write(piece)
-    if not body.tell():
-        return schema.empty_table()
-    body.seek(0)
-    types = {field.name: field.type for field in schema}
-    return csv.read_csv(
-        body,
-        csv.ReadOptions(column_names=schema.names, use_threads=False),
-        convert_options=csv.ConvertOptions(
-            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, true_values=["t"],
-            false_values=["f"], null_values=[""],
-        ),
-    )  # fmt: skip
+        yield InputPartition((touched.jobs[which].tolist(), touched.hours[which].tolist(), since))

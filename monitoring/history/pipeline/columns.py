@@ -6,6 +6,7 @@ import pyarrow as pa
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MINUTES_KEPT_S = 3 * HOUR  # roll-ups of minutes are there for so long
+FORGOTTEN_WITHIN_S = 900  # and are made until whoever forgets them has certainly come by
 PROGRAM = 2  # from 2 on it makes a day of which the hours are gone from its checkpoints
 
 # Name in a roll-up -> column of a checkpoint. Durations in milliseconds, sizes in bytes; of completed ones.
@@ -23,7 +24,7 @@ SKETCHES = tuple(f"{figure}_sketch" for figure in FIGURES)
 
 # A checkpoint; with status null one that was deleted, and without `at`, too, only an hour that has to be made anew.
 # Times are seconds since 1970.
-CHANGES = pa.schema(
+CHECKPOINTS = pa.schema(
     [
         ("job_id", pa.int64()),
         ("hour", pa.int64()),
@@ -34,6 +35,7 @@ CHANGES = pa.schema(
         *((figure, pa.int64()) for figure in FIGURES),
     ]
 )
+CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_()))  # whether since the roll-ups were last made
 ROLLUPS = pa.schema(
     [
         ("job_id", pa.int64()),

@@ -12,8 +12,6 @@ from typing import Any
 from checkpointing.sinks.postgres import PostgresSink
 
 from .changes import CheckpointChanges
-from .columns import ROLLUPS, spark_schema
-from .task import rolled_up
 
 TABLE = "monitoring_rollup"
 LIMITS = frozenset(("rows-per-batch", "rows-per-partition"))
@@ -26,7 +24,7 @@ def rollups(spark: Any, args: dict[str, str]) -> Any:
     source = spark.readStream.format("waymark-checkpoint-changes").option("dsn-file", dsn_file)
     for limit in LIMITS & args.keys():
         source = source.option(limit, args[limit])
-    rolled = source.load().mapInArrow(rolled_up(dsn_file), spark_schema(ROLLUPS))
+    rolled = source.load()
     sink = PostgresSink(Path(dsn_file).read_text().strip(), TABLE, key=_KEY)
     writer = rolled.writeStream.queryName("rollups").outputMode("append").foreachBatch(sink)
     return writer.trigger(processingTime=args.get("every", "60 seconds"))

@@ -18,11 +18,14 @@ from .columns import COUNTS, DAY, FIGURES, HOUR, MINUTE, ROLLUPS, SKETCHES
 from .sketch import VERSION, encode, encode_sums, ranges_of
 
 
-def by_minute(checkpoints: pa.Table, since: int) -> pa.Table:
-    """Of the minutes that have or had checkpoints and are not older than `since`."""
-    recent = pc.fill_null(pc.greater_equal(checkpoints["at"], since // HOUR * HOUR), False)
-    some = checkpoints.filter(recent)
-    return _rolled(some, pc.multiply(pc.divide(some["at"], MINUTE), MINUTE), MINUTE)
+def by_minute(changes: pa.Table, since: int) -> pa.Table:
+    """Of the minutes in which anything changed, and which are not older than `since`; the others stand as they are."""
+    recent = changes.filter(pc.fill_null(pc.greater_equal(changes["at"], since // MINUTE * MINUTE), False))
+    minutes = recent.append_column("minute", pc.multiply(pc.divide(recent["at"], MINUTE), MINUTE))
+    key = ["job_id", "minute"]
+    touched = minutes.filter(minutes["changed"]).group_by(key, use_threads=False).aggregate([])
+    some = minutes.join(touched, key, join_type="left semi", use_threads=False)
+    return _rolled(some, some["minute"], MINUTE)
 
 
 def by_hour(checkpoints: pa.Table) -> pa.Table:

@@ -1,8 +1,8 @@
-"""What a task does with its partition: the checkpoints of whole hours become roll-ups."""
+"""What a task does: the checkpoints of whole hours become roll-ups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from .changes import checkpoints_of, connected
-from .columns import CHANGES, DAY, HOUR, MINUTES_KEPT_S, ROLLUPS
+from .checkpoints import checkpoints_of
+from .columns import DAY, FORGOTTEN_WITHIN_S, HOUR, MINUTES_KEPT_S, ROLLUPS
 from .rolling import by_day, by_hour, by_minute
 from .sketch import READ, VERSION, UnknownSketch
 
@@ -31,21 +31,19 @@ _HOURS_FROM = "SELECT hours_from FROM monitoring_rollupprogress WHERE hours_from
 _ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 
 
-def rolled_up(dsn_file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: a partition's checkpoints, of whole hours, as roll-ups of minutes, hours and days."""
-
-    def roll(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        checkpoints = pa.Table.from_batches(list(batches), CHANGES)
-        if not checkpoints.num_rows:
-            return
-        hours = by_hour(checkpoints)
-        with connected(dsn_file) as connection:
-            minutes = by_minute(checkpoints, _now(connection) - MINUTES_KEPT_S - HOUR)
-            kept, days = _of_days(connection, hours)
-        for table in (minutes, kept, days):
-            yield from table.to_batches(max_chunksize=10_000)
-
-    return roll
+def rolled_up(
+    connection: psycopg.Connection[Any], jobs: Sequence[int], hours: Sequence[int], since: int
+) -> Iterator[pa.RecordBatch]:
+    """These hours, each with its job, as roll-ups of hours, of their days and of the minutes in which the transaction
+    `since` or a later one changed anything."""
+    changes = checkpoints_of(connection, jobs, hours, since)
+    if not changes.num_rows:
+        return
+    made = by_hour(changes)
+    minutes = by_minute(changes, _now(connection) - MINUTES_KEPT_S - FORGOTTEN_WITHIN_S)
+    kept, days = _of_days(connection, made)
+    for table in (minutes, kept, days):
+        yield from table.to_batches(max_chunksize=10_000)
 
 
 def _now(connection: psycopg.Connection[Any]) -> int:

@@ -205,6 +205,32 @@ CASES = [
     ),
     Case(
         "end_to_end_duration_relative",
+        "against the same hour of the week, where three weeks tell it",
+        lambda s: (
+            s.completed(*(-7 * DAY * week + 60 for week in (1, 2, 3)), end_to_end_duration=10_000),
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), end_to_end_duration=2_000),
+            s.completed(10, end_to_end_duration=19_999),
+            s.completed(20, end_to_end_duration=20_000),
+            s.completed(30, end_to_end_duration=15_000),
+        ),
+        [(20, 30)],
+        {"threshold": 200, "parameters": {"days": 6, "weeks": 4}},
+    ),
+    Case(
+        "end_to_end_duration_relative",
+        "against the days before where only two weeks tell the hour",
+        lambda s: (
+            s.completed(*(-7 * DAY * week + 60 for week in (1, 2)), end_to_end_duration=10_000),
+            s.completed(-7 * DAY * 3 - 2 * HOUR, end_to_end_duration=10_000),
+            s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), end_to_end_duration=2_000),
+            s.completed(10, end_to_end_duration=3_999),
+            s.completed(20, end_to_end_duration=4_000),
+        ),
+        [(20, None)],
+        {"threshold": 200, "parameters": {"days": 6, "weeks": 4}},
+    ),
+    Case(
+        "end_to_end_duration_relative",
         "a p95 below the least counts as that",
         lambda s: (
             s.completed(*range(-20 * HOUR, -13 * HOUR, HOUR), end_to_end_duration=10),

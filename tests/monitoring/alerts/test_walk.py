@@ -36,7 +36,8 @@ def stories(draw: st.DrawFn) -> Facts:
     ]
     cuts = sorted(draw(st.lists(MOMENTS, max_size=4, unique=True)))
     outages = [Interval(at(a), at(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
-    return Facts(events, draw(lives()), outages, {BEGIN.date(): 0.5}, BEGIN)
+    by_hour = draw(st.lists(st.sampled_from([None, 0.25, 2.0]), min_size=24, max_size=24))
+    return Facts(events, draw(lives()), outages, {BEGIN.date(): 0.5}, BEGIN, {BEGIN.date(): by_hour})
 
 
 @st.composite
@@ -71,7 +72,9 @@ def watches(draw: st.DrawFn) -> Watch:
         draw(st.sampled_from([0, 2, 4])),
         timedelta(seconds=draw(st.sampled_from([600, 3600]))),
     )
-    return Watch(kind, kind.fill(threshold, window, {"lead_s": 0, "days": 7, "least_ms": 0}), holds)
+    weeks = draw(st.sampled_from([None, 4]))
+    terms = kind.fill(threshold, window, {"lead_s": 0, "days": 7, "weeks": weeks, "least_ms": 0})
+    return Watch(kind, terms, holds)
 
 
 def in_pieces(watch: Watch, facts: Facts, looks: list[float]) -> list[Transition]:

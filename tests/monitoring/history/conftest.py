@@ -17,9 +17,8 @@ from psycopg import sql
 
 from monitoring.history.partitions import cover
 from monitoring.history.pipeline.changes import CheckpointChangesReader
-from monitoring.history.pipeline.columns import CHANGES, COUNTS, FIGURES, MINUTE, MINUTES_KEPT_S, REASON, ROLLUPS
+from monitoring.history.pipeline.columns import COUNTS, FIGURES, MINUTE, MINUTES_KEPT_S, REASON, ROLLUPS
 from monitoring.history.pipeline.sketch import BOUNDS, Counts, merged
-from monitoring.history.pipeline.task import rolled_up
 from monitoring.models import Rollup
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import OLD, take_partitions_back
@@ -51,10 +50,7 @@ class Pipeline:
         return ends
 
     def batch(self, start: dict[str, int], end: dict[str, int]) -> None:
-        roll = rolled_up(self.dsn_file)
-        made = [
-            batch for part in self.reader.partitions(start, end) for batch in roll(iter(list(self.reader.read(part))))
-        ]
+        made = [batch for part in self.reader.partitions(start, end) for batch in self.reader.read(part)]
         write(pa.Table.from_batches(made, ROLLUPS))
         self.batches += 1
 
@@ -175,6 +171,3 @@ def _by_sql(seconds: int) -> dict[Any, dict[str, Any]]:
         for job, at, reason, count in cursor.fetchall():
             found[job, at]["reasons"][reason] = count
     return found
-
-
-__all__ = ["CHANGES", "Pipeline", "differences"]

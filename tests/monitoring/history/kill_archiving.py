@@ -1,7 +1,8 @@
 """Archives and merges, in processes that are killed: each right before the next step that none was killed at yet.
 
-python -m tests.monitoring.history.kill_archiving <location>; prints each step with a digest of all rows that there are
-after the kill, and at last the digest when it has come to its end. Each try is forked: starting Python anew takes long.
+python -m tests.monitoring.history.kill_archiving <location> [late]; prints each step with a digest of all rows that
+there are after the kill, and at last the digest when it has come to its end. With `late` it takes up what came late,
+and prints how many checkpoints roll-ups count as well. Each try is forked: starting Python anew takes long.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import django
@@ -20,11 +22,31 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
-from monitoring.history.archive import archiving, compaction, forgetting, spans  # noqa: E402
-from tests.monitoring.history.archive_rows import NOW, everything  # noqa: E402
+from monitoring.history.archive import archiving, compaction, forgetting, late, spans  # noqa: E402
+from monitoring.models import Checkpoint, Rollup  # noqa: E402
+from tests.monitoring.history.archive_rows import NOW, OLD, everything  # noqa: E402
 
 ROWS_A_FILE = 8
 OF_A_KIND = 2  # steps of a kind, of the first and the second file for instance
+
+
+def late_steps() -> Iterator[str]:
+    for day in late._days():
+        yield from (f"{day}: {step}" for step in late.steps(day))
+    yield "forget what was replaced"
+    forgetting.forget(NOW)
+
+
+def late_digest() -> str:
+    """Every checkpoint once, wherever it lies; what is both in PostgreSQL and in the archive may differ meanwhile."""
+    known = {(row[1], row[2]) for row in everything()["checkpoints"]}
+    told = Rollup.objects.filter(
+        job__runs__checkpoints=Checkpoint.objects.filter(checkpoint_id=5001).latest("pk"),
+        seconds__gt=60,
+        start__lt=OLD + timedelta(days=20),
+    )
+    counted = sum(row.completed + row.failed for row in told)
+    return f"{hashlib.sha256(repr(sorted(known)).encode()).hexdigest()}|{counted}"
 
 
 def steps() -> Iterator[str]:
@@ -43,7 +65,7 @@ def digest() -> str:
 
 
 def killed_at(done: set[str], place: Path) -> None:
-    for step in steps():
+    for step in STEPS():
         if step not in done and sum(_word(each) == _word(step) for each in done) < OF_A_KIND:
             place.write_text(step)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -64,13 +86,16 @@ def forked(work: Callable[[], object]) -> int:
     return os.waitpid(child, 0)[1]
 
 
+STEPS, DIGEST = (late_steps, late_digest) if "late" in sys.argv[2:] else (steps, digest)
+
+
 def main() -> None:
     settings.ARCHIVE, spans.ROWS_A_FILE = sys.argv[1], ROWS_A_FILE
     place, done = Path(sys.argv[1] + ".step"), set[str]()
     while (ended := forked(lambda: killed_at(done, place))) == signal.SIGKILL:
         done.add(place.read_text())
-        forked(lambda: print(place.read_text(), digest(), sep="|"))
-    forked(lambda: print(f"ended {ended}", digest(), sep="|"))
+        forked(lambda: print(place.read_text(), DIGEST(), sep="|"))
+    forked(lambda: print(f"ended {ended}", DIGEST(), sep="|"))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,9 +11,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from monitoring.history import stretches
 from monitoring.history.pipeline.columns import FIGURES
 from monitoring.history.pipeline.sketch import UnknownSketch
-from monitoring.history.quantiles import RELATIVE_ERROR, quantiles, series
+from monitoring.history.quantiles import RELATIVE_ERROR, NotRolledUp, of_whole_days, quantiles, series
 from monitoring.models import Checkpoint, Rollup, RollupProgress
 from tests.monitoring.history.conftest import as_an_older_waymark_stored
 
@@ -125,3 +127,29 @@ def test_nothing_is_told_of_nothing(rows):
     at = datetime(2026, 1, 1, tzinfo=UTC)
     told = quantiles(rows.job(), at, at + timedelta(days=3))
     assert (told.known, told.mean, told.maximum, set(told.quantiles.values())) == (0, None, None, {None})
+
+
+def test_what_waits_of_other_jobs_holds_nobody_up(job, pipeline, rows, monkeypatch):
+    monkeypatch.setattr(stretches, "MOST_BEHIND", 50)
+    pipeline.run()
+    other = rows.run(rows.job())
+    for number in range(60):
+        rows.checkpoint(other, number + 1)
+    whole = [stretches.Stretch(rows.ago(50 * 86_400), rows.now)]
+    assert stretches.read(job, whole, ["duration"], most=10_000)
+    with pytest.raises(NotRolledUp, match="are behind"):
+        stretches.read(other.job, whole, ["duration"], most=10_000)
+    assert of_whole_days({job.pk, other.job_id}, rows.ago(50 * 86_400), rows.ago(-86_400), "duration", 0.95).keys() == {
+        job.pk
+    }
+
+
+def test_changes_of_a_job_are_counted_in_the_index_alone(job, pipeline):
+    """However many of other jobs wait."""
+    pipeline.run()
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        cursor.execute(f"EXPLAIN (COSTS OFF) {stretches._BEHIND}", {"job": job.pk, "done": 5, "most": 10})
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        cursor.execute("RESET enable_seqscan")
+    assert re.search(r"Index Cond: \(\(changed_in >= .*\) AND \(run_id = ANY", plan), plan

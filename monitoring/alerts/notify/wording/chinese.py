@@ -105,8 +105,9 @@ def _relative(phrase: str, column: str, text: Callable[[float], str]) -> Callabl
         if column not in e:
             return f"{job} 还没有可比较的 p95。"
         floor = f"，不足 {text(e['least_ms'])} 时按此计算" if e.get("least_ms") else ""
+        over = f"此前 {e['weeks']} 周同一时段 p95" if e.get("weeks") else f"{e['days']} 天 p95"
         return (
-            f"{job} 的检查点 {e['checkpoint_id']} {phrase} {text(e[column])}，是 {e['days']} 天 p95"
+            f"{job} 的检查点 {e['checkpoint_id']} {phrase} {text(e[column])}，是 {over}"
             f"（{text(e['p95'])}{floor}）的 {e['value_percent']:.0f} %（阈值 {e['threshold_percent']} %）。"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from monitoring.alerts.kinds.base import Terms, Unit
+from monitoring.alerts.kinds.relative import ENOUGH, weeks_of
 from monitoring.alerts.notify.wording.chinese import length_of, milliseconds
 
 
@@ -48,8 +49,11 @@ def _relative(what: str) -> Callable[[Terms], str]:
     def say(terms: Terms) -> str:
         least = terms.parameters.get("least_ms")
         floor = f"（p95 不足 {milliseconds(least)} 时按此计算）" if least else ""
-        days = terms.parameters["days"]
-        return f"最近完成的检查点的{what}达到作业自身此前 {days} 天 p95 的 {terms.threshold} % 时触发{floor}。"
+        days, weeks = terms.parameters["days"], weeks_of(terms)
+        over = f"此前 {days} 天"
+        if weeks:
+            over = f"此前 {weeks} 周同一时段（有数据的不足 {ENOUGH} 周时为{over}）"
+        return f"最近完成的检查点的{what}达到作业自身{over} p95 的 {terms.threshold} % 时触发{floor}。"
 
     return say
 

@@ -1,0 +1,94 @@
+"""Reading checkpoints of whole hours from the database, as Arrow: by COPY, which pyarrow parses."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from pyarrow import csv
+
+from .columns import CHANGES, DAY, FIGURES, HOUR, REASON
+
+# SQL, over a moment.
+HOUR_OF = "floor(date_part('epoch', {at}) / 3600)::bigint * 3600"
+_REASON = REASON.replace("failure_message", "k.failure_message")
+_CHECKPOINTS = f"""
+COPY (
+    SELECT b.job_id, b.hour, c.at, c.status, c.is_savepoint, c.reason, {{figures}}, c.changed
+    FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
+    LEFT JOIN (
+        SELECT r.job_id, {HOUR_OF.format(at="k.triggered_at")} AS hour,
+               floor(date_part('epoch', k.triggered_at))::bigint AS at, k.status, k.is_savepoint, {{columns}},
+               CASE WHEN k.status = 'FAILED' THEN {_REASON} END AS reason, k.changed_in >= {{since}} AS changed
+        FROM monitoring_run r JOIN monitoring_checkpoint k ON k.run_id = r.id
+        WHERE r.job_id = ANY({{jobs}}::bigint[])
+          AND k.triggered_at >= to_timestamp({{first}}) AND k.triggered_at < to_timestamp({{last}} + {HOUR})
+    ) c ON c.job_id = b.job_id AND c.hour = b.hour
+    UNION ALL
+    SELECT b.job_id, b.hour, floor(date_part('epoch', d.triggered_at))::bigint, NULL, NULL, NULL, {{nothing}},
+           d.deleted_in >= {{since}}
+    FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
+    JOIN monitoring_checkpointdeletion d ON d.job_id = b.job_id
+     AND d.triggered_at >= to_timestamp(b.hour) AND d.triggered_at < to_timestamp(b.hour + {HOUR})
+) TO STDOUT (FORMAT csv)
+"""  # noqa: S608 (constants only)
+
+
+def connected(dsn_file: str) -> psycopg.Connection[Any]:
+    dsn = Path(dsn_file).read_text().strip()
+    return psycopg.connect(dsn, autocommit=True, application_name="waymark history")
+
+
+def checkpoints_of(
+    connection: psycopg.Connection[Any], jobs: Sequence[int], hours: Sequence[int], since: int = 0
+) -> pa.Table:
+    """All of these hours, each with its job, as CHANGES: changed is what the transaction `since` or a later one did."""
+    days = np.array(hours) // DAY
+    found = []
+    for day in np.unique(days):  # of a day at a time all that lies between its hours is looked through
+        which = np.flatnonzero(days == day).tolist()
+        some = _checkpoints([jobs[n] for n in which], [hours[n] for n in which], since)
+        found.append(copied(connection, some, CHANGES))
+    return pa.concat_tables(found) if found else CHANGES.empty_table()
+
+
+def _checkpoints(jobs: list[int], hours: list[int], since: int) -> sql.Composed:
+    def columns(form: str) -> sql.Composed:
+        each = (sql.SQL(form).format(sql.Identifier(name)) for name in FIGURES.values())
+        return sql.SQL(", ").join(each)
+
+    return sql.SQL(_CHECKPOINTS).format(
+        figures=columns("c.{}"),
+        columns=columns("k.{}"),
+        nothing=sql.SQL(", ").join([sql.SQL("NULL")] * len(FIGURES)),
+        jobs=sql.Literal(jobs),
+        hours=sql.Literal(hours),
+        since=sql.Literal(since),
+        first=sql.Literal(min(hours)),
+        last=sql.Literal(max(hours)),
+    )
+
+
+def copied(connection: psycopg.Connection[Any], statement: sql.Composed, schema: pa.Schema) -> pa.Table:
+    body = io.BytesIO()
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for piece in copy:
+            body.write(piece)
+    if not body.tell():
+        return schema.empty_table()
+    body.seek(0)
+    types = {field.name: field.type for field in schema}
+    return csv.read_csv(
+        body,
+        csv.ReadOptions(column_names=schema.names, use_threads=False),
+        convert_options=csv.ConvertOptions(
+            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, true_values=["t"],
+            false_values=["f"], null_values=[""],
+        ),
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""What comes for a day after it was archived is counted, exactly, and is in the archive; killed at any moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitoring.history.archive import cycle, late, reading
+from monitoring.history.quantiles import quantiles
+from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, PartitionTouch, Rollup, Run, Savepoint
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import NOW, OLD, fill
+from tests.monitoring.history.conftest import Pipeline
+from tests.monitoring.history.test_archive import ROOT, database_url
+
+SECOND = timedelta(seconds=1)
+TAKEN = "Took what came late into 1 files of the archive."
+
+
+def come_late(rows: Rows, run: Run) -> None:
+    """One between others, one before and one after all of its day, one that failed; and one that is corrected."""
+    rows.checkpoint(run, 5001, triggered_at=OLD + 61 * SECOND, end_to_end_duration=7, final=True)
+    rows.checkpoint(run, 5002, triggered_at=OLD.replace(hour=0), is_savepoint=True, final=True)
+    rows.checkpoint(run, 5003, triggered_at=OLD.replace(hour=23, minute=59), alignment_max=12, final=True)
+    rows.failed(run, 5004, OLD + 62 * SECOND, "Disk full: /dev/sda")
+    Checkpoint.objects.filter(run=run, checkpoint_id=5004).update(final=True)
+    Checkpoint.objects.filter(run=run, checkpoint_id=7).update(end_to_end_duration=77_777)
+
+
+def keep(run: Run) -> None:
+    """Its checkpoint 7 stays in PostgreSQL when its day is archived."""
+    saved = run.checkpoints.get(checkpoint_id=7)
+    Savepoint.objects.create(job=run.job, run=run, checkpoint=saved, state="completed", requested_at=OLD)
+
+
+def figures(run: Run) -> list[dict[str, Any]]:
+    """All that roll-ups of hours and days say of its job's August."""
+    found = Rollup.objects.filter(job=run.job, seconds__gt=60, start__lt=OLD + timedelta(days=20))
+    return [
+        {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+        for row in found.order_by("seconds", "start").values(
+            *(each.name for each in Rollup._meta.concrete_fields if each.name != "job")
+        )
+    ]
+
+
+@pytest.fixture
+def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
+    """Two runs of equal checkpoints, archived; to one of them came before that what to the other is still to come."""
+    late_one, prompt = fill(old, 40), fill(old, 40)
+    keep(late_one)
+    keep(prompt)
+    come_late(old, prompt)
+    pipeline.run()
+    assert cycle.advance(NOW).startswith("Archived")
+    assert not PartitionTouch.objects.exists()  # what stays in PostgreSQL did not come late
+    return late_one, prompt
+
+
+def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipeline: Pipeline, twins) -> None:
+    late_one, prompt = twins
+    assert figures(late_one) != figures(prompt)
+    come_late(old, late_one)
+    pipeline.run()
+    assert figures(late_one) != figures(prompt)
+    assert late.anything_late()
+    assert cycle.advance(NOW) == TAKEN
+    assert figures(late_one) == figures(prompt)
+    archived = reading.table(late_one.job, [late_one.pk], OLD.replace(hour=0), OLD + timedelta(days=1))
+    assert {5001, 5002, 5003, 5004} <= set(archived["checkpoint_id"].to_pylist())
+    begun = (OLD - 30 * SECOND, OLD + 90 * SECOND)  # begun hours are counted from the archive
+    assert (quantiles(late_one.job, *begun).counts, quantiles(late_one.job, *begun).total) == (
+        quantiles(prompt.job, *begun).counts,
+        quantiles(prompt.job, *begun).total,
+    )
+    assert cycle.advance(NOW) == ""
+    pipeline.offset = pipeline.reader.initialOffset()
+    pipeline.run()
+    assert figures(late_one) == figures(prompt)
+
+
+def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None:
+    run = old.run(old.job(twins[0].job.cluster), started_at=OLD)
+    old.checkpoint(run, 1, triggered_at=OLD + 5 * SECOND, end_to_end_duration=3, final=True)
+    assert cycle.advance(NOW) == TAKEN
+    (day,) = Rollup.objects.filter(job=run.job)
+    assert (day.seconds, day.completed, day.duration_sum) == (86_400, 1, 3)
+    assert quantiles(run.job, OLD.replace(hour=0), OLD + timedelta(days=1)).counts["completed"] == 1
+    assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
+
+
+def test_killed_before_each_step_it_is_counted_once_and_never_half(
+    old: Rows, pipeline: Pipeline, archive: Path, twins
+) -> None:
+    late_one, prompt = twins
+    before = figures(late_one)
+    come_late(old, late_one)
+    command = [sys.executable, "-m", "tests.monitoring.history.kill_archiving", str(archive), "late"]
+    environ = os.environ | {"DATABASE_URL": database_url()}
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    told = [line.split("|") for line in done.stdout.splitlines()]
+    assert told[-1][0] == "ended 0", done.stderr
+    seen = {step.split(": ")[-1].split()[0] for step, *_ in told}
+    assert seen >= {"look", "read", "write", "compare", "place", "count", "replace", "manifest", "forget"}
+    assert {counted for *_, counted in told} == {_told(before), _told(figures(prompt))}
+    assert {rows for _, rows, _ in told} == {told[0][1]}
+    assert figures(late_one) == figures(prompt)
+    known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
+    assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == known
+
+
+def _told(rollups: list[dict[str, Any]]) -> str:
+    return str(sum(row["completed"] + row["failed"] for row in rollups))
+
+
+def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, archive: Path, twins) -> None:
+    late_one, prompt = twins
+    (file,) = archive.glob(f"checkpoints/day=2026-08-13/cluster={late_one.job.cluster_id}/*.parquet")
+    content = file.read_bytes()
+    file.write_bytes(content[:-100] + bytes(100))
+    come_late(old, late_one)
+    next_day: datetime = OLD + timedelta(days=1)
+    for run in twins:
+        old.checkpoint(run, 6000, triggered_at=next_day, end_to_end_duration=5, final=True)
+    said = cycle.advance(NOW)
+    assert said.startswith(TAKEN.replace("1", "2") + " What came late for 13 August 2026 is not counted yet: ")
+    assert file.name in said
+    file.write_bytes(content)
+    assert cycle.advance(NOW) == TAKEN
+    assert figures(late_one) == figures(prompt)
+
+
+def test_what_comes_for_a_day_that_is_kept_no_more_is_shown_and_not_counted(
+    old: Rows, archive: Path, twins, settings
+) -> None:
+    late_one, _ = twins
+    settings.ARCHIVE_KEPT = timedelta(days=95)
+    cycle.advance(NOW)
+    before = figures(late_one)
+    come_late(old, late_one)
+    assert cycle.advance(NOW) == ""
+    assert figures(late_one) == before
+    assert not late.anything_late()
+    assert late_one.checkpoints.filter(checkpoint_id=5001).exists()

@@ -34,11 +34,11 @@ def forget(now: datetime) -> str:
 
 
 def _remove(path: str) -> None:
-    """With its directory, when nothing but the manifest is left in it."""
+    """With its directory, when nothing is left in it but the manifest, if that."""
     files, place = location.files(), location.place(path)
     files.remove_file(place)
     directory = place.rpartition("/")[0]
-    if set(files.names(directory)) == {location.MANIFEST}:
+    if set(files.names(directory)) <= {location.MANIFEST}:
         files.remove_tree(directory)
 
 

@@ -1,0 +1,139 @@
+"""The archive on a server that speaks S3: it is the same, and nothing is lost when the server goes away meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.opening import files_for
+from monitoring.history.archive import archiving, checking, cycle, late, reading, spans
+from monitoring.history.partitions import cover
+from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, Run
+from tests.monitoring.conftest import Rows
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill, take_partitions_back
+from tests.monitoring.history.conftest import Pipeline
+from tests.storage_servers import StorageServer, s3_server
+from tests.tcp_proxy import TcpProxy
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageServer]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def way(server: StorageServer) -> Iterator[TcpProxy]:
+    proxy = TcpProxy(server.environment["AWS_ENDPOINT_URL"].removeprefix("http://"))
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def afar(server: StorageServer, way: TcpProxy, monkeypatch, settings, tmp_path: Path) -> str:
+    """An empty place for the archive."""
+    own = {"AWS_ENDPOINT_URL": f"http://{way.address}", "AWS_MAX_ATTEMPTS": "1"}
+    for name, value in {**server.environment, **own}.items():
+        monkeypatch.setenv(name, value)
+    settings.VAR_DIR = tmp_path / "var"
+    settings.ARCHIVE = f"{server.root}/{uuid.uuid4().hex}"
+    return str(settings.ARCHIVE)
+
+
+@pytest.fixture
+def run(afar: str, pipeline: Pipeline) -> Iterator[Run]:
+    cover(OLD)
+    made = fill(Rows(), 12)
+    pipeline.run()
+    yield made
+    take_partitions_back()
+
+
+def forget_copies(settings) -> None:
+    shutil.rmtree(settings.VAR_DIR / "archive-cache", ignore_errors=True)
+
+
+def test_what_is_archived_afar_is_read_checked_merged_and_taken_up_from_there(
+    run: Run, afar: str, settings, monkeypatch, pipeline: Pipeline
+) -> None:
+    before = everything()
+    monkeypatch.setattr(spans, "ROWS_A_FILE", 5)
+    assert cycle.advance(NOW).startswith(TOLD + " Merged small files of the archive, ")
+    assert everything() == before
+    directory = f"{afar}/checkpoints/day=2026-08-13/cluster={run.job.cluster_id}"
+    assert "manifest.json" in files_for(afar).names(directory)
+    found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
+    assert [each.checkpoint_id for each in found.checkpoints] == list(range(1, 13))
+    assert checking.check(NOW) == (ArchivedFile.objects.filter(state=ArchivedState.LIVE).count(), [])
+    Rows().checkpoint(run, 500, triggered_at=OLD, end_to_end_duration=3, final=True)
+    assert cycle.advance(NOW) == "Took what came late into 1 files of the archive."
+    (file,) = ArchivedFile.objects.filter(kind="checkpoints", state=ArchivedState.LIVE)
+    assert file.rows == 13
+    cycle.advance(NOW)
+    assert len([name for name in files_for(afar).names(directory) if name.endswith(".parquet")]) == 1
+    Checkpoint.objects.all().delete()
+    rows = everything()["checkpoints"]
+    run.job.cluster.jobs.update(current_run=None)
+    ArchivedFile.objects.all().delete()
+    out = StringIO()
+    call_command("archive", "adopt", stdout=out)
+    assert out.getvalue().endswith("taken up.\n")
+    assert [row[1:-1] for row in everything()["checkpoints"]] == [row[1:-1] for row in rows]
+
+
+def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpProxy, settings) -> None:
+    before = everything()
+    for word in ("write", "place", "manifests"):
+        steps = archiving.steps(spans.due(NOW)[0])
+        while not next(steps).startswith(word):
+            pass
+        way.cut()
+        with pytest.raises(StorageError):
+            for _ in steps:
+                pass
+        way.heal()
+        assert everything() == before
+    assert cycle.advance(NOW) == TOLD
+    assert everything() == before
+
+    forget_copies(settings)
+    Rows().checkpoint(run, 500, triggered_at=OLD, final=True)
+    way.cut()
+    assert cycle.advance(NOW).startswith("What came late for 13 August 2026 is not counted yet: s3://")
+    found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
+    assert [each.checkpoint_id for each in found.checkpoints] == []
+    assert [each.kind for each in found.unreadable] == ["checkpoints"]
+    way.heal()
+    assert late.anything_late()
+    steps = late.steps(OLD.date())
+    while next(steps) != "place":
+        pass
+    way.cut()
+    with pytest.raises(StorageError):
+        next(steps)
+    way.heal()
+    assert cycle.advance(NOW) == "Took what came late into 1 files of the archive."
+    assert len(reading.checkpoints(run.job, [], None, upwards=True, limit=100).checkpoints) == 12
+    assert not ArchivedFile.objects.exclude(problem="").exists()
+
+
+def test_a_full_disk_here_is_told_and_forgotten_when_there_is_room(run: Run, small_disk: Path, settings) -> None:
+    """Files from afar are brought here to be read."""
+    cycle.advance(NOW)
+    settings.VAR_DIR = small_disk
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
+    assert found.checkpoints == []
+    (file,) = ArchivedFile.objects.exclude(problem="")
+    assert "No space left" in file.problem
+    filler.unlink()
+    assert len(reading.checkpoints(run.job, [], None, upwards=True, limit=100).checkpoints) == 12
+    assert not ArchivedFile.objects.exclude(problem="").exists()

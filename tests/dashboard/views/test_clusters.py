@@ -164,7 +164,11 @@ def test_what_the_server_says_is_said_at_the_field(admin: Client, flink: FlinkSe
         "redirects to https://elsewhere" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["rest_url"][0]
     )
     flink.instead("/overview", "{}", 403)
-    assert "needs a log-in" in errors(admin.post(reverse("cluster-add"), typed(flink.url)))["authentication"][0]
+    response = admin.post(reverse("cluster-add"), typed(flink.url))
+    assert "needs a log-in" in errors(response)["authentication"][0]
+    page = response.content.decode()
+    assert 'aria-describedby="id_authentication_error"' in page
+    assert 'id="id_authentication_error"' in page
 
 
 def test_an_empty_form_has_the_usual_rhythm(admin: Client) -> None:

@@ -109,9 +109,7 @@ def of_the_same_hours(
     try:
         found = read_hours(jobs, midnights, figure)
         parts = [
-            Part(midnights[0], midnights[-1], _of_hour(rows, hour, figure))
-            for rows in found.values()
-            for hour in range(24)
+            Part(midnights[0], midnights[-1], hour) for rows in found.values() for hour in _by_hour_of_day(rows, figure)
         ]
         told = _each(parts, figure, (share,))
     except (NotRolledUp, UnknownSketch):
@@ -122,8 +120,12 @@ def of_the_same_hours(
     return {job: values[24 * place : 24 * (place + 1)] for place, job in enumerate(found)}
 
 
-def _of_hour(rows: Sequence[Mapping[str, Any]], hour: int, figure: str) -> list[Mapping[str, Any]]:
-    return [row for row in rows if row["start"].astimezone(UTC).hour == hour and row[f"{figure}_sum"] is not None]
+def _by_hour_of_day(rows: Sequence[Mapping[str, Any]], figure: str) -> list[list[Mapping[str, Any]]]:
+    hours: list[list[Mapping[str, Any]]] = [[] for _ in range(24)]
+    for row in rows:
+        if row[f"{figure}_sum"] is not None:
+            hours[row["start"].astimezone(UTC).hour].append(row)
+    return hours
 
 
 def told_by(

@@ -1,9 +1,10 @@
-"""Real Flink with ZooKeeper high availability: found by its quorum; its leader is killed, and followed."""
+"""Real Flink with ZooKeeper high availability, found by its quorum: its leader is killed, and followed; a job that it
+gives up is brought back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from monitoring.engine.high_availability import HighAvailability, told_by, why_t
 from monitoring.engine.identity import identity_of, same
 from monitoring.engine.probe import Found
 from monitoring.engine.zookeeper import Leader, Quorum, find_leader, why_it_may_come_back
-from monitoring.models import Cluster, Run, RunStateChange
-from monitoring.polling.poller import Poller
-from monitoring.polling.service import LOOK_EVERY_S
+from monitoring.launches import remember_edit
+from monitoring.models import Cluster, Job, RestartAttempt, RestartDecision, Run, RunStateChange, Verdict
+from monitoring.programs import keep
 from tests.monitoring.flink.cluster import FlinkCluster, FlinkProcess
-from tests.monitoring.flink.jobs import CountJobs
+from tests.monitoring.flink.jobs import CONFIGURATION, CountJobs
+from tests.monitoring.flink.waymark import Waymark
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(900)]
@@ -43,43 +45,76 @@ def leader_of(flink: FlinkCluster, quorum: Quorum) -> FlinkProcess:
     return flink.job_managers[leads]
 
 
+# A leader's death is no failure of the job; one that fails again and again is given up.
+GIVES_UP = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "2",
+    "restart-strategy.fixed-delay.delay": "500 ms",
+}
+
+
 @pytest.mark.django_db(transaction=True)
-def test_the_leader_is_killed_and_nobody_is_taken_for_dead(
+def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
     two_job_managers: FlinkCluster, jar: bytes, zookeeper_hosts: str, tmp_path: Path
 ) -> None:
     flink = two_job_managers
     quorum = Quorum(zookeeper_hosts, "/flink", "/ha")
     first = leader_of(flink, quorum)
     where = {"zookeeper_hosts": zookeeper_hosts, "zookeeper_root": "/flink", "zookeeper_cluster_id": "ha"}
-    cluster = Cluster(name="ha", discovery="zookeeper", **where)
+    cluster = Cluster(name="ha", discovery="zookeeper", poll_interval_s=1, **where)
     found = examine(cluster, timezone.now)
     assert isinstance(found, Found), found
     cluster.save()
     before = cluster.rest_url
-    with CountJobs(flink, jar, tmp_path) as jobs, Poller(timezone.now) as poller:
-        job_id = jobs.start("survivor")
+    with CountJobs(flink, jar, tmp_path) as jobs, Waymark() as waymark:
+        job_id = jobs.start("survivor", configuration=GIVES_UP)
+        job = waymark.job("survivor")
+        look_after(job, jobs, jar)
+        waymark.until("a state of it is known", lambda: job.runs.get().checkpoints.filter(status="COMPLETED").exists())
 
-        def polled(since: datetime) -> bool:
-            poller.start_due()
-            poller.serve(LOOK_EVERY_S)
-            cluster.refresh_from_db()
-            known = Run.objects.filter(engine_job_id=job_id, state="RUNNING", observed_at__gt=since)
-            return cluster.reachable and known.exists()
-
-        started = timezone.now()
-        eventually("it is polled", lambda: polled(started), 60)
+        # 1. Its high availability brings the job back, and Waymark lets it.
         first.kill()
         killed = timezone.now()
-        eventually("the other leader is polled", lambda: polled(killed) and cluster.rest_url != before, 120)
+
+        def followed() -> bool:
+            cluster.refresh_from_db()
+            known = Run.objects.filter(engine_job_id=job_id, state="RUNNING", observed_at__gt=killed)
+            return cluster.reachable and known.exists() and cluster.rest_url != before
+
+        waymark.until("the other leader is polled", followed, 120)
+        completed = job.runs.get().checkpoints.filter(status="COMPLETED", triggered_at__gt=killed)
+        waymark.until("it goes on", completed.exists, 120)
         assert "still holds" in why_it_may_come_back(quorum, job_id)
+        assert not RestartAttempt.objects.exists()
+        assert not RestartDecision.objects.filter(verdict=Verdict.RESTART).exists()
         # Of one that was given by its address, it says itself where that is to be looked up.
         told = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
         available = told_by(told)
         assert available == HighAvailability("zookeeper", timedelta(seconds=4), quorum)
         assert "still holds" in (why_taken_up(available, job_id) or "")
-        jobs.ask(lambda client: client.cancel(job_id))
-        eventually("no leader starts it again", lambda: not why_it_may_come_back(quorum, job_id), 60)
+        moves = set(RunStateChange.objects.values_list("target", flat=True))
+        assert not moves & {"LOST", "FAILED", "CANCELED", "FINISHED"}
+
+        # 2. It fails until Flink gives it up: no leader has it any more, and Waymark brings it back.
+        jobs.turn("fail", on=True)
+        attempt = waymark.until("a restart is decided", lambda: job.restart_attempts.first(), 120)
+        assert attempt is not None
+        jobs.turn("fail", on=False)
+        jobs.adopt(attempt.engine_job_id)
+        back = waymark.ended(attempt)
+        assert (back.state, back.old_run.engine_job_id) == ("succeeded", job_id), back.error
+        assert "is FAILED since" in back.reason
+        assert back.restore_path
         assert why_taken_up(available, job_id) == ""
+        assert flink.state(back.engine_job_id) == "RUNNING"
+        lives = [each["jid"] for each in flink.get("/jobs/overview")["jobs"] if each["state"] == "RUNNING"]
+        assert lives == [back.engine_job_id]
+
+        # 3. One that somebody cancels stays so.
+        jobs.ask(lambda client: client.cancel(back.engine_job_id))
+        eventually("no leader starts it again", lambda: not why_it_may_come_back(quorum, back.engine_job_id), 60)
+        waymark.until("it is canceled", lambda: job.runs.filter(state="CANCELED").exists())
+    assert RestartAttempt.objects.count() == 1
     assert cluster.rest_url == flink.url
     assert cluster.stranger is None
     again = identity_of(told)
@@ -87,7 +122,12 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead(
     assert found.identity is not None
     assert same(found.identity, again)
     assert found.identity.process != again.process
-    run = Run.objects.get()
-    assert (run.engine_job_id, run.number) == (job_id, 1)
-    moves = set(RunStateChange.objects.values_list("target", flat=True))
-    assert not moves & {"LOST", "FAILED", "CANCELED", "FINISHED"}
+
+
+def look_after(job: Job, jobs: CountJobs, jar: bytes) -> None:
+    """Automatic restart, and how to start the job; its leader's death takes the jar along."""
+    settings = {**CONFIGURATION, **GIVES_UP}
+    spec = {"kind": "flink-jar", "jar_id": jobs.jar_id, "program_args": [str(jobs.switches)], "configuration": settings}
+    remember_edit(job, spec | {"parallelism": 2, "entry_class": None}, "ada", timezone.now())
+    keep(job.cluster, jobs.jar_id, "count.jar", jar, "ada", timezone.now())
+    Job.objects.filter(pk=job.pk).update(auto_restart=True)

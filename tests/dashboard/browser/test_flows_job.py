@@ -64,3 +64,21 @@ def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(
     reader.picture("history-chinese")
     assert reader.barriers() == []
     assert reader.complaints == []
+
+
+def test_on_a_phone_the_open_tab_is_in_view_and_a_renewal_takes_neither_it_nor_the_keyboards_place(
+    read_as: Callable[..., Reader], now: datetime
+) -> None:
+    job = scenes.busy_job(now, make.make_cluster(now))
+    reader = read_as("narrow")
+    page = reader.open(reverse("job-exceptions", args=[job.pk]))
+    tabs = page.get_by_role("navigation", name="About this job")
+    expect(tabs.get_by_role("link", name="Exceptions")).to_be_in_viewport()
+
+    tabs.get_by_role("link", name="State").focus()
+    tabs.evaluate("tabs => tabs.dataset.shown = 'before'")
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+    expect(page.locator(".tabs[data-shown]")).to_have_count(0)
+    expect(tabs.get_by_role("link", name="State")).to_be_focused()
+    expect(tabs.get_by_role("link", name="Exceptions")).to_be_in_viewport()
+    assert reader.complaints == []

@@ -101,6 +101,14 @@ def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_cha
     assert 'id="more"' not in whole.content.decode()
 
 
+def test_a_list_is_renewed_the_less_often_the_more_it_shows(operator: Client, now: datetime) -> None:
+    _jobs(make.make_cluster(now), now, 120)
+    assert 'hx-trigger="tick from:body"' in operator.get(reverse("fleet"), headers=LIVE).content.decode()
+    grown = operator.get(reverse("fleet"), {"upto": "3"}, headers=LIVE).content.decode()
+    assert 'hx-trigger="tick-3 from:body"' in grown
+    assert 'id="fleet-upto" name="upto" value="3" hx-get="/?"' in grown
+
+
 def test_pages_are_addresses_of_their_own(operator: Client, now: datetime) -> None:
     _jobs(make.make_cluster(now), now, 60)
     first = operator.get(reverse("fleet"), {"cluster": "waymark"}).content.decode()

@@ -5,7 +5,7 @@ import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { startCopying } from "./copy.js";
 import { closeMenus } from "./menu.js";
-import { beat, goOnBelow, keepInput, keepOpen } from "./live.js";
+import { beat, goOnBelow, keepFocus, keepInput, keepOpen, keepScrolled } from "./live.js";
 import { palette } from "./palette.js";
 
 keepTimesTrue();
@@ -15,10 +15,21 @@ startCopying();
 closeMenus();
 chooseAll(document);
 keepOpen();
+keepScrolled();
+keepFocus();
 keepInput();
 goOnBelow();
 beat(document.getElementById("live"));
 palette(document.getElementById("palette"));
+showWhereOneIs();
+
+// On a phone the pages and tabs are rows that scroll: to the one that is open.
+function showWhereOneIs() {
+  for (const link of document.querySelectorAll(".nav [aria-current=page], .tabs [aria-current=page]")) {
+    const row = link.parentElement;
+    row.scrollLeft = link.offsetLeft - row.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
+  }
+}
 
 // "/" goes to the search box, as in other tools of the trade.
 document.addEventListener("keydown", (event) => {

@@ -64,6 +64,34 @@ export function keepOpen() {
   });
 }
 
+// … and what is scrolled aside: tables and rows of tabs, known by what they are called.
+export function keepScrolled() {
+  let kept = [];
+  const aside = (root) => [...root.querySelectorAll(".tabs, .table-wrap")];
+  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    kept = aside(detail.target).filter((part) => part.scrollLeft > 0).map((part) => [part.ariaLabel, part.scrollLeft]);
+  });
+  document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+    const found = new Map(aside(detail.target).map((part) => [part.ariaLabel, part]));
+    for (const [name, scrolled] of kept) if (found.has(name)) found.get(name).scrollLeft = scrolled;
+  });
+}
+
+// … and where the keyboard is: htmx finds only what has an id, here it is found by where it leads and what it is called.
+export function keepFocus() {
+  let kept = null;
+  const named = (part) => [part.tagName, part.getAttribute("href") ?? part.name, part.ariaLabel ?? part.textContent.trim()].join(" ");
+  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    const focused = document.activeElement;
+    kept = detail.target.contains(focused) && !focused.id ? named(focused) : null;
+  });
+  document.body.addEventListener("htmx:afterSwap", () => {
+    if (kept === null || document.activeElement !== document.body) return;
+    [...document.querySelectorAll("a, button, summary, [tabindex]")].find((part) => named(part) === kept)?.focus({ preventScroll: true });
+    kept = null;
+  });
+}
+
 // … and what the reader chose or wrote in it: fields with data-keep, known by name and value (boxes) or name (text).
 export function keepInput() {
   let kept = [];

@@ -67,9 +67,9 @@ class MaintenanceForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         scope = cleaned.get("scope")
         if scope in ("job", "cluster", "selector") and not cleaned.get(scope) and scope not in self.errors:
-            what = {"job": "the job", "cluster": "the cluster", "selector": "at least one label"}[scope]
+            what = {"job": _("the job"), "cluster": _("the cluster"), "selector": _("at least one label")}[scope]
             self.add_error(scope, _("Say %(what)s that is meant.") % {"what": what})
-        elif scope == "job":
+        elif scope == "job" and scope not in self.errors:
             self._find_job(str(cleaned["job"]).strip())
         return cleaned
 

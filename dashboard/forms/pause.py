@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from dashboard.forms.spans import SpanField
 from monitoring.models import Cluster
@@ -11,12 +12,17 @@ from monitoring.pauses import LONGEST_REASON
 
 
 class PauseForm(forms.Form):
-    cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label=_("Of"), empty_label=_("everything"))
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.all(),
+        required=False,
+        label=pgettext_lazy("what a pause holds", "Of"),
+        empty_label=_("everything"),
+    )
     lasts = SpanField(
         least=60,
         most=90 * 86_400,
         required=False,
-        label=_("For"),
+        label=pgettext_lazy("how long a pause lasts", "For"),
         help_text=_("Such as 2 h. Empty: until somebody ends it."),
     )
     reason = forms.CharField(

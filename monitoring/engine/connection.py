@@ -151,7 +151,8 @@ def trust(tls: Tls) -> ssl.SSLContext:
         # A bundle of one's own means these authorities and no others.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
-            context.load_verify_locations(cadata=tls.ca_bundle)
+            # What is between the certificates may be in any script.
+            context.load_verify_locations(cadata=tls.ca_bundle.encode("ascii", "ignore").decode())
         except ssl.SSLError as error:
             raise BadTls("ca_bundle", f"These are no certificates in PEM form: {error.reason or error}.") from error
     if tls.certificate or tls.key:

@@ -234,6 +234,7 @@ def authority() -> Authority:
 def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path) -> None:
     with running(authority.sign().server_context(tmp_path)) as flink:
         assert isinstance(look(flink.url, ca_bundle=authority.pem), Found)
+        assert isinstance(look(flink.url, ca_bundle=f"# Zertifizierungsstelle für 内部\n{authority.pem}"), Found)
 
 
 def test_certificates_that_are_not_to_be_trusted_are_told_apart(authority: Authority, tmp_path: Path) -> None:

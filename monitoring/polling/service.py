@@ -34,6 +34,7 @@ class PollingThread:
         self._thread: threading.Thread | None = None
         self._until = 0.0
         self._ended = threading.Event()
+        self._settles_at: list[float] = []
 
     def keep_going(self, say: Callable[[str], None]) -> None:
         """Polls go on from now, whether they went on before or not; what they change is said in sentences."""
@@ -59,6 +60,7 @@ class PollingThread:
         return not self._ended.is_set() and time.monotonic() < self._until
 
     def _run(self, say: Callable[[str], None]) -> None:
+        self._settles_at = [time.monotonic() + after_s for after_s in _SETTLED_AFTER_S]
         try:
             while self._wanted():
                 try:
@@ -74,11 +76,8 @@ class PollingThread:
     def _poll(self, say: Callable[[str], None]) -> None:
         with Poller(clock.now) as poller:
             prolonged_at = time.monotonic()
-            unsettled = [prolonged_at + after_s for after_s in _SETTLED_AFTER_S]
             while self._wanted():
-                if unsettled and time.monotonic() >= unsettled[0]:
-                    del unsettled[0]
-                    _settle()
+                self._settle()
                 close_old_connections()
                 poller.start_due()
                 if time.monotonic() - prolonged_at > _PROLONG_EVERY_S:
@@ -89,11 +88,12 @@ class PollingThread:
                     for sentence in poller.serve(left_s):
                         say(sentence)
 
-
-def _settle() -> None:
-    """What has been read stays: the collector shall not look through all of it for every few thousand answers."""
-    gc.collect()
-    gc.freeze()
+    def _settle(self) -> None:
+        """What has been read stays: the collector shall not look through all of it for every few thousand answers."""
+        if self._settles_at and time.monotonic() >= self._settles_at[0]:
+            del self._settles_at[0]
+            gc.collect()
+            gc.freeze()
 
 
 POLLING = PollingThread()

@@ -28,9 +28,10 @@ class Call(Generic[T_co]):
     act: Callable[[FlinkClient], Awaitable[T_co]]
 
 
-def call_all(calls: Sequence[Call[T]], limit_s: float = CALL_LIMIT_S) -> list[T | EngineError]:
-    """The answers in the order of the calls; an engine's failure is a value among them."""
-    return asyncio.run(_gather(calls, limit_s)) if calls else []
+def call_all(calls: Sequence[Call[T]], limit_s: float | None = None) -> list[T | EngineError]:
+    """The answers in the order of the calls; an engine's failure is a value among them. `limit_s`: of each call, else
+    CALL_LIMIT_S."""
+    return asyncio.run(_gather(calls, limit_s or CALL_LIMIT_S)) if calls else []
 
 
 async def _gather(calls: Sequence[Call[T]], limit_s: float) -> list[T | EngineError]:

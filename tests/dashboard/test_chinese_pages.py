@@ -163,3 +163,13 @@ def test_no_page_has_an_english_sentence_left(reader: Client, now: datetime) -> 
         if english := [text for text in ours if _ENGLISH.search(text) or text.startswith("badge: ")]:
             left[address] = english
     assert left == {}, "\n".join(f"{page}: {texts}" for page, texts in left.items())
+
+
+def test_a_refusal_is_chinese_from_its_language_to_its_reason(db: None) -> None:
+    client = Client()
+    client.force_login(User.objects.create_user("viewer"))
+    client.cookies["django_language"] = "zh-hans"
+    refused = client.get("/clusters/add/")
+    assert refused.status_code == 403
+    assert '<html lang="zh-hans"' in refused.content.decode()
+    assert "只有管理员可以执行此操作" in refused.content.decode()

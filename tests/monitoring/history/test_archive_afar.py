@@ -49,6 +49,7 @@ def afar(server: StorageServer, way: TcpProxy, monkeypatch, settings, tmp_path: 
 
 @pytest.fixture
 def run(afar: str, pipeline: Pipeline) -> Iterator[Run]:
+    take_partitions_back()
     cover(OLD)
     made = fill(Rows(), 12)
     pipeline.run()

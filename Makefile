@@ -9,7 +9,7 @@ PIP := $(PY) -m pip install --disable-pip-version-check --require-hashes
 SOURCES := .
 TESTS ?= tests
 # Twice the cores of a small machine: half of the time tests wait.
-PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=8
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=8
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
 
 help: ## list the targets

@@ -19,7 +19,9 @@ from tests.dashboard import builders as make
 
 CATALOG = Path(settings.BASE_DIR) / "dashboard" / "locale" / "zh_Hans" / "LC_MESSAGES"
 _QUOTED = r'(?:"(?:[^"\\]|\\.)*"\s*)+'
-_ENTRY = re.compile(rf"^msgid ({_QUOTED})(?:msgid_plural {_QUOTED})?msgstr(?:\[0\])? ({_QUOTED})", re.MULTILINE)
+_ENTRY = re.compile(
+    rf"^(?:msgctxt ({_QUOTED}))?msgid ({_QUOTED})(?:msgid_plural {_QUOTED})?msgstr(?:\[0\])? ({_QUOTED})", re.MULTILINE
+)
 
 
 def _text(quoted: str) -> str:
@@ -27,18 +29,22 @@ def _text(quoted: str) -> str:
 
 
 def test_every_text_has_its_chinese_and_the_compiled_catalog_is_that_of_the_source() -> None:
-    entries = {_text(key): _text(value) for key, value in _ENTRY.findall((CATALOG / "django.po").read_text())}
-    del entries[""]
+    found = _ENTRY.findall((CATALOG / "django.po").read_text())
+    entries = {(_text(context), _text(key)): _text(value) for context, key, value in found}
+    del entries["", ""]
     assert len(entries) > 250
     assert [key for key, value in entries.items() if not value] == []
     with (CATALOG / "django.mo").open("rb") as compiled:
         catalog = gettext.GNUTranslations(compiled)
-    told = {key: (catalog.gettext(key), catalog.ngettext(key, key, 2)) for key in entries}
-    assert [key for key, value in entries.items() if value not in told[key]] == []
+    assert [key for key, value in entries.items() if value not in _told(catalog, *key)] == []
+
+
+def _told(catalog: gettext.GNUTranslations, context: str, key: str) -> tuple[str, ...]:
+    return (catalog.pgettext(context, key),) if context else (catalog.gettext(key), catalog.ngettext(key, key, 2))
 
 
 def test_every_placeholder_survives_the_translation() -> None:
-    for key, value in _ENTRY.findall((CATALOG / "django.po").read_text()):
+    for _, key, value in _ENTRY.findall((CATALOG / "django.po").read_text()):
         names = re.compile(r"%\(\w+\)s")
         if _text(key):
             assert sorted(names.findall(_text(key))) == sorted(names.findall(_text(value))), _text(key)

@@ -168,7 +168,7 @@ def test_a_checkpoint_that_stays_pending_is_not_looked_into_at_every_tick(engine
     engine.asked.clear()
     for _ in range(10):
         poll()
-    assert engine.asked.count(details) <= 2, "200 s: a tenth of its age is 120 s and more"
+    assert engine.asked.count(details) <= 3, "every 64 s, and from its 1,280th second every 128 s"
     pending.status = "COMPLETED"
     poll()
     assert Checkpoint.objects.get().final, "its end is seen at the next tick all the same"

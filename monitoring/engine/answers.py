@@ -24,7 +24,6 @@ JOB_STATES = frozenset(
     }
 )
 TERMINAL_STATES = frozenset(("FAILED", "CANCELED", "FINISHED"))
-DEFAULT_HISTORY = 10
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 
 

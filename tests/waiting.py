@@ -13,13 +13,13 @@ T = TypeVar("T")
 def eventually(what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
     """The first true result of `condition`; fails after `limit_s`.
 
-    Asking costs processor time, here and at whom it asks: the longer it took, the less often it is asked, so that a
-    wait becomes at most a twentieth longer by it.
+    Asked every 20 ms however long it takes: what is waited for may go on only when it is asked, as a poller does that
+    the condition drives.
     """
-    begun = time.monotonic()
-    while (waited := time.monotonic() - begun) < limit_s:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
         result = condition()
         if result:
             return result
-        time.sleep(min(max(0.02, waited / 20), 0.25))
+        time.sleep(0.02)
     raise AssertionError(f"not within {limit_s:.0f} s: {what}")

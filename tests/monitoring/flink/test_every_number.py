@@ -54,8 +54,7 @@ def test_every_number_of_two_runs(flink: FlinkCluster, jobs: CountJobs) -> None:
     cluster = Cluster.objects.create(name=f"real {uuid.uuid4().hex}", rest_url=flink.url)
     with recording(flink) as record, Poller(timezone.now) as poller:
         beat = Beat(poller)
-        # None expires but the one that has to, on a busy machine too: it would not be declined then.
-        first = jobs.start(NAME, configuration={"execution.checkpointing.timeout": "10 s"})
+        first = jobs.start(NAME, configuration={"execution.checkpointing.timeout": "3 s"})
         _live_through_troubles(flink, jobs, record, beat, first)
         path = _take_savepoint(jobs, beat, first)
         stopped = _stop_with_savepoint(jobs, beat, first)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,6 @@ from pathlib import Path
 import boto3
 
 LIMIT_S = 30.0
-BUCKET = "snapshots"
 _POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
 
 
@@ -42,9 +42,11 @@ def s3_server(directory: Path) -> Iterator[StorageServer]:
             **_s3_user(address),
         }
         client = boto3.client("s3", **_boto(environment))
-        client.create_bucket(Bucket=BUCKET)
+        # A name of its own: a process opens what it names once, for good, and would go on asking another test's server.
+        bucket = f"snapshots-{uuid.uuid4().hex[:8]}"
+        client.create_bucket(Bucket=bucket)
         client.close()
-        yield StorageServer(f"s3://{BUCKET}", environment, process)
+        yield StorageServer(f"s3://{bucket}", environment, process)
 
 
 def _s3_user(address: str) -> dict[str, str]:

@@ -259,6 +259,9 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_TIME_LIMIT = 300
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# Nobody asks a worker anything through Redis. And with that connection a worker that loses Redis closes its own ones in
+# an order by which it ended (decision 111).
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 # A tick that runs while Redis goes away ends as it would have: rows hold what it did.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

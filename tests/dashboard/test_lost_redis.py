@@ -1,0 +1,105 @@
+"""A worker that loses Redis with a task in hand goes on: Celery's own, with our settings, and a server that is killed.
+
+The order of events in which it ended: its task connection waits for the next message, unacknowledged ones in hand, and
+another of its connections is the first to say that Redis is gone (decision 111).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import WorkerShutdown
+from celery.worker import WorkController
+from celery.worker.request import Request
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from dashboard.stack.ports import any_free
+from dashboard.stack.redis import RedisServer
+from tests.monitoring.faults.machine import ServerProcess
+
+LIMIT_S = 60
+# Celery's word on a setting that we set on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDeprecationWarning")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> RedisServer:
+    return RedisServer(tmp_path / "redis", any_free())
+
+
+@pytest.fixture
+def redis(server: RedisServer, tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(server, tmp_path / "redis.log")
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def app(server: RedisServer, redis: ServerProcess) -> Celery:
+    app = Celery("lost", set_as_current=False, fixups=())
+    app.config_from_object("django.conf:settings", namespace="CELERY")
+    app.conf.broker_url = server.url
+    app.task(tick, name="tick", shared=False)
+    return app
+
+
+def tick() -> None:
+    """Is never run: what counts is that its message was taken."""
+
+
+class Worker:
+    """What it does while it is connected is the test's; how it loses Redis and finds it again is Celery's."""
+
+    def __init__(self, app: Celery, redis: ServerProcess) -> None:
+        options = {"without_gossip": True, "without_mingle": True}  # as composition.py starts it
+        self._worker = WorkController(app=app, pool="threads", concurrency=4, **options)
+        self._redis = redis
+        self.in_hand: list[Request] = []
+        self._lives = iter((self._loses_redis, self._ends_its_task))
+        consumer = self._worker.consumer
+        consumer.on_task_request = self.in_hand.append
+        consumer.loop = lambda *given: next(self._lives)(*given)
+        self._lost, consumer.on_close = consumer.on_close, self._on_lost
+
+    def run(self) -> int:
+        self._worker.start()
+        return int(self._worker.exitcode)
+
+    def _loses_redis(self, consumer: Any, connection: Any, tasks: Any, _steps: Any, hub: Any, *_: object) -> None:
+        tasks.on_message = consumer.create_task_handler()
+        consumer.register_with_event_loop(hub)
+        tasks.consume()
+        _turn(hub, lambda: bool(self.in_hand and connection.default_channel._in_poll))
+        self._redis.kill()
+        hub.reset()
+        raise ConnectionLost("says another connection")
+
+    def _on_lost(self) -> None:
+        self._redis.start()
+        self._lost()
+
+    def _ends_its_task(self, _consumer: Any, _connection: Any, _tasks: Any, _steps: Any, hub: Any, *_: object) -> None:
+        for request in self.in_hand:
+            request.acknowledge()
+        _turn(hub, lambda: not hub._ready)
+        raise WorkerShutdown(0)
+
+
+def _turn(hub: Any, until: Callable[[], bool]) -> None:
+    over = time.monotonic() + LIMIT_S
+    while not until():
+        assert time.monotonic() < over
+        hub.run_once()
+
+
+def test_a_worker_that_loses_redis_with_a_task_in_hand_goes_on(app: Celery, redis: ServerProcess) -> None:
+    app.send_task("tick")
+    worker = Worker(app, redis)
+    assert worker.run() == 0
+    assert len(worker.in_hand) == 1

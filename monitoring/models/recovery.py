@@ -61,6 +61,8 @@ class RestartAttempt(models.Model):
     restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed
     savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
     rejected = models.JSONField(default=list)  # [{"path", "why"}]: candidates that could not be restored
+    # Where it was looked for candidates that no poll saw and the storage did not answer: [{"place", "waited_s"}].
+    silent = models.JSONField(default=list)
     # A live job is stopped first: with a savepoint (kept as stop_savepoint), or by cancelling it.
     stop_first = models.BooleanField(default=False)
     stop_savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")

@@ -27,7 +27,7 @@ SAVEPOINTS = 50
 def restore_candidates(job: Job, unseen: Sequence[State] | None = None) -> list[State]:
     """What `job` may be restored from, the best first, by its own choice of `restore_from`. `unseen`: checkpoints that
     no poll saw, where the caller has looked for them."""
-    unseen = unseen_checkpoints(job) if unseen is None else unseen
+    unseen = unseen_checkpoints(job).states if unseen is None else unseen
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
     return candidates([*unseen, *known_states(job)], lives, RestoreFrom(job.restore_from))
 

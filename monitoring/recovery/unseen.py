@@ -27,13 +27,30 @@ _NUMBERED = re.compile(r"(.*)/chk-(\d+)/?")
 log = logging.getLogger(__name__)
 
 
-def unseen_checkpoints(job: Job) -> list[State]:
-    """The newest first. Of the run that the last known checkpoint is of, and of those that followed it. Storage that
-    does not answer is storage that cannot be read."""
+@dataclass(frozen=True)
+class Unseen:
+    """The newest first. `silent`: where they could not be looked for, as the storage did not answer."""
+
+    states: list[State]
+    silent: list[StorageSilent]
+
+
+def unseen_checkpoints(job: Job) -> Unseen:
+    """Of the run that the last known checkpoint is of, and of those that followed it. Storage that does not answer is
+    storage that cannot be read."""
+    unseen = Unseen([], [])
     if job.restore_from == RestoreFrom.SAVEPOINT:
-        return []
+        return unseen
     patience = Patience(LISTED_WITHIN_S)
-    return [state for search in _searches(job) for state in search.found_or_guessed(patience)]
+    for search in _searches(job):
+        try:
+            found = search.found(patience)
+        except StorageSilent as silent:
+            log.warning("%s.", silent)
+            unseen.silent.append(silent)
+            found = None
+        unseen.states.extend(search.guessed() if found is None else found)
+    return unseen
 
 
 def found_checkpoints(job: Job, patience: Patience) -> list[State]:
@@ -51,14 +68,7 @@ class _Search:
     known: Run
     seen: State
 
-    def found_or_guessed(self, patience: Patience) -> list[State]:
-        try:
-            found = self.found(patience)
-        except StorageSilent as silent:
-            log.warning("%s.", silent)
-            found = None
-        if found is not None:
-            return found
+    def guessed(self) -> list[State]:
         # Of one that FAILED, the engine itself tells its last ones.
         is_lost = self.run == self.known and self.run.state == RunState.LOST
         return guessed(self.seen, self.ended_at, _interval(self.run)) if is_lost else []

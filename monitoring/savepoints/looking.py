@@ -22,11 +22,12 @@ PLACES = 4
 
 
 class StorageSilent(OSError):
-    """Nothing is known of `place`: its storage did not answer in time."""
+    """Nothing is known of `place`: its storage did not answer in time. `waited_s`: how long that was waited for; next
+    to nothing where looks before it had used up the patience, or hang."""
 
-    def __init__(self, place: str, limit_s: float) -> None:
-        super().__init__(f"{place} could not be looked at within {limit_s:g} s: its storage does not answer")
-        self.place = place
+    def __init__(self, place: str, patience: Patience, waited_s: float) -> None:
+        super().__init__(f"{place} could not be looked at within {patience.limit_s:g} s: its storage does not answer")
+        self.place, self.waited_s = place, waited_s
 
 
 class Patience:
@@ -58,17 +59,18 @@ class Looks:
 
     def look(self, root: str, place: str, read: Callable[[], T], patience: Patience) -> T:
         """What `read` returns or raises; StorageSilent when that does not come in time, or is not to be expected."""
+        left_s = patience.left_s
         with self._lock:
             free, hopeless = self._free[root], self._hanging[root] >= self._places
-        if hopeless or not free.acquire(timeout=patience.left_s):
-            raise StorageSilent(place, patience.limit_s)
+        if hopeless or not free.acquire(timeout=left_s):
+            raise StorageSilent(place, patience, left_s - patience.left_s)
         found: Future[T] = Future()
         threading.Thread(target=self._run, args=(root, read, found), name=f"looks at {place}", daemon=True).start()
         try:
             return found.result(patience.left_s)
         except TimeoutError:
             if self._left_alone(root, found):
-                raise StorageSilent(place, patience.limit_s) from None
+                raise StorageSilent(place, patience, left_s - patience.left_s) from None
             return found.result()  # it came at the last moment, or is a time-out of the storage's own
 
     def _run(self, root: str, read: Callable[[], T], found: Future[T]) -> None:

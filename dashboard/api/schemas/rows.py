@@ -152,6 +152,10 @@ class StepOut(ModelSchema):
 class RestartOut(ModelSchema):
     job_id: int
     rejected: list[dict[str, Any]] = Field(description="States that could not be restored: path, and why.")
+    silent: list[dict[str, Any]] = Field(
+        description="Where checkpoints that no poll saw could not be looked for: the place, and how long it was waited "
+        "for its storage, in seconds."
+    )
     old_run_id: int | None
     new_run_id: int | None
     savepoint_id: int | None
@@ -160,8 +164,8 @@ class RestartOut(ModelSchema):
         model = RestartAttempt
         fields = (
             *("id", "epoch", "trigger", "state", "reason", "requested_by", "engine_job_id", "from_stop", "start_empty"),
-            *("restore_path", "restore_is_savepoint", "restore_state_at", "rejected", "stop_first", "created_at"),
-            *("ended_at", "error"),
+            *("restore_path", "restore_is_savepoint", "restore_state_at", "rejected", "silent", "stop_first"),
+            *("created_at", "ended_at", "error"),
         )
 
 

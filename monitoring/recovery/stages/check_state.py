@@ -16,6 +16,7 @@ from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, launch_of, write
 from monitoring.recovery.states import restore_candidates
+from monitoring.recovery.unseen import unseen_checkpoints
 from monitoring.savepoints.checking import record_finding
 from monitoring.savepoints.looking import StorageSilent
 from monitoring.savepoints.stored import validate
@@ -94,7 +95,7 @@ def remember_finding(attempt: RestartAttempt, problem: str, now: datetime) -> No
 def _choose(attempt: RestartAttempt) -> Next | End | None:
     """Write down the next state to try; an outcome when there is none."""
     rejected = {each["path"] for each in attempt.rejected}
-    state = next((state for state in restore_candidates(attempt.job) if state.path not in rejected), None)
+    state = next((state for state in _candidates(attempt) if state.path not in rejected), None)
     if state is None:
         return _without_state(attempt)
     if too_old := _too_old(attempt, state):
@@ -109,6 +110,15 @@ def _choose(attempt: RestartAttempt) -> Next | End | None:
         savepoint_id=state.savepoint_row,
     )
     return None
+
+
+def _candidates(attempt: RestartAttempt) -> list[State]:
+    """What the attempt goes on from may be older for a storage that did not answer: that is remembered."""
+    unseen = unseen_checkpoints(attempt.job)
+    silent = [{"place": each.place, "waited_s": round(each.waited_s, 1)} for each in unseen.silent]
+    if silent != attempt.silent:
+        write(attempt, silent=silent)
+    return restore_candidates(attempt.job, unseen.states)
 
 
 def _without_state(attempt: RestartAttempt) -> Next | End:

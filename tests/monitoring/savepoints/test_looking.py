@@ -40,6 +40,16 @@ def test_silence_names_the_place_and_how_long_it_was_waited_for(answered: thread
     with pytest.raises(StorageSilent) as silent:
         Looks().look("/a", "s3://b/chk-4", lambda: answered.wait(LONG), Patience(0.25))
     assert str(silent.value) == "s3://b/chk-4 could not be looked at within 0.25 s: its storage does not answer"
+    assert silent.value.place == "s3://b/chk-4"
+    assert 0.2 < silent.value.waited_s < LONG
+
+
+def test_what_looks_before_it_took_of_the_patience_was_not_waited_for_it(answered: threading.Event) -> None:
+    looks, patience = Looks(), Patience(0.25)
+    for waited in (True, False):
+        with pytest.raises(StorageSilent) as silent:
+            looks.look("/a", "/a/chk", lambda: answered.wait(LONG), patience)
+        assert bool(round(silent.value.waited_s, 1)) is waited
 
 
 def test_so_many_hang_and_then_nobody_waits_until_one_comes_back(answered: threading.Event) -> None:
@@ -49,8 +59,9 @@ def test_so_many_hang_and_then_nobody_waits_until_one_comes_back(answered: threa
     assert looks.hanging("/a") == 2
     threads = threading.active_count()
     began = time.monotonic()
-    with pytest.raises(StorageSilent):
+    with pytest.raises(StorageSilent) as silent:
         looks.look("/a", "/a/chk", lambda: 7, Patience(LONG))
+    assert silent.value.waited_s < LONG / 2
     assert time.monotonic() - began < LONG / 2
     assert threading.active_count() == threads
     answered.set()

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from monitoring.models import CheckedState, Savepoint, SavepointState
+from monitoring.models import CheckedState, RestartAttempt, Savepoint, SavepointState
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.stages import check_state
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints import checking, disposal, stored
 from monitoring.savepoints.checking import RETRY, check_completed, look_at
@@ -132,6 +134,29 @@ class TestWorkers:
         places = [state.path.rpartition("/")[2] for state in restore_candidates(job)]
         assert time.monotonic() - began < NEVER_S
         assert places == ["chk-11", "chk-10", "chk-9", "chk-8"]
+
+    @pytest.mark.parametrize("answers", [False, True])
+    def test_a_restart_remembers_which_storage_was_silent_when_it_chose(
+        self, rows, job_manager, root, now, settings, monkeypatch, answers
+    ):
+        monkeypatch.setattr(check_state, "STATE_READ_WITHIN_S", SOON_S)
+        job_manager.can_validate = False
+        launch = {"kind": "waymark", "jar_id": "program.py", "program_args": [], "configuration": {}}
+        cluster = rows.cluster(rest_url=job_manager.url)
+        job = rows.job(cluster, name="flights", launch=launch, auto_restart=True, max_restarts_per_hour=6)
+        dead = rows.run(job, "FAILED", final_read_done=True)
+        rows.checkpoint(dead, 8, external_path=f"{root}/{dead.engine_job_id}/chk-8", triggered_at=rows.ago(21))
+        job_manager.add(dead.engine_job_id, "flights", "FAILED")
+        if answers:
+            settings.STATE_ROOTS = ()  # nothing is looked at
+
+        advance(now)
+
+        attempt = RestartAttempt.objects.get()
+        assert attempt.restore_path.endswith("/chk-8"), attempt.error
+        asked = [{"place": f"{root}/{dead.engine_job_id}", "waited_s": SOON_S}]
+        assert [each | {"waited_s": SOON_S} for each in attempt.silent] == ([] if answers else asked)
+        assert all(SOON_S <= each["waited_s"] < NEVER_S for each in attempt.silent)
 
     def test_a_look_at_a_savepoint_is_tried_again(self, savepoint, now, monkeypatch):
         monkeypatch.setattr(stored.validate, "__kwdefaults__", {"limit_s": SOON_S})

@@ -48,6 +48,10 @@ class Fields:
         _check_depth(self.raw, self.where, _DEEPEST)
         return self.raw
 
+    def told(self, names: tuple[str, ...]) -> tuple[object, ...]:
+        """What stands under these names, unread: to be compared with what stood there before."""
+        return tuple(map(self.raw.get, names))
+
     def whole(self, name: str) -> int:
         value = self.raw.get(name)
         if type(value) is int and -LONG_MAX <= value <= LONG_MAX:  # and not a bool

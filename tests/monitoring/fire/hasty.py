@@ -19,7 +19,8 @@ django.setup()
 
 from dashboard.beat import scheduler  # noqa: E402  (needs Django)
 from monitoring import engine_calls  # noqa: E402
-from monitoring.engine import answers, evidence  # noqa: E402
+from monitoring.engine import evidence  # noqa: E402
+from monitoring.engine.answers import cluster  # noqa: E402
 from monitoring.polling import claim, plan  # noqa: E402
 from monitoring.recovery import detection, moving  # noqa: E402
 from monitoring.recovery.stages import await_running, start_job  # noqa: E402
@@ -31,7 +32,7 @@ _SHORTENED = (
     (evidence, "HOLD_DOWN"),
     (evidence, "EMPTY_HOLD_DOWN"),
     (claim, "LEASE"),
-    (answers, "DEFAULT_KEPT_S"),
+    (cluster, "DEFAULT_KEPT_S"),
     (plan, "ANSWERS_KEPT"),
     (plan, "KEPT_LONGER"),
     (detection, "FIRST_BACKOFF"),

@@ -1,0 +1,44 @@
+"""What an engine answers, as values. The differences between Flink 1.15 and 2.x end here.
+
+Times are aware datetimes, durations milliseconds, sizes bytes. None: the engine does not say.
+"""
+
+from monitoring.engine.answers.checkpoints import Checkpoints, CheckpointStats, Counts, Restored, TaskStats
+from monitoring.engine.answers.cluster import (
+    DEFAULT_HISTORY,
+    DEFAULT_KEPT_S,
+    JarFile,
+    ManagerConfig,
+    Overview,
+    WebConfig,
+)
+from monitoring.engine.answers.configuration import CheckpointConfig, JobConfig
+from monitoring.engine.answers.exceptions import JobException
+from monitoring.engine.answers.jobs import TERMINAL_STATES, JobDetail, JobOverview, SourceRows, Vertex
+from monitoring.engine.answers.savepoints import SavepointValidation
+from monitoring.engine.answers.subtasks import OperatorSubtasks, SubtaskStats
+
+__all__ = [
+    "DEFAULT_HISTORY",
+    "DEFAULT_KEPT_S",
+    "TERMINAL_STATES",
+    "CheckpointConfig",
+    "CheckpointStats",
+    "Checkpoints",
+    "Counts",
+    "JarFile",
+    "JobConfig",
+    "JobDetail",
+    "JobException",
+    "JobOverview",
+    "ManagerConfig",
+    "OperatorSubtasks",
+    "Overview",
+    "Restored",
+    "SavepointValidation",
+    "SourceRows",
+    "SubtaskStats",
+    "TaskStats",
+    "Vertex",
+    "WebConfig",
+]

@@ -1,0 +1,207 @@
+"""The checkpoints that an engine remembers of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+from monitoring.engine.causes import human
+from monitoring.engine.errors import Malformed
+from monitoring.engine.fields import Fields
+
+NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
+_CHECKPOINT = ("id", "status", "trigger_timestamp", "discarded")
+
+
+@dataclass(frozen=True)
+class TaskStats:
+    """One operator's share of a checkpoint."""
+
+    latest_ack_at: datetime | None
+    end_to_end_duration: int | None
+    checkpointed_size: int | None
+    state_size: int | None
+    processed_data: int | None
+    persisted_data: int | None
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> TaskStats:
+        return cls(
+            latest_ack_at=fields.optional_moment("latest_ack_timestamp"),
+            end_to_end_duration=fields.amount("end_to_end_duration"),
+            checkpointed_size=fields.amount("checkpointed_size"),
+            state_size=fields.amount("state_size"),
+            processed_data=fields.amount("processed_data"),
+            persisted_data=fields.amount("persisted_data"),
+            num_subtasks=fields.small("num_subtasks"),
+            num_acknowledged_subtasks=fields.small("num_acknowledged_subtasks"),
+        )
+
+
+@dataclass(frozen=True)
+class CheckpointStats:
+    """One entry of the history, or one checkpoint's details (then `tasks` is filled, keyed by vertex id)."""
+
+    id: int
+    status: str
+    is_savepoint: bool
+    savepoint_format: str
+    checkpoint_type: str
+    triggered_at: datetime
+    totals: TaskStats
+    external_path: str
+    discarded: bool
+    failed_at: datetime | None
+    failure_message: str
+    tasks: Mapping[str, TaskStats]
+    # What tells it from any other, and from itself at another time, once it is final.
+    answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def final(self) -> bool:
+        return self.status != "IN_PROGRESS"
+
+    @classmethod
+    def known_or_parsed(cls, fields: Fields, known: Mapping[int, CheckpointStats]) -> CheckpointStats:
+        told = fields.told(_CHECKPOINT)
+        key = told[0]
+        before = known.get(key) if type(key) is int else None
+        return before if before is not None and before.final and before.answer == told else cls.parse(fields)
+
+    @classmethod
+    def parse(cls, fields: Fields) -> CheckpointStats:
+        path = fields.optional_text("external_path")
+        return cls(
+            id=_checkpoint_id(fields),
+            status=_one_of(fields, "status", ("IN_PROGRESS", "COMPLETED", "FAILED")),
+            is_savepoint=fields.flag("is_savepoint"),
+            savepoint_format=fields.optional_text("savepointFormat")[:12],
+            checkpoint_type=_checkpoint_type(fields),
+            triggered_at=fields.moment("trigger_timestamp"),
+            totals=TaskStats.parse(fields),
+            external_path="" if path == NOT_ADDRESSABLE else path,
+            discarded=fields.flag("discarded", False),
+            failed_at=fields.optional_moment("failure_timestamp"),
+            failure_message=human(fields.optional_text("failure_message")),
+            tasks={name: TaskStats.parse(task) for name, task in fields.named("tasks").items()}
+            if fields.raw.get("tasks")
+            else {},
+            answer=fields.told(_CHECKPOINT),
+        )
+
+
+@dataclass(frozen=True)
+class Restored:
+    id: int
+    at: datetime
+    is_savepoint: bool
+    external_path: str
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Restored:
+        path = fields.optional_text("external_path")
+        return cls(
+            id=_checkpoint_id(fields),
+            at=fields.moment("restore_timestamp"),
+            is_savepoint=fields.flag("is_savepoint"),
+            external_path="" if path == NOT_ADDRESSABLE else path,
+        )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Since the job manager took the job over: they fall when it is replaced. `failed` also counts checkpoints that
+    never got an id."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Counts:
+        return cls(**{name: fields.whole(name) for name in ("restored", "total", "in_progress", "completed", "failed")})
+
+    def as_row(self) -> dict[str, int]:
+        """As Run.counts holds it."""
+        return {
+            "restored": self.restored,
+            "total": self.total,
+            "in_progress": self.in_progress,
+            "completed": self.completed,
+            "failed": self.failed,
+        }
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """`history` is newest first and short. `latest` holds those of the newest completed, savepoint and failed one
+    that the history no longer has."""
+
+    counts: Counts
+    summary: Mapping[str, Mapping[str, float | None]]
+    history: tuple[CheckpointStats, ...]
+    latest: tuple[CheckpointStats, ...]
+    restored: Restored | None
+
+    @property
+    def history_length(self) -> int | None:
+        """How many checkpoints the engine remembers, once it had to forget one: None before that."""
+        with_an_id = self.counts.completed + self.counts.in_progress
+        return len(self.history) if self.history and with_an_id > len(self.history) else None
+
+    @property
+    def entries(self) -> tuple[CheckpointStats, ...]:
+        return (*self.history, *self.latest)
+
+    @classmethod
+    def parse(cls, fields: Fields, known: Mapping[int, CheckpointStats] = MappingProxyType({})) -> Checkpoints:
+        """An entry that is one of `known`, by id, is that very object: a finished checkpoint is only ever discarded."""
+        history = tuple(CheckpointStats.known_or_parsed(entry, known) for entry in fields.children("history"))
+        newest = fields.child("latest")
+        kinds = [newest.optional_child(kind) for kind in ("completed", "savepoint", "failed")]
+        read = (CheckpointStats.known_or_parsed(kind, known) for kind in kinds if kind is not None)
+        entries = {entry.id: entry for entry in read}
+        for entry in history:
+            entries.pop(entry.id, None)
+        restored = newest.optional_child("restored")
+        return cls(
+            counts=Counts.parse(fields.child("counts")),
+            summary={name: _statistics(value) for name, value in fields.named("summary").items()},
+            history=history,
+            latest=tuple(entries.values()),
+            restored=None if restored is None else Restored.parse(restored),
+        )
+
+
+def _one_of(fields: Fields, name: str, allowed: tuple[str, ...]) -> str:
+    value = fields.text(name)
+    if value not in allowed:
+        raise Malformed(f"{name} {value[:40]!r} is none of {', '.join(allowed)}.")
+    return value
+
+
+def _checkpoint_id(fields: Fields) -> int:
+    value = fields.whole("id")
+    if value < 0:
+        raise Malformed(f"{value} is not a checkpoint id.")
+    return value
+
+
+def _checkpoint_type(fields: Fields) -> str:
+    if fields.raw.get("checkpoint_type") is None:
+        return "SAVEPOINT" if fields.flag("is_savepoint") else "CHECKPOINT"
+    return _one_of(fields, "checkpoint_type", ("CHECKPOINT", "UNALIGNED_CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"))
+
+
+def _statistics(fields: Fields) -> dict[str, float | None]:
+    """min, max, avg and percentiles; the string "NaN" where there is no figure yet."""
+    return {
+        name: value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        for name, value in fields.raw.items()
+    }

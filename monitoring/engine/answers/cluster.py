@@ -1,0 +1,104 @@
+"""What an engine says of itself: its size, its settings, the programs that lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from checkpointing.configuration import InvalidConfiguration, duration_ms
+from monitoring.engine.errors import Malformed
+from monitoring.engine.fields import Fields
+
+# Flink's defaults of `web.checkpoints.history` and `web.refresh-interval`, which it shows only where they are set.
+DEFAULT_HISTORY = 10
+DEFAULT_KEPT_S = 3.0
+LONGEST_KEPT_S = 3_600.0
+
+
+@dataclass(frozen=True)
+class Overview:
+    version: str
+    commit: str
+    taskmanagers: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Overview:
+        return cls(
+            version=fields.text("flink-version"),
+            commit=fields.optional_text("flink-commit"),
+            taskmanagers=fields.small("taskmanagers"),
+            slots_total=fields.small("slots-total"),
+            slots_available=fields.small("slots-available"),
+            jobs_running=fields.small("jobs-running"),
+        )
+
+
+@dataclass(frozen=True)
+class WebConfig:
+    """`/config`: what the engine lets a web page do. None: it does not say."""
+
+    can_submit: bool | None
+    can_cancel: bool | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> WebConfig:
+        features = fields.optional_child("features")
+        said = {} if features is None else features.raw
+        submit, cancel = said.get("web-submit"), said.get("web-cancel")
+        return cls(submit if isinstance(submit, bool) else None, cancel if isinstance(cancel, bool) else None)
+
+
+@dataclass(frozen=True)
+class ManagerConfig:
+    """`/jobmanager/config`: the job manager's settings, secrets masked by it."""
+
+    settings: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, entries: object, where: str) -> ManagerConfig:
+        if not isinstance(entries, list):
+            raise Malformed(f"{where} is not a list.")
+        pairs = (Fields(entry, f"{where}[{index}]") for index, entry in enumerate(entries))
+        return cls({pair.text("key"): pair.optional_text("value") for pair in pairs})
+
+    @property
+    def history_length(self) -> int:
+        """How many checkpoints of a job the engine remembers."""
+        text = self._first("web.checkpoints.history", "history-size")
+        return min(int(text), 100_000) if text.isascii() and text.isdecimal() and int(text) else DEFAULT_HISTORY
+
+    @property
+    def answers_kept_s(self) -> float:
+        """For how long it gives the same answer to what is asked of a job's checkpoints."""
+        for key in ("rest.cache.checkpoint-statistics.timeout", "web.refresh-interval"):
+            with suppress(KeyError, InvalidConfiguration, OverflowError):
+                return min(duration_ms(key, self.settings[key]) / 1000, LONGEST_KEPT_S)
+        return DEFAULT_KEPT_S
+
+    @property
+    def checkpoint_directory(self) -> str:
+        return self._first("execution.checkpointing.dir", "state.checkpoints.dir", "checkpoint-directory")
+
+    @property
+    def savepoint_directory(self) -> str:
+        return self._first("execution.checkpointing.savepoint-dir", "state.savepoints.dir", "savepoint-directory")
+
+    def _first(self, *keys: str) -> str:
+        """Names of Flink 2 and 1, and of our job manager."""
+        return next((self.settings[key] for key in keys if self.settings.get(key)), "")
+
+
+@dataclass(frozen=True)
+class JarFile:
+    id: str
+    name: str
+    entry_classes: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> JarFile:
+        entries = fields.children("entry") if fields.raw.get("entry") else []
+        return cls(fields.text("id"), fields.text("name"), tuple(entry.text("name") for entry in entries))

@@ -1,0 +1,72 @@
+"""How a job is configured, and how it takes its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitoring.engine.fields import LONG_MAX, Fields
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """`interval` None: no periodic checkpoints. `raw` is the engine's object with that said as null."""
+
+    interval: int | None
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    tolerable_failed_checkpoints: int
+    retained_on_cancellation: bool
+    raw: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> CheckpointConfig:
+        interval = fields.whole("interval")
+        externalization = fields.child("externalization")
+        periodic = 0 < interval < LONG_MAX
+        return cls(
+            interval=interval if periodic else None,
+            timeout=fields.whole("timeout"),
+            min_pause=fields.whole("min_pause"),
+            max_concurrent=fields.whole("max_concurrent"),
+            tolerable_failed_checkpoints=fields.amount("tolerable_failed_checkpoints") or 0,
+            retained_on_cancellation=externalization.flag("enabled")
+            and not externalization.flag("delete_on_cancellation"),
+            raw=fields.kept() if periodic else {**fields.kept(), "interval": None},
+        )
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """`launch` is how our own job manager started the job (jar_id, entry_class, program_args, parallelism,
+    configuration); a Flink cluster cannot say."""
+
+    restart_strategy: str
+    parallelism: int | None
+    user_config: Mapping[str, Any]
+    launch: Mapping[str, Any] | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> JobConfig:
+        execution = fields.optional_child("execution-config") or Fields({}, "execution-config")
+        user_config, launch = execution.optional_child("user-config"), fields.optional_child("launch")
+        return cls(
+            restart_strategy=execution.optional_text("restart-strategy"),
+            parallelism=execution.amount("job-parallelism"),
+            user_config={} if user_config is None else user_config.kept(),
+            launch=None if launch is None else _launch(launch),
+        )
+
+
+def _launch(fields: Fields) -> dict[str, Any]:
+    """Without the savepoint of this one run: the next run has its own."""
+    configuration = fields.optional_child("flinkConfiguration")
+    return {
+        "jar_id": fields.text("jarId"),
+        "entry_class": fields.optional_text("entryClass"),
+        "program_args": fields.texts("programArgsList"),
+        "parallelism": fields.amount("parallelism"),
+        "configuration": {} if configuration is None else dict(configuration.kept()),
+    }

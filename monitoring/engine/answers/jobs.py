@@ -1,0 +1,144 @@
+"""The jobs of an engine, their operators, and what their sources have read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from monitoring.engine.errors import Malformed
+from monitoring.engine.fields import Fields
+
+JOB_STATES = frozenset(
+    {
+        *("INITIALIZING", "CREATED", "RUNNING", "FAILING", "FAILED", "CANCELLING", "CANCELED", "FINISHED"),
+        *("RESTARTING", "SUSPENDED", "RECONCILING"),
+    }
+)
+TERMINAL_STATES = frozenset(("FAILED", "CANCELED", "FINISHED"))
+_JOB_OVERVIEW = ("name", "state", "start-time", "end-time", "last-modification")
+
+
+@dataclass(frozen=True)
+class JobOverview:
+    """`started_at` is set anew by a job manager's failover: it is not the time of submission.
+
+    `moved_at`: when the job last entered a state, by the engine's clock.
+    """
+
+    id: str
+    name: str
+    state: str
+    started_at: datetime
+    ended_at: datetime | None
+    moved_at: datetime | None = None
+    # What it was read from.
+    answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, fields: Fields) -> JobOverview:
+        return cls(
+            id=fields.identifier("jid"),
+            name=fields.text("name"),
+            state=_state(fields.text("state")),
+            started_at=fields.moment("start-time"),
+            ended_at=fields.optional_moment("end-time"),
+            moved_at=fields.optional_moment("last-modification"),
+            answer=fields.told(_JOB_OVERVIEW),
+        )
+
+    @classmethod
+    def parse_all(
+        cls, fields: Fields, known: Mapping[str, JobOverview]
+    ) -> tuple[dict[str, JobOverview], tuple[Malformed, ...]]:
+        """By id, and what is wrong with the others. Malformed when not one of them can be read.
+
+        A job of which nothing new is said is the very object of `known`, as most are: lists are long.
+        """
+        jobs, misread = {}, []
+        for job in fields.items("jobs"):
+            try:
+                read = cls._parse_unless_known(job(), known)
+            except Malformed as error:
+                misread.append(error)
+            else:
+                jobs[read.id] = read
+        if misread and not jobs:
+            raise misread[0]
+        return jobs, tuple(misread)
+
+    @classmethod
+    def _parse_unless_known(cls, job: Fields, known: Mapping[str, JobOverview]) -> JobOverview:
+        key = job.raw.get("jid")
+        before = known.get(key) if isinstance(key, str) else None
+        return before if before is not None and before.answer == job.told(_JOB_OVERVIEW) else cls.parse(job)
+
+
+@dataclass(frozen=True)
+class Vertex:
+    id: str
+    name: str
+    parallelism: int
+    status: str
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Vertex:
+        return cls(
+            fields.identifier("id"), fields.text("name"), fields.small("parallelism"), fields.optional_text("status")
+        )
+
+    def as_row(self) -> dict[str, object]:
+        """As Run.vertices holds it."""
+        return {"id": self.id, "name": self.name, "parallelism": self.parallelism}
+
+
+@dataclass(frozen=True)
+class JobDetail:
+    id: str
+    name: str
+    state: str
+    started_at: datetime
+    ended_at: datetime | None
+    vertices: tuple[Vertex, ...]
+
+    @property
+    def all_vertices_running(self) -> bool:
+        return bool(self.vertices) and all(vertex.status == "RUNNING" for vertex in self.vertices)
+
+    @classmethod
+    def parse(cls, fields: Fields) -> JobDetail:
+        return cls(
+            id=fields.identifier("jid"),
+            name=fields.text("name"),
+            state=_state(fields.text("state")),
+            started_at=fields.moment("start-time"),
+            ended_at=fields.optional_moment("end-time"),
+            vertices=tuple(Vertex.parse(vertex) for vertex in fields.children("vertices")),
+        )
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """What a source vertex has handed on, and for how long (ms) it has run, both since its tasks were last started."""
+
+    rows: int
+    duration: int
+
+    @classmethod
+    def parse_all(cls, fields: Fields) -> list[SourceRows]:
+        """Of the vertices without an input; Flink counts the rows that leave one, Spark those it reads."""
+        nodes = fields.child("plan").children("nodes")
+        sources = {node.text("id") for node in nodes if not node.raw.get("inputs")}
+        return [cls._parse(vertex) for vertex in fields.children("vertices") if vertex.text("id") in sources]
+
+    @classmethod
+    def _parse(cls, fields: Fields) -> SourceRows:
+        metrics = fields.child("metrics")
+        counted = [metrics.amount(name) or 0 for name in ("read-records", "write-records")]
+        return cls(max(counted), fields.amount("duration") or 0)
+
+
+def _state(value: str) -> str:
+    if value not in JOB_STATES:
+        raise Malformed(f"{value[:40]!r} is not a job state.")
+    return value

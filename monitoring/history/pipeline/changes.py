@@ -47,17 +47,20 @@ _PROGRESS = """
 INSERT INTO monitoring_rollupprogress (id, done, at, program) VALUES (1, %s, now(), %s)
 ON CONFLICT (id) DO UPDATE SET done = excluded.done, at = excluded.at, program = excluded.program
 """
+# Counted before anything else is asked of them: rows are many, hours are few.
 _TOUCHED = f"""
 COPY (
-    SELECT hour, job_id, sum(rows)::bigint FROM (
-        SELECT {HOUR_OF.format(at="c.triggered_at")} AS hour, r.job_id, count(*) AS rows
-        FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id JOIN monitoring_job j ON j.id = r.job_id
-        WHERE {{changed}} AND NOT {ARCHIVED.format(cluster="j.cluster_id", at="c.triggered_at")} GROUP BY 1, 2
+    SELECT t.hour, t.job_id, sum(t.rows)::bigint FROM (
+        SELECT g.hour, r.job_id, g.rows FROM (
+            SELECT {HOUR_OF.format(at="triggered_at")} AS hour, run_id, count(*) AS rows
+            FROM monitoring_checkpoint WHERE {{changed}} GROUP BY 1, 2
+        ) g JOIN monitoring_run r ON r.id = g.run_id
         UNION ALL
-        SELECT {HOUR_OF.format(at="d.triggered_at")}, d.job_id, count(*) FROM monitoring_checkpointdeletion d
-        JOIN monitoring_job j ON j.id = d.job_id
-        WHERE {{deleted}} AND NOT {ARCHIVED.format(cluster="j.cluster_id", at="d.triggered_at")} GROUP BY 1, 2
-    ) touched GROUP BY 1, 2 ORDER BY hour / {DAY}, job_id, hour
+        SELECT {HOUR_OF.format(at="triggered_at")}, job_id, count(*) FROM monitoring_checkpointdeletion
+        WHERE {{deleted}} GROUP BY 1, 2
+    ) t JOIN monitoring_job j ON j.id = t.job_id
+    WHERE NOT {ARCHIVED.format(cluster="j.cluster_id", at="to_timestamp(t.hour)")}
+    GROUP BY 1, 2 ORDER BY t.hour / {DAY}, t.job_id, t.hour
 ) TO STDOUT (FORMAT csv)
 """  # noqa: S608 (constants only)
 
@@ -199,7 +202,7 @@ def _touched(connection: psycopg.Connection[Any], done: int, until: int) -> Touc
     between = "{column} >= {done} AND {column} < {until}" if done else "TRUE"
     changed, deleted = (
         sql.SQL(between).format(column=sql.SQL(column), done=sql.Literal(done), until=sql.Literal(until))
-        for column in ("c.changed_in", "d.deleted_in")
+        for column in ("changed_in", "deleted_in")
     )
     schema = pa.schema([("hour", pa.int64()), ("job", pa.int64()), ("rows", pa.int64())])
     found = copied(connection, sql.SQL(_TOUCHED).format(changed=changed, deleted=deleted), schema)

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Model
 
 from monitoring.history.archive import reading
-from monitoring.history.archive.parquet import Damaged
+from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import (
     AlertRule,
     AutomationPause,
@@ -115,7 +115,7 @@ def _archived(kind: Kind, pk: int) -> Subject | Absent:
         found = (
             reading.checkpoint(pk) if kind.model is Checkpoint else getattr(reading.operator(pk), "checkpoint", None)
         )
-    except Damaged:
+    except Unreadable:
         return Subject(of_all=True)
     return Absent() if found is None else Subject(found.run.job_id, found.run.job.cluster_id)
 

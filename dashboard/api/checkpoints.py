@@ -19,7 +19,7 @@ from dashboard.queries.archived import find_checkpoint, find_operator, operators
 from dashboard.queries.detail import read_subtasks
 from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_in_words
 from dashboard.views.job import find_job
-from monitoring.history.archive.parquet import Damaged
+from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import CheckpointGap
 
 routes = router("Checkpoints")
@@ -52,7 +52,7 @@ def checkpoints(request: HttpRequest, job_id: int, asked: Query[AskedCheckpoints
     found, unreadable = listed(find_job(job_id), HistoryFilter(**own), before, asked.limit + 1)
     shown = found[: asked.limit]
     more = str(Cursor(shown[-1].triggered_at, shown[-1].pk)) if len(found) > asked.limit else None
-    return {"items": shown, "next": more, "unreadable": [unreadable_in_words(file) for file in unreadable]}
+    return {"items": shown, "next": more, "unreadable": [unreadable_in_words(why) for why in unreadable]}
 
 
 @routes.get("/jobs/{int:job_id}/gaps", response=answers(list[GapOut]), summary="Ids that were never seen")
@@ -65,7 +65,7 @@ def _readable() -> Iterator[None]:
     """The archive is: else the caller is told which file is not."""
     try:
         yield
-    except Damaged as why:
+    except Unreadable as why:
         raise Refused(503, f"The archive cannot be read: {why}") from why
 
 

@@ -11,7 +11,7 @@ from monitoring.models import Checkpoint, OperatorCheckpoint
 
 
 def find_checkpoint(pk: int) -> Checkpoint:
-    """With its job. Http404; parquet.Damaged: the archive may have it, and cannot be read."""
+    """With its job. Http404; parquet.Unreadable: the archive may have it, and cannot be read."""
     with_job = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration")
     found = with_job.filter(pk=pk).first() or reading.checkpoint(pk)
     if found is None:

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_noop as _
 from dashboard.queries.facts import select
 from dashboard.queries.history_marks import Mark, Marks, marks_of
 from monitoring.history.archive import reading
+from monitoring.history.archive.parquet import Silent, Unreadable
 from monitoring.history.archive.reading import Wish
 from monitoring.models import (
     ArchivedFile,
@@ -154,7 +155,7 @@ class HistoryPage:
     older: Cursor | None
     total: int  # of those in PostgreSQL
     archived: int  # how many more the archive has, of all
-    unreadable: Sequence[ArchivedFile]
+    unreadable: Sequence[Unreadable]
 
     @property
     def total_is_capped(self) -> bool:
@@ -185,15 +186,15 @@ def read_history(job: Job, chosen: HistoryFilter, *, before: Cursor | None, afte
 
 def listed(
     job: Job, chosen: HistoryFilter, before: Cursor | None, limit: int
-) -> tuple[list[Checkpoint], list[ArchivedFile]]:
-    """The newest of those that are older than `before`, or of all; and files of the archive that should have been
-    looked into and cannot be read."""
+) -> tuple[list[Checkpoint], list[Unreadable]]:
+    """The newest of those that are older than `before`, or of all; and why files of the archive that should have been
+    looked into were not."""
     return _next(job, chosen, before, upwards=False, limit=limit)
 
 
 def _next(
     job: Job, chosen: HistoryFilter, cursor: Cursor | None, *, upwards: bool, limit: int
-) -> tuple[list[Checkpoint], list[ArchivedFile]]:
+) -> tuple[list[Checkpoint], list[Unreadable]]:
     """In the order of the way: from PostgreSQL, and from the archive where it may have some of them."""
     stored = read_checkpoints(_ids(job, chosen, cursor, upwards, limit))
     until = _archived_until(job)
@@ -247,19 +248,26 @@ def newest_of_each(job: Job, wanted: Sequence[tuple[HistoryFilter, int]]) -> lis
 class ArchiveUnreadable(Exception):
     """What was asked for is not all there: which files of the archive cannot be read, and why."""
 
-    def __init__(self, files: Sequence[ArchivedFile]) -> None:
-        super().__init__("; ".join(unreadable_in_words(file) for file in files))
+    def __init__(self, reasons: Sequence[Unreadable]) -> None:
+        super().__init__("; ".join(map(unreadable_in_words, reasons)))
 
 
-def unreadable_in_words(file: ArchivedFile) -> str:
-    problem = ArchivedFile.objects.filter(pk=file.pk).values_list("problem", flat=True).first() or file.problem
-    told = {"day": file.day.isoformat(), "path": file.path, "problem": problem}
-    return gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s") % told
+def unreadable_in_words(why: Unreadable) -> str:
+    told: dict[str, object] = {"day": why.row.day.isoformat(), "path": why.row.path, "problem": why.why}
+    if isinstance(why, Silent):
+        told |= {"seconds": f"{why.limit_s:g}"}
+        said = gettext(
+            "The archive's storage did not answer within %(seconds)s s: checkpoints of %(day)s and others that lie"
+            " there are missing here (%(path)s)."
+        )
+    else:
+        said = gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s")
+    return said % told
 
 
 def unreadable_files(job: Job, chosen: HistoryFilter) -> list[str]:
     """Of the files that a download has to read those that cannot be, in words: known before its first line."""
-    return [unreadable_in_words(file) for file in reading.unreadable(job, chosen.wishes())]
+    return [unreadable_in_words(why) for why in reading.unreadable(job, chosen.wishes())]
 
 
 def all_checkpoints(job: Job, chosen: HistoryFilter, a_time: int = 1_000) -> Iterator[Checkpoint]:

@@ -19,7 +19,7 @@ from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
 from dashboard.views.sorting import Sort
 from monitoring.diagnosis.asking import of_checkpoint
-from monitoring.history.archive.parquet import Damaged
+from monitoring.history.archive.parquet import Unreadable
 from monitoring.models import CheckpointStatus
 
 SUBTASKS_A_PAGE = 100
@@ -53,7 +53,7 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
         "statuses": CheckpointStatus.choices,
         "newest": newest_checkpoint(job),
         "beginning": Cursor.beginning(),
-        "unreadable": [unreadable_in_words(file) for file in page.unreadable],
+        "unreadable": [unreadable_in_words(why) for why in page.unreadable],
     }
     context = job_context(job, "history") | extra
     return render(request, "job/history.html", context, status=400 if form.errors else 200)
@@ -73,7 +73,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         found = find_checkpoint(pk)
         operators = operators_of(found)
-    except Damaged as why:
+    except Unreadable as why:
         return render(request, "errors/archive.html", {"why": why}, status=503)
     sort = Sort.parse(request.GET, dict(OPERATOR_COLUMNS), "position")
     context: dict[str, Any] = {
@@ -104,7 +104,7 @@ def operator(request: HttpRequest, pk: int) -> HttpResponse:
     """One operator's subtasks, as a fragment: sorted by any column, a page of them at a time."""
     try:
         found = find_operator(pk)
-    except Damaged as why:
+    except Unreadable as why:
         return render(request, "errors/archive.html", {"why": why}, status=503)
     columns = [("index", _("Subtask")), ("acknowledged_at", _("Acknowledged")), *((c.field, c.label) for c in COLUMNS)]
     sort = Sort.parse(request.GET, dict(columns), "index")

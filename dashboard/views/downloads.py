@@ -22,7 +22,7 @@ from dashboard.queries.series import CheckpointPoint
 from dashboard.queries.summary import KINDS, MEASURES, RunSummary, read_by_run, read_summary
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
-from monitoring.history.archive.parquet import Damaged
+from monitoring.history.archive.parquet import Unreadable
 from monitoring.history.pipeline.columns import FIGURES
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 
@@ -171,7 +171,7 @@ def of_checkpoint(request: HttpRequest, pk: int, form: str) -> HttpResponseBase:
     try:
         checkpoint = find_checkpoint(pk)
         operators = operators_of(checkpoint)
-    except Damaged as why:
+    except Unreadable as why:
         return JsonResponse({"errors": {"archive": [str(why)]}}, status=503)
     name = f"{checkpoint.run.job.name}-{checkpoint.run.number}-{checkpoint.checkpoint_id}-subtasks"
     return download(form, name, SUBTASKS, _subtasks(operators))

@@ -20,7 +20,7 @@ from django.db.models import Q, QuerySet
 
 from monitoring.history.archive import reading
 from monitoring.history.archive.counting import as_read_by_the_pipeline
-from monitoring.history.archive.parquet import Damaged
+from monitoring.history.archive.parquet import Unreadable
 from monitoring.history.pipeline.columns import CHECKPOINTS, COUNTS, DAY, FIGURES, HOUR, REASON
 from monitoring.history.pipeline.rolling import by_hour
 from monitoring.models import FINAL, ArchivedFile, ArchivedKind, ArchivedState, Job, Rollup, RollupProgress, Run
@@ -383,7 +383,7 @@ def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tu
             raise NotRolledUp(f"checkpoints of {start:%Y-%m-%d} are kept no more")
         try:
             found = reading.table(job, [run] if run else runs, start, end)
-        except Damaged as why:
+        except Unreadable as why:
             raise NotRolledUp(f"the archive cannot be read: {why}") from why
         read += found.num_rows
         if most is not None and read > most:

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from pyarrow import compute as pc
 
-from monitoring.history.archive import counting, location, parquet, reading
+from monitoring.history.archive import counting, location, parquet
 from monitoring.history.archive.archiving import write_manifests
 from monitoring.history.archive.kinds import KINDS
 from monitoring.history.archive.spans import Slice
@@ -145,5 +145,10 @@ def _counted(file: ArchivedFile, files: Sequence[ArchivedFile], merged: pa.Table
     """Of the jobs that anything came late of, from this file as it is to be and the day's others as they are."""
     jobs = set(Run.objects.filter(pk__in=set(late["run_id"].to_pylist())).values_list("job_id", flat=True))
     runs = list(Run.objects.filter(job__in=jobs).values_list("pk", flat=True))
-    others = [reading.rows_where(each, "run_id", runs) for each in files if each.pk != file.pk]
+    others = [_rows(each, runs) for each in files if each.pk != file.pk]
     return counting.rolled_up([merged, *others], file.day, jobs)
+
+
+def _rows(file: ArchivedFile, runs: Sequence[int]) -> pa.Table:
+    """Of these runs. Damaged."""
+    return parquet.told(file, lambda: parquet.rows_where(file, "run_id", runs))

@@ -8,26 +8,49 @@ is told.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import parquet as pq
 
 from monitoring.history.archive import location
-from monitoring.history.archive.kinds import Kind
-from monitoring.models import ArchivedFile
+from monitoring.history.archive.kinds import KINDS, Kind
+from monitoring.models import ArchivedFile, ArchivedKind
+
+T = TypeVar("T")
 
 ROWS_A_GROUP = 32_768
 _LEVEL = 9
 _TAIL = 8  # the length of what stands before it, and the format's name
 
 
-class Damaged(Exception):
-    """A file of the archive that is missing or not what was written; says which and why."""
+class Unreadable(Exception):
+    """Nothing is known of what the file of the archive has; says which and why."""
+
+    def __init__(self, row: ArchivedFile, why: str) -> None:
+        super().__init__(f"{location.place(row.path)}: {why}")
+        self.row = row
+        self.why = why
+
+
+class Damaged(Unreadable):
+    """It is missing, or not what was written."""
+
+
+class Silent(Unreadable):
+    """Its storage did not answer within `limit_s`: nobody knows."""
+
+    def __init__(self, row: ArchivedFile, limit_s: float) -> None:
+        super().__init__(row, f"the archive's storage did not answer within {limit_s:g} s")
+        self.limit_s = limit_s
+
+
+class Differs(Exception):
+    """Bytes that are not what was written; says in what."""
 
 
 def writer(path: Path, kind: Kind) -> pq.ParquetWriter:
@@ -45,41 +68,51 @@ def writer(path: Path, kind: Kind) -> pq.ParquetWriter:
 
 
 def footer_sha256(path: Path) -> str:
-    """Of the end of the file: where its pages lie, and how many rows they have. OSError, Damaged."""
+    """Of the end of the file: where its pages lie, and how many rows they have. OSError, Differs."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - _TAIL))
         tail = file.read()
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != b"PAR1" or length + _TAIL > size:
-            raise Damaged("it does not end as a Parquet file does")
+            raise Differs("it does not end as a Parquet file does")
         file.seek(size - _TAIL - length)
         return hashlib.sha256(file.read()).hexdigest()
 
 
 def checked(row: ArchivedFile, *, whole: bool = False) -> Path:
-    """Where the file lies on this machine, and is what was written: its end, or with `whole` all of it. Damaged, and
-    then the row says so until it can be read again."""
-    try:
-        path = location.here(row.path, row.sha256)
-        size = path.stat().st_size
-        if size != row.size:
-            raise Damaged(f"it has {size:,} bytes, not {row.size:,}")
-        if footer_sha256(path) != row.footer_sha256 or (whole and location.sha256_of(path) != row.sha256):
-            raise Damaged("it has another content than was written")
-    except FileNotFoundError:
-        raise damaged(row, "it is missing") from None
-    except (OSError, Damaged) as error:
-        raise damaged(row, str(error)) from error
-    if row.problem:
-        ArchivedFile.objects.filter(pk=row.pk).update(problem="")
+    """Where the file lies on this machine, and is what was written: its end, or with `whole` all of it. Damaged."""
+    return told(row, lambda: verified(row, whole=whole))
+
+
+def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
+    """As `checked`, and leaves the database alone: whoever reads may be left behind. OSError, Differs."""
+    path = location.here(row.path, row.sha256)
+    size = path.stat().st_size
+    if size != row.size:
+        raise Differs(f"it has {size:,} bytes, not {row.size:,}")
+    if footer_sha256(path) != row.footer_sha256 or (whole and location.sha256_of(path) != row.sha256):
+        raise Differs("it has another content than was written")
     return path
 
 
-def damaged(row: ArchivedFile, why: str) -> Damaged:
-    """To be raised. Whoever looks after Waymark sees it on its health page."""
+def told(row: ArchivedFile, read: Callable[[], T]) -> T:
+    """What is read of the file. Damaged, and then the row says so until it can be read again: whoever looks after
+    Waymark sees it on its health page."""
+    try:
+        found = read()
+    except FileNotFoundError:
+        raise _noted(row, "it is missing") from None
+    except (OSError, ValueError, pa.ArrowException, Differs) as error:
+        raise _noted(row, str(error)) from error
+    if row.problem:
+        ArchivedFile.objects.filter(pk=row.pk).update(problem="")
+    return found
+
+
+def _noted(row: ArchivedFile, why: str) -> Damaged:
     ArchivedFile.objects.filter(pk=row.pk).update(problem=why[:1000])
-    return Damaged(f"{location.place(row.path)}: {why}")
+    return Damaged(row, why)
 
 
 def groups(path: Path, kind: Kind) -> Iterator[pa.Table]:
@@ -91,10 +124,20 @@ def groups(path: Path, kind: Kind) -> Iterator[pa.Table]:
 
 def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
     """All of the file, compared with its checksum first. Damaged."""
-    found = pa.concat_tables(groups(checked(row, whole=True), kind))
-    if found.num_rows != row.rows:
-        raise damaged(row, f"it has {found.num_rows:,} rows, not {row.rows:,}")
-    return found
+
+    def read() -> pa.Table:
+        found = pa.concat_tables(groups(verified(row, whole=True), kind))
+        if found.num_rows != row.rows:
+            raise Differs(f"it has {found.num_rows:,} rows, not {row.rows:,}")
+        return found
+
+    return told(row, read)
+
+
+def rows_where(row: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
+    """All columns of the rows whose `column` is one of `wanted`, however long that takes. OSError, ValueError, Differs;
+    the database is left alone."""
+    return matching(verified(row), KINDS[ArchivedKind(row.kind)], column, wanted)
 
 
 def matching(path: Path, kind: Kind, column: str, wanted: Collection[int]) -> pa.Table:

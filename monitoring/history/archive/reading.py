@@ -1,26 +1,33 @@
 """What pages, downloads and roll-ups are given of the archive.
 
 Files are found by cluster, day, run and id in the database, row groups by the statistics in the file. What is in
-PostgreSQL as well is left to PostgreSQL: there it is newer. A file that is missing or damaged is told, never guessed.
+PostgreSQL as well is left to PostgreSQL: there it is newer. A file that is missing or damaged is told, never guessed;
+one whose storage does not answer is waited for only so long (decision 109).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from django.conf import settings
 from django.db import models
 from django.db.models import QuerySet
 from pyarrow import compute as pc
 
-from monitoring.history.archive import parquet
+from monitoring.history.archive import location, parquet
 from monitoring.history.archive.kinds import KINDS
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, Checkpoint, Job, OperatorCheckpoint, Run
+from monitoring.savepoints.looking import LOOKS, Patience, StorageSilent
 
+T = TypeVar("T")
 M = TypeVar("M", bound=models.Model)
+# For a file, also from afar; while another one hangs.
+WITHIN_S, HURRIED_S = 5.0, 1.0
 _COMPARISONS = {"=": pc.equal, ">=": pc.greater_equal, "<=": pc.less_equal, ">": pc.greater, "<": pc.less}
 
 
@@ -35,10 +42,10 @@ class Wish:
 
 @dataclass
 class Found:
-    """`unreadable`: files that should have been looked into as well."""
+    """`unreadable`: why files that should have been looked into as well were not; one that is Silent is the last."""
 
     checkpoints: list[Checkpoint] = field(default_factory=list)
-    unreadable: list[ArchivedFile] = field(default_factory=list)
+    unreadable: list[parquet.Unreadable] = field(default_factory=list)
 
 
 def checkpoints(
@@ -50,9 +57,12 @@ def checkpoints(
     for file in _files_on(job, runs, wishes, place, upwards=upwards):
         try:
             table = _beyond(_matching(file, runs, wishes), place, upwards=upwards)
-        except parquet.Damaged:
-            found.unreadable.append(file)
+        except parquet.Damaged as damaged:
+            found.unreadable.append(damaged)
             continue
+        except parquet.Silent as silent:
+            found.unreadable.append(silent)
+            break
         rows = _without_stored(file, runs, _sorted(table, upwards=upwards))
         for row in rows[: limit - len(found.checkpoints)]:
             row.run = runs[row.run_id]
@@ -62,14 +72,17 @@ def checkpoints(
     return found
 
 
-def unreadable(job: Job, wishes: Sequence[Wish]) -> list[ArchivedFile]:
-    """Files that have to be read for that, and are missing or have another end. What lies between is read with them."""
-    found = []
+def unreadable(job: Job, wishes: Sequence[Wish]) -> list[parquet.Unreadable]:
+    """Of the files that have to be read for that those that are missing or have another end; what lies between is read
+    with them. One that is Silent is the last."""
+    found: list[parquet.Unreadable] = []
     for file in _files_on(job, _runs(job, wishes), wishes, None, upwards=False):
         try:
-            parquet.checked(file)
-        except parquet.Damaged:
-            found.append(file)
+            _looked(file, partial(parquet.verified, file))
+        except parquet.Damaged as damaged:
+            found.append(damaged)
+        except parquet.Silent as silent:
+            return [*found, silent]
     return found
 
 
@@ -83,7 +96,7 @@ def count(job: Job) -> int:
 
 
 def checkpoint(pk: int) -> Checkpoint | None:
-    """None: the archive has none of that key. Damaged: nobody can tell."""
+    """None: the archive has none of that key. Unreadable: nobody can tell."""
     found = _by_id(ArchivedKind.CHECKPOINTS, Checkpoint, "id", pk)
     run = Run.objects.select_related("job__cluster").filter(pk=found[0].run_id).first() if found else None
     if run is None:  # a job that was removed has taken its runs along
@@ -93,10 +106,10 @@ def checkpoint(pk: int) -> Checkpoint | None:
 
 
 def operators(of: Checkpoint) -> list[OperatorCheckpoint]:
-    """Of a checkpoint of the archive, in their order. Damaged."""
+    """Of a checkpoint of the archive, in their order. Unreadable."""
     files = _live(ArchivedKind.OPERATORS).filter(since__lte=of.triggered_at, until__gt=of.triggered_at)
     wanted = files.filter(cluster_id=of.run.job.cluster_id)
-    found = [row for file in wanted for row in _models(rows_where(file, "checkpoint_id", {of.pk}), OperatorCheckpoint)]
+    found = [row for file in wanted for row in _models(_rows_where(file, "checkpoint_id", {of.pk}), OperatorCheckpoint)]
     for row in found:
         row.checkpoint = of
     return sorted(found, key=lambda row: row.position)
@@ -113,7 +126,7 @@ def operator(pk: int) -> OperatorCheckpoint | None:
 
 
 def table(job: Job, runs: Collection[int], start: datetime, end: datetime) -> pa.Table:
-    """All columns of the archived checkpoints of these runs from `start` up to and without `end`. Damaged."""
+    """All columns of the archived checkpoints of these runs from `start` up to and without `end`. Unreadable."""
     wishes = [Wish("triggered_at", ">=", start), Wish("triggered_at", "<", end)]
     files = _live(ArchivedKind.CHECKPOINTS).filter(cluster_id=job.cluster_id, since__lt=end, until__gt=start)
     tables = [_matching(file, runs, wishes) for file in files.filter(runs__overlap=list(runs))]
@@ -151,17 +164,28 @@ def _files_on(
 # --- rows of a file --------------------------------------------------------------------------------------------------
 
 
-def rows_where(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
-    """All columns of the rows whose `column` is one of `wanted`. Damaged."""
-    path = parquet.checked(file)
-    try:
-        return parquet.matching(path, KINDS[ArchivedKind(file.kind)], column, wanted)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise parquet.damaged(file, str(error)) from error
+def _rows_where(file: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
+    """All columns of the rows whose `column` is one of `wanted`. Unreadable."""
+    return _looked(file, partial(parquet.rows_where, file, column, wanted))
+
+
+def _looked(file: ArchivedFile, read: Callable[[], T]) -> T:
+    """What is read of the file, if that comes in time. While another look at the archive hangs, this one is waited for
+    no longer than one takes where storage answers. What comes too late from afar stays in the cache. Unreadable."""
+    root = f"archive {settings.ARCHIVE}"
+    limit_s = HURRIED_S if LOOKS.hanging(root) else WITHIN_S
+
+    def look() -> T:
+        try:
+            return LOOKS.look(root, location.place(file.path), read, Patience(limit_s))
+        except StorageSilent as silence:
+            raise parquet.Silent(file, limit_s) from silence
+
+    return parquet.told(file, look)
 
 
 def _matching(file: ArchivedFile, runs: Collection[int], wishes: Sequence[Wish]) -> pa.Table:
-    found = rows_where(file, "run_id", runs)
+    found = _rows_where(file, "run_id", runs)
     for wish in wishes:
         if wish.column != "number":
             of = found.schema.field(wish.column).type
@@ -192,7 +216,7 @@ def _without_stored(file: ArchivedFile, runs: Collection[int], found: pa.Table) 
 
 def _by_id(kind: ArchivedKind, model: type[M], column: str, pk: int) -> list[M]:
     for file in _live(kind).filter(least_id__lte=pk, greatest_id__gte=pk):
-        if found := _models(rows_where(file, column, {pk}), model):
+        if found := _models(_rows_where(file, column, {pk}), model):
             return found
     return []
 

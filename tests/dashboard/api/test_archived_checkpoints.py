@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,14 @@ from django.test import Client
 
 from dashboard.access.subjects import Absent, Subject, subject_of
 from dashboard.queries.history import ArchiveUnreadable, Cursor
-from monitoring.history.archive import cycle
+from monitoring.history.archive import cycle, reading
+from monitoring.history.quantiles import NotRolledUp, quantiles
 from monitoring.models import ArchivedFile, Checkpoint, Run
+from monitoring.savepoints.looking import LOOKS
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
+from tests.waiting import eventually
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
 KEPT, LOST = OLD + timedelta(hours=20), OLD + timedelta(hours=1)  # days of two files
@@ -114,4 +119,44 @@ def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
 
     where.write_bytes(whole)
     assert len(all_pages(api, run)) == 160
+    assert not ArchivedFile.objects.exclude(problem="").exists()
+
+
+@pytest.fixture
+def mute(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Where the archive could lie: a server that takes every connection, and says nothing on any."""
+    monkeypatch.setattr(reading, "WITHIN_S", 0.3)
+    monkeypatch.setattr(reading, "HURRIED_S", 0.3)
+    settings.VAR_DIR = tmp_path / "var"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        place = f"ftp://127.0.0.1:{listening.getsockname()[1]}/archive"
+        yield place
+    eventually("nothing hangs any more", lambda: not LOOKS.hanging(f"archive {place}"), 60)
+
+
+def test_storage_that_never_answers_is_said_and_what_postgresql_has_is_shown(
+    api: Any, viewer: Client, operator: Client, run: Run, settings, mute: str
+) -> None:
+    one = Checkpoint.objects.get(run=run, checkpoint_id=7)
+    cycle.advance(NOW)
+    settings.ARCHIVE = mute
+    silence = "The archive's storage did not answer within 0.3 s: checkpoints of 2026-08-14 and others that lie there"
+    before = f"{(NOW - timedelta(minutes=90)).isoformat()}_0"
+
+    page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": before})
+    assert [row.checkpoint.checkpoint_id for row in page.context["page"].rows] == list(range(1010, 1000, -1))
+    assert silence.replace("'", "&#x27;") in page.content.decode()
+    told = api.get(f"/jobs/{run.job_id}/checkpoints", limit=100, until=NOW.isoformat(), cursor=before).json()
+    assert (len(told["items"]), told["next"], len(told["unreadable"])) == (10, None, 1)
+    assert told["unreadable"][0].startswith(silence)
+    shown = operator.get(f"/checkpoints/{one.pk}/")
+    assert shown.status_code == 503
+    assert "in the archive, whose storage did not answer within 0.3 s" in shown.content.decode()
+    refused = api.get(f"/checkpoints/{one.pk}")
+    assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
+    download = viewer.get(f"/jobs/{run.job_id}/download/history.csv")
+    assert (download.status_code, silence in download.json()["errors"]["archive"][0]) == (503, True)
+    with pytest.raises(NotRolledUp, match=r"did not answer within 0\.3 s"):
+        quantiles(run.job, OLD + timedelta(minutes=30), OLD + timedelta(minutes=50))
+    assert viewer.get(f"/jobs/{run.job_id}/history/").status_code == 200
     assert not ArchivedFile.objects.exclude(problem="").exists()

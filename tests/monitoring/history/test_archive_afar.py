@@ -110,7 +110,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     assert cycle.advance(NOW).startswith("What came late for 13 August 2026 is not counted yet: s3://")
     found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
     assert [each.checkpoint_id for each in found.checkpoints] == []
-    assert [each.kind for each in found.unreadable] == ["checkpoints"]
+    assert [each.row.kind for each in found.unreadable] == ["checkpoints"]
     way.heal()
     assert late.anything_late()
     steps = late.steps(OLD.date())

@@ -8,7 +8,7 @@ The files that were offered stay as they are; in our own archive they go as repl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from monitoring.history.archive.kinds import KINDS
 from monitoring.history.archive.late import BEFORE
 from monitoring.history.archive.offered import OfferedDay, OfferedFile, OfferedRun, Unfit
 from monitoring.history.archive.spans import Slice
-from monitoring.history.archive.writing import ChangedMeanwhile, Draft, compare, place_on_trial, write
+from monitoring.history.archive.writing import ChangedMeanwhile, Draft, compare, place_on_trial, replace_row, write
 from monitoring.history.partitions import partitions_of
 from monitoring.models import (
     FINAL,
@@ -73,7 +73,7 @@ def adopt(source: str, now: datetime, *, only_look: bool = False) -> Outcome:
             case Ours():
                 outcome.told.append(str(each))
                 if not only_look:
-                    _write_manifests_of(each)
+                    _write_manifests(each.day, [each.cluster])
             case OfferedDay():
                 fit.append(each)
     lifetimes = lives(fit)
@@ -95,7 +95,9 @@ def _adopted(
 ) -> str:
     rows = sum(file.rows for file in day.files)
     what = f"{day}, {_cluster_name(day)}: {len(day.files):,} files, {rows:,} rows"
-    if taken_already(day):
+    if (cluster := taken_already(day)) is not None:
+        if not only_look:
+            _write_manifests(day.day, [cluster])
         return f"{what}; in the archive already."
     if only_look:
         return f"{what}; can be taken up."
@@ -118,26 +120,31 @@ class Ours:
 def look(source: str) -> Iterator[OfferedDay | Ours | Unfit]:
     """Each day of a cluster, oldest first, that can be taken up, or why it cannot. Every file is read."""
     for day, cluster in offered.days_in(source):
+        paths = offered.paths_of(source, day, cluster)
+        known = _known(paths) if source == settings.ARCHIVE else {}
         try:
-            yield Ours(day, cluster) if _is_ours(source, day, cluster) else _looked_at(source, day, cluster)
+            if paths and known.keys() == set(paths):
+                if ArchivedState.LIVE in known.values():  # else all of them go
+                    yield Ours(day, cluster)
+            else:
+                yield _looked_at(source, day, cluster, known)
         except Unfit as why:
             yield why
 
 
-def _write_manifests_of(ours: Ours) -> None:
-    """Who was killed may not have come to it."""
-    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE, day=ours.day, cluster_id=ours.cluster)
-    write_manifests({(ArchivedKind(kind), ours.day, ours.cluster) for kind in live.values_list("kind", flat=True)})
+def _known(paths: Collection[str]) -> dict[str, ArchivedState]:
+    rows = ArchivedFile.objects.filter(path__in=paths)
+    return {path: ArchivedState(state) for path, state in rows.values_list("path", "state")}
 
 
-def _is_ours(source: str, day: date, cluster: int) -> bool:
-    paths = offered.paths_of(source, day, cluster) if source == settings.ARCHIVE else []
-    known = ArchivedFile.objects.filter(path__in=paths, state=ArchivedState.LIVE).count()
-    return bool(paths) and known == len(paths)
+def _write_manifests(day: date, clusters: Collection[int]) -> None:
+    """Beside what is read from there. Who was killed may not have come to it."""
+    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE, day=day, cluster_id__in=clusters)
+    write_manifests({(ArchivedKind(kind), day, of) for kind, of in live.values_list("kind", "cluster_id")})
 
 
-def _looked_at(source: str, day: date, cluster: int) -> OfferedDay:
-    found = offered.day_in(source, day, cluster)
+def _looked_at(source: str, day: date, cluster: int, known: Collection[str]) -> OfferedDay:
+    found = offered.day_in(source, day, cluster, known)
     with location.workshop() as workshop:
         for file in found.files:
             for _ in offered.read(found, file, workshop):
@@ -145,22 +152,19 @@ def _looked_at(source: str, day: date, cluster: int) -> OfferedDay:
     return found
 
 
-def taken_already(day: OfferedDay) -> bool:
-    """The same was taken up before. Unfit: it is not ours, or there is something else of that day."""
+def taken_already(day: OfferedDay) -> int | None:
+    """The cluster's key where the same was taken up before. Unfit: it is not ours, or there is something else of that
+    day."""
     _not_in_postgresql(day)
     cluster = Cluster.objects.filter(name=_cluster_name(day)).first()
     if cluster is None:
-        return False
+        return None
     final = ArchivedFile.objects.filter(cluster_id=cluster.pk, day=day.day, state__in=FINAL)
     here = {(row.kind, row.since, row.until, row.rows) for row in final}
     wanted = {(file.kind.value, file.since, file.until, file.rows) for file in day.files}
     if here and here != wanted:
         raise Unfit(f"{day}: of {cluster} the archive has that day already, with other rows; one of both has to go")
-    return bool(here)
-
-
-def _below(file: OfferedFile) -> str:
-    return file.path.removeprefix(f"{settings.ARCHIVE}/")
+    return cluster.pk if here else None
 
 
 def _not_in_postgresql(day: OfferedDay) -> None:
@@ -210,37 +214,45 @@ def take_up(
             yield f"compare {number}"
             compare(draft, _rekeyed(day, file, keys, workshop, ids))
             yield f"place {number}"
-            rows.append(place_on_trial(draft, _slice(day, file, keys)))
+            rows.append(place_on_trial(draft, _slice(day, file, keys), _own_paths(day, source)))
             drafts.append(draft)
         yield "count"
         rollups = list(_counted(day, drafts, keys))
     yield "register"
     _register(day, rows, rollups, source)
     yield "manifests"
-    write_manifests({(ArchivedKind(each.kind), each.day, each.cluster_id) for each in rows})
+    # Where the offered files lay others may lie that had to wait for theirs.
+    _write_manifests(day.day, {keys.cluster} | ({day.cluster} if source == settings.ARCHIVE else set()))
 
 
 def _register(day: OfferedDay, rows: Sequence[ArchivedFile], rollups: Sequence[Rollup], source: str) -> None:
     midnight = datetime.combine(day.day, time(), UTC)
     with transaction.atomic():
-        ArchivedFile.objects.filter(pk__in=[row.pk for row in rows]).update(state=ArchivedState.LIVE)
-        if source == settings.ARCHIVE:
-            _let_go(day, rows)
+        for row in rows:
+            row.state = ArchivedState.LIVE
+            replace_row(row)
+        _let_go(day, source, {row.path for row in rows})
         counting.store(rollups)
         stored = Checkpoint.objects.filter(triggered_at__gte=midnight, triggered_at__lt=midnight + timedelta(days=1))
         if stored.exists():  # what came before its day was archived here came late
             PartitionTouch.objects.create(partition=BEFORE, moment=midnight)
 
 
-def _let_go(day: OfferedDay, rows: Sequence[ArchivedFile]) -> None:
-    for file, row in zip(day.files, rows, strict=True):
-        if (path := _below(file)) != row.path:
-            ArchivedFile.objects.filter(path=path).delete()
-            ArchivedFile.objects.create(
+def _own_paths(day: OfferedDay, source: str) -> set[str]:
+    """Of the files that were offered, where they lie in our own archive. Written anew with the keys that they had, as
+    when the first days of a lost database are taken up, a file is the one that was offered: the only one there is."""
+    return {file.path.removeprefix(f"{source}/") for file in day.files} if source == settings.ARCHIVE else set()
+
+
+def _let_go(day: OfferedDay, source: str, kept: Collection[str]) -> None:
+    for file in day.files:
+        path = file.path.removeprefix(f"{source}/")
+        if path in _own_paths(day, source) - set(kept):
+            replace_row(ArchivedFile(
                 kind=file.kind, cluster_id=day.cluster, day=day.day, since=file.since, until=file.until, path=path,
                 rows=file.rows, size=file.size, sha256=file.sha256, footer_sha256="", least_id=0, greatest_id=0,
                 state=ArchivedState.GOING,
-            )  # fmt: skip
+            ))  # fmt: skip
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

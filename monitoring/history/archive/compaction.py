@@ -14,7 +14,7 @@ from monitoring.history.archive import location, parquet
 from monitoring.history.archive.archiving import write_manifests
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.archive.spans import Slice
-from monitoring.history.archive.writing import compare, in_groups, place, write
+from monitoring.history.archive.writing import compare, in_groups, place, replace_row, write
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 
 # What is merged is sorted in memory.
@@ -86,10 +86,9 @@ def steps(small: Small) -> Iterator[str]:
         row = place(draft, _together(small, rows))
     yield "replace"
     with transaction.atomic():
-        ArchivedFile.objects.filter(path=row.path).exclude(state=ArchivedState.LIVE).delete()
         ArchivedFile.objects.filter(pk__in=small.keys).update(state=ArchivedState.GOING)
         row.state = ArchivedState.LIVE
-        row.save(force_insert=True)
+        replace_row(row)
     yield "manifest"
     write_manifests([(small.kind, small.day, small.cluster_id)])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -95,27 +95,34 @@ def paths_of(location: str, day: date, cluster: int) -> list[str]:
     ]
 
 
-def day_in(location: str, day: date, cluster: int) -> OfferedDay:
-    """As the manifests tell it. Unfit."""
+def day_in(location: str, day: date, cluster: int, known: Collection[str] = ()) -> OfferedDay:
+    """As the manifests tell it, without the files of `known` (paths below `location`), which are ours. Unfit."""
     files: list[OfferedFile] = []
     runs: dict[int, OfferedRun] = {}
     for kind in ArchivedKind:
-        directory = f"{location}/{kind.value}/day={day.isoformat()}/cluster={cluster}"
-        there = {name for name in files_for(location).names(directory) if name.endswith(".parquet")}
-        if not there and MANIFEST not in files_for(location).names(directory):
-            continue
-        told, known = _manifest(kind, directory)
-        if missing := {each.path.rpartition("/")[2] for each in told} - there:
-            raise Unfit(f"{directory}/{min(missing)}: it is in the manifest, and missing")
-        if strange := there - {each.path.rpartition("/")[2] for each in told}:
-            raise Unfit(
-                f"{directory}/{min(strange)}: it is not in the manifest beside it, which says whose rows it has"
-            )
+        told, of = _of_kind(kind, f"{location}/{kind.value}/day={day.isoformat()}/cluster={cluster}", known)
         files += told
-        runs |= known
+        runs |= of
     if not files:
         raise Unfit(f"{location}: the manifests of {day:%-d %B %Y} of cluster={cluster} name no file")
     return OfferedDay(day, cluster, tuple(sorted(files, key=lambda each: (each.kind, each.since))), runs)
+
+
+def _of_kind(
+    kind: ArchivedKind, directory: str, known: Collection[str]
+) -> tuple[list[OfferedFile], dict[int, OfferedRun]]:
+    names = set(files_for(directory).names(directory))
+    own = {path.rpartition("/")[2] for path in known if path.startswith(f"{kind.value}/")}
+    there = {name for name in names if name.endswith(".parquet")} - own
+    if not there and MANIFEST not in names:
+        return [], {}
+    named, runs = _manifest(kind, directory)
+    told = [each for each in named if each.path.rpartition("/")[2] not in own]
+    if missing := {each.path.rpartition("/")[2] for each in told} - there:
+        raise Unfit(f"{directory}/{min(missing)}: it is in the manifest, and missing")
+    if strange := there - {each.path.rpartition("/")[2] for each in told}:
+        raise Unfit(f"{directory}/{min(strange)}: it is not in the manifest beside it, which says whose rows it has")
+    return told, runs
 
 
 def _manifest(kind: ArchivedKind, directory: str) -> tuple[list[OfferedFile], dict[int, OfferedRun]]:

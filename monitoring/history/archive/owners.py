@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from django.db.models import F, Max
+from django.db.models import F, Max, Q
 
 from monitoring.history.archive.offered import OfferedRun
 from monitoring.models import Cluster, Job, Run, RunState
@@ -32,7 +32,7 @@ def found_or_made(name: str, lives: Lives, now: datetime) -> tuple[int, dict[Off
 def _runs(job: Job, told: Collection[OfferedRun], lives: Lives, now: datetime) -> dict[OfferedRun, int]:
     """By the engine's id, of several with one id by the number, too; the archive's numbers count."""
     newest = {run.engine_job_id: run for run in told}
-    _make_room(job, newest)
+    _make_room(job, newest, min(lives[run][0] for run in told))
     known = {(run.engine_job_id, run.number): run.pk for run in job.runs.all()}
     keys = {}
     for run in told:
@@ -41,13 +41,15 @@ def _runs(job: Job, told: Collection[OfferedRun], lives: Lives, now: datetime) -
     return keys
 
 
-def _make_room(job: Job, told: Mapping[str, OfferedRun]) -> None:
-    """Runs that the archive does not know began after it: they get numbers above its. Those that it knows get its."""
-    top = max(run.number for run in told.values())
-    others = job.runs.exclude(engine_job_id__in=told)
-    highest = top + (job.runs.aggregate(most=Max("number"))["most"] or 0)
-    if others.filter(number__lte=top).exists():
-        others.update(number=F("number") + highest)
+def _make_room(job: Job, told: Mapping[str, OfferedRun], since: datetime) -> None:
+    """Runs that the archive does not know began after it: they get numbers above its. Those that it knows get its.
+    Older ones were taken up before, of days that it offers no more, and keep theirs. `since`: the first one's life."""
+    numbers = [run.number for run in told.values()]
+    strange = job.runs.exclude(engine_job_id__in=told)
+    newer = strange.filter(Q(started_at__gte=since) | Q(number__in=numbers))
+    highest = max(numbers) + (job.runs.aggregate(most=Max("number"))["most"] or 0)
+    if newer.filter(number__lte=max(numbers)).exists():
+        newer.update(number=F("number") + highest)
     wrong = [run for run in job.runs.filter(superseded=False) if _number_of(run, told) != run.number]
     for run in wrong:  # out of the way first: no number may be there twice
         Run.objects.filter(pk=run.pk).update(number=F("number") + 3 * highest)

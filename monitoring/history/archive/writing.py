@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,23 @@ def place(draft: Draft, piece: Slice) -> ArchivedFile:
     return row
 
 
-def place_on_trial(draft: Draft, piece: Slice) -> ArchivedFile:
+def place_on_trial(draft: Draft, piece: Slice, there: Collection[str] = ()) -> ArchivedFile:
     """As `place`, its row saved before the file is there, as of one that goes: unless its maker says otherwise, it
-    does, and whoever is killed leaves nothing that nobody knows of."""
+    does, and whoever is killed leaves nothing that nobody knows of. Not so a file that is one of `there`, the paths of
+    files that stay whatever comes: a path tells the content, so it is in its place, and its row is not saved yet."""
     row = _row(draft, piece)
+    if row.path in there:
+        return row
     row.state = ArchivedState.GOING
-    ArchivedFile.objects.filter(path=row.path).exclude(state=ArchivedState.LIVE).delete()
-    row.save(force_insert=True)
+    replace_row(row)
     location.put(draft.path, row.path)
     return row
+
+
+def replace_row(row: ArchivedFile) -> None:
+    """The path tells the content: it may be known from before a kill, or be on its way out."""
+    ArchivedFile.objects.filter(path=row.path).exclude(state=ArchivedState.LIVE).delete()
+    row.save(force_insert=True)
 
 
 def _row(draft: Draft, piece: Slice) -> ArchivedFile:

@@ -25,12 +25,12 @@ TOLD = (
 def fill(rows: Rows, count: int = 120, every: timedelta = timedelta(minutes=20), **values: Any) -> Run:
     """`count` checkpoints from OLD on, and so many of today that none of August is among the newest."""
     run = rows.run(rows.job(), started_at=OLD)
-    _checkpoints(run, [OLD + number * every for number in range(count)], 1, **values)
-    _checkpoints(run, [NOW - timedelta(minutes=100 - number) for number in range(100)], 1001)
+    checkpoints(run, [OLD + number * every for number in range(count)], 1, **values)
+    checkpoints(run, [NOW - timedelta(minutes=100 - number) for number in range(100)], 1001)
     return run
 
 
-def _checkpoints(run: Run, times: list[datetime], first: int, **values: Any) -> None:
+def checkpoints(run: Run, times: list[datetime], first: int, **values: Any) -> None:
     made = Checkpoint.objects.bulk_create(_checkpoint(run, first + n, at, values) for n, at in enumerate(times))
     OperatorCheckpoint.objects.bulk_create(_operator(each, name) for each in made for name in ("source", "sink"))
     CounterSample.objects.bulk_create(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -14,14 +17,27 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import Model
 
 from monitoring.history.archive import adopting, cycle, offered, reading
 from monitoring.history.partitions import cover
 from monitoring.history.quantiles import quantiles
-from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, Cluster, Job, Rollup, Run
+from monitoring.models import (
+    ArchivedFile,
+    ArchivedState,
+    Checkpoint,
+    Cluster,
+    CounterSample,
+    Job,
+    OperatorCheckpoint,
+    Rollup,
+    Run,
+)
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, everything, fill
+from tests.monitoring.history.archive_rows import NOW, OLD, checkpoints, everything, fill
 from tests.monitoring.history.conftest import Pipeline
+from tests.monitoring.history.kill_archiving import adopted
+from tests.monitoring.history.test_archive import ROOT, database_url
 
 FILES = 3 * 3  # three kinds of three days
 
@@ -147,6 +163,83 @@ def test_interrupted_at_each_step_it_is_whole_days_or_nothing_and_goes_on(archiv
     cycle.advance(NOW)
     live = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
     assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == live
+
+
+@pytest.fixture
+def of_two_clusters(old: Rows, pipeline: Pipeline, archive: Path) -> None:
+    """Two days of August: of a job with a run each, and of one of another cluster on the first of them."""
+    job, other = old.job(), old.job()
+    for run, begun in ((old.run(job), OLD), (old.run(job), OLD + timedelta(days=1)), (old.run(other), OLD)):
+        Run.objects.filter(pk=run.pk).update(started_at=begun)
+        checkpoints(run, [begun + n * timedelta(minutes=40) for n in range(12)], 1)
+        checkpoints(run, [NOW - timedelta(minutes=100 - n) for n in range(100)], 1001)
+    pipeline.run()
+    assert cycle.advance(NOW).startswith("Archived")
+    Checkpoint.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE monitoring_operatorcheckpoint, monitoring_countersample")
+
+
+def go_on_from(model: type[Model], number: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s, false)", [model._meta.db_table, number])
+
+
+def with_the_numbers_that_were() -> None:
+    """The first files of a database that is empty again are, byte by byte, those that are offered."""
+    first = {model: model.objects.order_by("pk").values_list("pk", flat=True)[0] for model in (Cluster, Job, Run)}
+    there = everything()
+    kinds = {Checkpoint: "checkpoints", OperatorCheckpoint: "operators", CounterSample: "samples"}
+    first |= {model: there[kind][0][0] for model, kind in kinds.items()}
+    lose_the_database()
+    for model, number in first.items():
+        go_on_from(model, number)
+
+
+def with_each_others_numbers() -> None:
+    """The first cluster gets the number of the second one, in whose directory files wait for being taken up."""
+    second = Cluster.objects.latest("pk").pk
+    lose_the_database()
+    go_on_from(Cluster, second)
+
+
+STEPS = ("keys", "write", "compare", "place", "put", "count", "register", "store", "manifests")
+
+
+# Numbers that were taken by who was killed are not given twice: only the first try gets those that were.
+@pytest.mark.parametrize(
+    ("lose", "kinds"), [(with_the_numbers_that_were, ["register"]), (with_each_others_numbers, STEPS)]
+)
+def test_killed_at_each_step_it_goes_on_and_nothing_is_lost_or_double(
+    of_two_clusters: None, archive: Path, lose: Callable[[], None], kinds: Sequence[str]
+) -> None:
+    before, others, whole = known(), shares(), json.loads(adopted())
+    numbers = dict(Run.objects.values_list("engine_job_id", "number"))
+    lose()
+    command = [sys.executable, "-m", "tests.monitoring.history.kill_archiving", str(archive), "adopt", *kinds]
+    environ = os.environ | {"DATABASE_URL": database_url(), "WAYMARK_ARCHIVE": str(archive)}
+
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=200)
+
+    told = [line.split("|") for line in done.stdout.splitlines()]
+    assert (done.returncode, told[-1][0]) == (0, "ended 0"), done.stderr
+    if lose is with_the_numbers_that_were:
+        assert int(told[0][2]) == FILES  # what was written is what was offered
+    for step, digest, _ in told:
+        assert json.loads(digest).items() <= whole.items(), step
+    seen = {step.split(": ")[-1].split()[0] for step, *_ in told[:-1]}
+    assert seen == set(kinds)
+    assert known() == before
+    assert shares() == others
+    assert dict(Run.objects.values_list("engine_job_id", "number")) == numbers
+    cycle.advance(NOW)
+    live = {Path(each.path) for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
+    assert {each.relative_to(archive) for each in archive.rglob("*.parquet")} == live
+    assert ArchivedFile.objects.count() == len(live) == FILES
+    for directory in {archive / path.parent for path in live}:
+        named = {each["name"] for each in json.loads((directory / "manifest.json").read_text())["files"]}
+        assert named == {each.name for each in directory.glob("*.parquet")}
+    assert all(line.endswith("in the archive already.") for line in adopt().splitlines())
 
 
 def _cut_off(file: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from checkpointing.jobs.launching.class_archive import DIRECTORY_NAME
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 from checkpointing.spark.session import WorkDirectory, session_settings
 
@@ -97,7 +98,8 @@ class BareScript:
 class ManagedJob:
     """A job manager, and the query as its job. `spares` drivers wait for its next attempt.
 
-    `zookeeper` is the address of one, "" for a job manager without high availability.
+    `zookeeper` is the address of one, "" for a job manager without high availability. Archives of Spark's classes are
+    made, and looked for, in `classes`; None: there are none.
     """
 
     def __init__(
@@ -108,14 +110,18 @@ class ManagedJob:
         *,
         spares: int = 0,
         zookeeper: str = "",
+        classes: Path | None = None,
     ) -> None:
         self._state = directory
+        if classes is not None:
+            (directory / DIRECTORY_NAME).symlink_to(classes)
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "WAYMARK_JOBMANAGER_STATE": str(directory),
             "WAYMARK_JOBMANAGER_PORT": "0",
             "WAYMARK_SPARE_DRIVERS": str(spares),
+            "WAYMARK_CLASS_DATA_SHARING": str(classes is not None).lower(),
             "PYTHONUNBUFFERED": "1",
             # A driver may be stopped for the length of another one's window.
             "WAYMARK_HEARTBEAT_TIMEOUT": "600",

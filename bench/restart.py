@@ -55,8 +55,9 @@ def measure() -> list[Figure]:
 
 
 def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
-    for name in NAMES:
+    for name in (*NAMES, "classes"):
         (directory / name).mkdir()
+    given = {"zookeeper": zookeeper, "classes": directory / "classes"}
     times: dict[str, list[float]] = {name: [] for name in NAMES}
     with contextlib.ExitStack() as stack:
 
@@ -64,10 +65,11 @@ def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
             stack.callback(each.stop)
             return each
 
+        job = started(ManagedJob(directory / "job", ARGUMENTS, FROM_CHECKPOINT, **given))
+        wait_for("an archive of Spark's classes", lambda: any((directory / "classes").glob("*.jsa")))
         bare = started(BareScript(directory / "bare", ARGUMENTS))
-        job = started(ManagedJob(directory / "job", ARGUMENTS, FROM_CHECKPOINT, zookeeper=zookeeper))
-        local = started(ManagedJob(directory / "local", ARGUMENTS, CHECKPOINTS, zookeeper=zookeeper))
-        warm = started(ManagedJob(directory / "warm", ARGUMENTS, CHECKPOINTS, spares=1, zookeeper=zookeeper))
+        local = started(ManagedJob(directory / "local", ARGUMENTS, CHECKPOINTS, **given))
+        warm = started(ManagedJob(directory / "warm", ARGUMENTS, CHECKPOINTS, spares=1, **given))
         each_by_name = dict(zip(NAMES, (bare, job, local, warm), strict=True))
         for round_ in range(ROUNDS):
             for name in (*NAMES[round_ % 4 :], *NAMES[: round_ % 4]):

@@ -1,8 +1,7 @@
-"""Spark's classes, loaded and verified once for a whole test run: Java's class data sharing.
+"""Spark's classes, loaded and verified once for a whole test run, as a job manager has it done for its drivers.
 
-A small Spark session takes 13 seconds of processor time, nearly half of which is for loading classes. Of one session
-they are kept in an archive; the JVMs that start once it is there take them from it, and so does every driver of a job.
-Those before, and any with another class path, start as ever.
+A small Spark session takes 13 seconds of processor time, nearly half of which is for loading classes. The JVMs that
+start once the archive is there take them from it; those before, and any with another class path, start as ever.
 """
 
 from __future__ import annotations
@@ -20,11 +19,6 @@ from checkpointing.java import find_java
 # instead of 24. Classes are verified all the same: Flink's command line lost an argument where they were not.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 _ROOT = Path(__file__).parents[1]
-
-
-def options(archive: Path) -> str:
-    """For `SPARK_SUBMIT_OPTS`. Java says nothing about an archive that is not there, or not for it."""
-    return f"-XX:SharedArchiveFile={archive} -Xlog:disable"
 
 
 @contextlib.contextmanager
@@ -56,35 +50,10 @@ def _is_ours_to_make(archive: Path) -> bool:
     return True
 
 
-def _make(archive: Path) -> None:
-    directory, partial = archive.parent / "class-archive", archive.with_suffix(".partial")
-    os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED)
-    os.environ["JAVA_HOME"] = str(find_java(os.environ, directory / "java").home)
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={partial} -Xlog:disable"
-    _run_a_query(directory)
-    partial.rename(archive)
-
-
-def _run_a_query(directory: Path) -> None:
-    """In a session of its own, whose JVM has ended when this returns."""
-    from pyspark import SparkContext
-
-    from tests.spark_session import spark_session
-
-    (directory / "in").mkdir(parents=True)
-    (directory / "in" / "lines").write_text("a\nb\na")
-    with spark_session(directory / "session") as spark:
-        counts = spark.readStream.format("text").load(str(directory / "in")).groupBy("value").count()
-        writer = counts.writeStream.outputMode("update").foreachBatch(lambda frame, _: frame.collect())
-        query = writer.option("checkpointLocation", str(directory / "location")).start()
-        query.processAllAvailable()
-        query.stop()
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # it ends with its input, and writes the archive
-    gateway.proc.wait()
-
-
 if __name__ == "__main__":
-    _make(Path(sys.argv[1]))
+    from checkpointing.spark.class_archive import make
+
+    os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED)
+    archive = Path(sys.argv[1])
+    os.environ["JAVA_HOME"] = str(find_java(os.environ, archive.parent / "java").home)
+    make(archive)

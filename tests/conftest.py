@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from checkpointing.jobs.launching.class_archive import options as class_archive_options
 from tests import class_archive
 
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
@@ -30,7 +31,9 @@ _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION
 _BEGUN_FIRST = (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"))
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive_options(str(_ARCHIVE)))
+# A job manager of a test lives too short for one of its own.
+os.environ.setdefault("WAYMARK_CLASS_DATA_SHARING", "false")
 # The settings want an address before a server runs. xdist's workers inherit it: it is nobody's choice there either.
 _NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
 os.environ.setdefault("DATABASE_URL", _NOT_STARTED)

@@ -127,6 +127,7 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
         site=Site(settings.storage_is_shared, address, settings.zookeeper_hosts),
         default_master=settings.spark_master,
         spares=settings.spare_drivers,
+        shares_classes=settings.class_data_sharing,
     )
 
 

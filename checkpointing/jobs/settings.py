@@ -71,6 +71,7 @@ class JobManagerSettings:
     spark_master: str
     storage_is_shared: bool
     spare_drivers: int
+    class_data_sharing: bool
 
     @property
     def savepoint_roots(self) -> SavepointRoots:
@@ -138,6 +139,7 @@ class JobManagerSettings:
             spark_master=read.spark_master("SPARK_MASTER_URL"),
             storage_is_shared=read.boolean("WAYMARK_SHARED_STORAGE"),
             spare_drivers=read.whole("WAYMARK_SPARE_DRIVERS", 0, least=0),
+            class_data_sharing=read.boolean("WAYMARK_CLASS_DATA_SHARING", default=True),
         )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))
@@ -202,9 +204,8 @@ class _Reader:
     def choice(self, name: str, kind: type[E], default: E) -> E:
         return self._parsed(name, default, lambda text: _member(kind, text), " or ".join(item.value for item in kind))
 
-    def boolean(self, name: str) -> bool:
-        """False when it is not set."""
-        return self._parsed(name, False, _boolean, "true or false")
+    def boolean(self, name: str, *, default: bool = False) -> bool:
+        return self._parsed(name, default, _boolean, "true or false")
 
     def spark_master(self, name: str) -> str:
         """ "" when it is not set."""

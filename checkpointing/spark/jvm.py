@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
 from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_arguments, properties_text
@@ -26,11 +28,14 @@ from checkpointing.jobs.launching.submission import PROPERTIES_NAME, client_argu
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
+
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _STOP_S = 10.0
 _LONGEST_COMPLAINT = 200_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
 OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
+_CRASHED = "A fatal error has been detected by the Java Runtime Environment"
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")
 _OUT_OF_MEMORY_EXIT_CODE = 3
 _KILLED = -9
@@ -41,7 +46,14 @@ class JvmLost(Exception):
 
 
 class JvmNotStarted(Exception):
-    """spark-submit gave up, or its JVM ended before it could be talked to; the text has what it said."""
+    """spark-submit gave up, or its JVM ended before it could be talked to; the text has what it said.
+
+    `crashed`: by a fault of Java's own.
+    """
+
+    def __init__(self, text: str, *, crashed: bool = False) -> None:
+        super().__init__(text)
+        self.crashed = crashed
 
 
 class ClusterRefused(Exception):
@@ -54,24 +66,38 @@ class ContextStopped(Exception):
 
 def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
     """Start the JVM with `settings`, every one of them out of other users' sight. Does nothing when there is one."""
+    archive = os.environ.get(class_archive.VARIABLE, "")
+    try:
+        _launch(name, settings, directory, archive)
+    except JvmNotStarted as error:
+        if not archive or not error.crashed:
+            raise
+        log.warning("Java crashed with the class archive %s: it is removed, and Java started without", archive)
+        Path(archive).unlink(missing_ok=True)
+        _launch(name, settings, directory, "")
+
+
+def _launch(name: str, settings: Mapping[str, str], directory: Path, archive: str) -> None:
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        properties = write_private(directory / PROPERTIES_NAME, properties_text(_with_temporary_directory(settings)))
+        properties = write_private(directory / PROPERTIES_NAME, properties_text(_with_own_options(settings, archive)))
         arguments = client_arguments(deployment_of(settings), name, properties)
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
     written = errors_size()
     try:
         SparkContext._ensure_initialized()  # noqa: SLF001 - the public way puts every setting on the command line
     except PySparkRuntimeError as error:
-        raise JvmNotStarted(f"Spark's JVM did not start: {_complaint(_errors_since(written)) or error}") from error
+        said = _errors_since(written)
+        crashed = _CRASHED in said
+        raise JvmNotStarted(f"Spark's JVM did not start: {_complaint(said) or error}", crashed=crashed) from error
 
 
-def _with_temporary_directory(settings: Mapping[str, str]) -> dict[str, str]:
+def _with_own_options(settings: Mapping[str, str], archive: str) -> dict[str, str]:
     """Java knows no TMPDIR. What the job's own options say comes last, and so wins."""
-    option = f'"-Djava.io.tmpdir={tempfile.gettempdir()}"'
-    return {**settings, JVM_OPTIONS: f"{option} {settings.get(JVM_OPTIONS, '')}".strip()}
+    own = f'"-Djava.io.tmpdir={tempfile.gettempdir()}" {class_archive.options(archive)}'.strip()
+    return {**settings, JVM_OPTIONS: f"{own} {settings.get(JVM_OPTIONS, '')}".strip()}
 
 
 def given_up(master: str, written: int) -> ClusterRefused | None:
@@ -134,6 +160,14 @@ def lost(code: int, memory: str) -> JvmLost:
     how = f"through signal {-code}" if code < 0 else f"with exit code {code}"
     why = " Somebody killed it; the kernel does so when the machine is out of memory." if code == _KILLED else ""
     return JvmLost(f"The driver's JVM ended {how}.{why}")
+
+
+def leave() -> None:
+    """Have the JVM end by itself, as it does with its input, and wait for it. No session may be in use."""
+    gateway: Any = _gateway()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def kill() -> None:

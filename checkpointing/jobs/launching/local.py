@@ -19,6 +19,8 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.launching import class_archive
+from checkpointing.jobs.launching.class_archive import ClassArchives
 from checkpointing.jobs.launching.cluster import ClusterSubmission
 from checkpointing.jobs.launching.deployment import MASTER, Deployment, Site, check_reachable, deployment_of
 from checkpointing.jobs.launching.package import PACKAGE_ROOT
@@ -37,6 +39,7 @@ from checkpointing.messages import MalformedMessage
 
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
+ARCHIVE_MODULE = "checkpointing.spark.class_archive"
 _SECRETS = frozenset(
     {
         "WAYMARK_JOBMANAGER_TOKEN",
@@ -53,6 +56,7 @@ class LocalDriverLauncher:
     """`java_home` finds a Java, or raises LaunchFailed. `default_master` is for jobs that name none.
 
     `spares` is how many drivers wait for work. They live in the state directory, which work directories lie in, too.
+    `shares_classes`: JVMs start with an archive of Spark's classes, once it was made.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class LocalDriverLauncher:
         default_master: str = "",
         spares: int = 0,
         spare_limits: SpareLimits | None = None,
+        shares_classes: bool = False,
         clock: Clock | None = None,
         module: str = DRIVER_MODULE,
         spare_module: str = SPARE_MODULE,
@@ -81,6 +86,11 @@ class LocalDriverLauncher:
         self.spares = SparePool(
             spares, directory, command, self._environment, self.temporaries, clock or SystemClock(), spare_limits
         )
+        self._archives = None
+        if shares_classes:
+            making = [sys.executable, "-m", ARCHIVE_MODULE]
+            place = state_directory / class_archive.DIRECTORY_NAME
+            self._archives = ClassArchives(place, making, self._own_environment, self.temporaries)
 
     def check(self, graph: JobGraph) -> None:
         check_reachable(self._deployment(graph.configuration, graph.parallelism), self._site)
@@ -113,6 +123,8 @@ class LocalDriverLauncher:
 
     def end_spares(self) -> None:
         self.spares.close()
+        if self._archives is not None:
+            self._archives.close()
         self.temporaries.sweep()
 
     def _is_driver(self, pid: int, work: Path) -> bool:
@@ -145,21 +157,28 @@ class LocalDriverLauncher:
             )
 
     def _environment(self, spec: DriverSpec) -> dict[str, str]:
+        deployment = self._deployment(spec.configuration, spec.parallelism)
+        loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if deployment.is_on_this_machine else {}
+        classes = {} if deployment.driver_is_in_the_cluster else self._class_archive()
+        return {**self._own_environment(), **loopback, **classes, **spec.environment}
+
+    def _own_environment(self) -> dict[str, str]:
+        """Without what belongs to a job."""
         python_path = [str(PACKAGE_ROOT), *filter(None, [self._environ.get("PYTHONPATH")])]
         # The driver needs no secret of the job manager's: it reads its token from the file its spec names.
         inherited = {name: value for name, value in self._environ.items() if name not in _SECRETS}
-        deployment = self._deployment(spec.configuration, spec.parallelism)
-        loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if deployment.is_on_this_machine else {}
         return {
             **inherited,
             "JAVA_HOME": str(self._java_home()),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            **loopback,
             "PYTHONPATH": os.pathsep.join(python_path),
             "PYTHONUNBUFFERED": "1",
-            **spec.environment,
         }
+
+    def _class_archive(self) -> dict[str, str]:
+        archive = self._archives.of(self._java_home()) if self._archives is not None else None
+        return {class_archive.VARIABLE: str(archive)} if archive is not None else {}
 
     def _java_home(self) -> Path:
         """Found once: to look for it starts Java, and a restart would wait for that."""

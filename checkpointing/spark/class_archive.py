@@ -1,0 +1,72 @@
+"""Makes a class archive: `python -m checkpointing.spark.class_archive PATH`; see jobs/launching/class_archive.py.
+
+A session as drivers have it runs two batches of a small query, and its JVM writes the classes that it has loaded when
+it ends. All of it at the lowest priority, once for all who want the same at one time; it ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from checkpointing.java import find_java
+from checkpointing.jobs.launching import class_archive
+from checkpointing.spark import jvm
+from checkpointing.spark.session import WorkDirectory, session_settings, start_session
+from checkpointing.spark.spare import warm_up
+
+_MEMORY = "512m"  # about the least that Spark takes
+
+
+def make(archive: Path) -> None:
+    """JvmNotStarted, OSError; FileNotFoundError when Java has written none: it cannot for every class path."""
+    directory = Path(tempfile.mkdtemp(prefix="waymark-classes-"))
+    partial = archive.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    try:
+        work = WorkDirectory(directory)
+        options = class_archive.making_options(partial)
+        settings = session_settings(work, 2, {"spark.driver.memory": _MEMORY, jvm.JVM_OPTIONS: options})
+        spark = start_session("class archive", settings, work)
+        warm_up(spark, work.spark / "warm-up")
+        spark.stop()
+        jvm.leave()
+        class_archive.keep(partial, archive)
+    except BaseException:
+        jvm.kill()
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main(arguments: list[str]) -> int:
+    [path] = arguments
+    archive = Path(path)
+    os.nice(19)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    with archive.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return class_archive.BEING_MADE
+        os.environ.setdefault("JAVA_HOME", str(find_java(os.environ, archive.parent / "java").home))
+        make(archive)
+    return 0
+
+
+def _end_with_input() -> None:
+    """With the JVM, which is in this process's group, and without what it would write."""
+    while os.read(0, 1024):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

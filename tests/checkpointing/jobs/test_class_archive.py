@@ -1,0 +1,170 @@
+"""Which archive of Spark's classes drivers are given: real processes, with a stand-in for what Spark would write."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from checkpointing.jobs.launching.class_archive import ClassArchives
+from checkpointing.jobs.launching.temporary import TemporaryDirectories
+from tests.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[3]
+MAKER = """
+import sys, time
+from pathlib import Path
+from checkpointing.jobs.launching.class_archive import keep
+archive = Path(sys.argv[1])
+made = archive.with_name("made")
+made.write_text(made.read_text() + "." if made.exists() else ".")
+if archive.with_name("slow").exists():
+    time.sleep(600)
+if archive.with_name("fails").exists():
+    sys.exit("no memory")
+written = archive.with_name("written")
+written.write_bytes(b"classes" * 1000)
+keep(written, archive)
+"""
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    server = tmp_path / "java" / "lib" / "server"
+    server.mkdir(parents=True)
+    (server / "classes.jsa").touch()
+    (tmp_path / "java" / "release").write_text('JAVA_VERSION="17"')
+    return tmp_path / "java"
+
+
+@pytest.fixture
+def job_manager(tmp_path: Path) -> Iterator[Callable[[], ClassArchives]]:
+    """A new one each time, all with the same directory."""
+    (tmp_path / "maker.py").write_text(MAKER)
+    (tmp_path / "classes").mkdir()
+    begun: list[ClassArchives] = []
+
+    def begin() -> ClassArchives:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(tmp_path / "maker.py")]
+        temporaries = TemporaryDirectories(tmp_path / "state")
+        begun.append(ClassArchives(tmp_path / "classes", command, lambda: environment, temporaries))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.close()
+
+
+@pytest.fixture
+def archive(java: Path, job_manager: Callable[[], ClassArchives]) -> Path:
+    """One that was made."""
+    archives = job_manager()
+    assert archives.of(java) is None
+    found = eventually("it was made", lambda: archives.of(java))
+    assert found is not None
+    return found
+
+
+def times_made(tmp_path: Path) -> int:
+    made = tmp_path / "classes" / "made"
+    return len(made.read_text()) if made.exists() else 0
+
+
+def test_the_first_who_asks_has_it_made_and_all_others_are_given_it(
+    archive: Path, java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
+) -> None:
+    assert archive.read_bytes() == b"classes" * 1000
+    assert job_manager().of(java) == archive
+    assert times_made(tmp_path) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut short", "changed", "not told"])
+def test_what_is_not_what_was_written_is_given_to_nobody_and_made_anew(
+    archive: Path, java: Path, job_manager: Callable[[], ClassArchives], damage: str, tmp_path: Path
+) -> None:
+    match damage:
+        case "cut short":
+            os.truncate(archive, 100)
+        case "changed":
+            archive.write_bytes(b"Classes" * 1000)
+        case "not told":
+            archive.with_suffix(".sha256").unlink()
+    archives = job_manager()
+    assert archives.of(java) is None
+    eventually("it was made anew", lambda: archives.of(java) == archive)
+    assert archive.read_bytes() == b"classes" * 1000
+    assert times_made(tmp_path) == 2
+
+
+def test_damage_is_noticed_in_the_middle_of_a_job_managers_life(
+    java: Path, job_manager: Callable[[], ClassArchives]
+) -> None:
+    archives = job_manager()
+    archives.of(java)
+    archive = eventually("it was made", lambda: archives.of(java))
+    assert archive is not None
+    os.truncate(archive, 100)
+    assert archives.of(java) is None
+    eventually("it was made anew", lambda: archives.of(java))
+
+
+def test_one_that_cannot_be_made_is_tried_once_in_a_job_managers_life(
+    java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path, caplog
+) -> None:
+    (tmp_path / "classes" / "fails").touch()
+    archives = job_manager()
+    assert archives.of(java) is None
+    eventually("it has failed", lambda: "no class archive was made (1)" in caplog.text)
+    [log] = (tmp_path / "classes").glob("*.log")
+    assert str(log) in caplog.text
+    assert "no memory" in log.read_text()
+    assert archives.of(java) is None
+    assert times_made(tmp_path) == 1
+
+
+def test_the_end_of_the_job_manager_ends_the_making_and_the_next_one_begins_anew(
+    java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
+) -> None:
+    slow = tmp_path / "classes" / "slow"
+    slow.touch()
+    archives = job_manager()
+    archives.of(java)
+    eventually("it is being made", lambda: times_made(tmp_path) == 1)
+    [maker] = [child for child in psutil.Process().children() if "maker.py" in " ".join(child.cmdline())]
+    archives.close()
+    assert not maker.is_running()
+    slow.unlink()
+    assert archives.of(java) is None
+    eventually("it was made", lambda: archives.of(java))
+
+
+def test_without_javas_own_archive_nothing_is_tried(
+    java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
+) -> None:
+    (java / "lib" / "server" / "classes.jsa").unlink()
+    assert job_manager().of(java) is None
+    assert not list((tmp_path / "classes").iterdir())
+
+
+def test_another_java_has_another_one_and_what_nobody_used_for_a_week_goes(
+    archive: Path, java: Path, job_manager: Callable[[], ClassArchives], tmp_path: Path
+) -> None:
+    used = archive.with_name("used.jsa")
+    used.write_text("another Java's")
+    before = time.time() - 8 * 86_400
+    for path in (archive, archive.with_suffix(".used"), used):
+        os.utime(path, (before, before))
+    used.with_suffix(".used").touch()
+    (java / "release").write_text('JAVA_VERSION="21"')
+    archives = job_manager()
+    archives.of(java)
+    eventually("it was made", lambda: archives.of(java))
+    assert archives.of(java) != archive
+    assert not list(archive.parent.glob(f"{archive.stem}.*"))
+    assert used.exists()

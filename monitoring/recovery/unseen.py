@@ -41,8 +41,9 @@ def unseen_checkpoints(job: Job) -> Unseen:
     unseen = Unseen([], [])
     if job.restore_from == RestoreFrom.SAVEPOINT:
         return unseen
+    searches = _searches(job)
     patience = Patience(LISTED_WITHIN_S)
-    for search in _searches(job):
+    for search in searches:
         try:
             found = search.found(patience)
         except StorageSilent as silent:

@@ -243,7 +243,8 @@ def _dead_job(now: datetime, cluster: Cluster) -> Job:
     )
     rule = make.make_rule(job, severity=Severity.CRITICAL)
     make.make_incident(rule, now - timedelta(minutes=2), severity=Severity.CRITICAL)
-    make.make_attempt(job, now - timedelta(seconds=30), AttemptState.WAITING, old_run=run)
+    silent = [{"place": f"s3://flink-checkpoints/flights/{run.engine_job_id}", "waited_s": 5.0}]
+    make.make_attempt(job, now - timedelta(seconds=30), AttemptState.WAITING, old_run=run, silent=silent)
     return job
 
 

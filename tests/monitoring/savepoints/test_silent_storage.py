@@ -139,6 +139,7 @@ class TestWorkers:
     def test_a_restart_remembers_which_storage_was_silent_when_it_chose(
         self, rows, job_manager, root, now, settings, monkeypatch, answers
     ):
+        monkeypatch.setattr("monitoring.recovery.unseen.LISTED_WITHIN_S", 1.0)
         monkeypatch.setattr(check_state, "STATE_READ_WITHIN_S", SOON_S)
         job_manager.can_validate = False
         launch = {"kind": "waymark", "jar_id": "program.py", "program_args": [], "configuration": {}}
@@ -154,9 +155,9 @@ class TestWorkers:
 
         attempt = RestartAttempt.objects.get()
         assert attempt.restore_path.endswith("/chk-8"), attempt.error
-        asked = [{"place": f"{root}/{dead.engine_job_id}", "waited_s": SOON_S}]
-        assert [each | {"waited_s": SOON_S} for each in attempt.silent] == ([] if answers else asked)
-        assert all(SOON_S <= each["waited_s"] < NEVER_S for each in attempt.silent)
+        asked = [] if answers else [f"{root}/{dead.engine_job_id}"]
+        assert [each["place"] for each in attempt.silent] == asked
+        assert all(0 < each["waited_s"] < NEVER_S for each in attempt.silent)
 
     def test_a_look_at_a_savepoint_is_tried_again(self, savepoint, now, monkeypatch):
         monkeypatch.setattr(stored.validate, "__kwdefaults__", {"limit_s": SOON_S})

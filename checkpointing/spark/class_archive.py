@@ -6,6 +6,7 @@ it ends. All of it at the lowest priority, once for all who want the same at one
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -49,7 +50,7 @@ def make(archive: Path) -> None:
 def main(arguments: list[str]) -> int:
     [path] = arguments
     archive = Path(path)
-    os.nice(19)
+    _step_back()
     threading.Thread(target=_end_with_input, daemon=True).start()
     with archive.with_suffix(".lock").open("w") as lock:
         try:
@@ -59,6 +60,12 @@ def main(arguments: list[str]) -> int:
         os.environ.setdefault("JAVA_HOME", str(find_java(os.environ, archive.parent / "java").home))
         make(archive)
     return 0
+
+
+def _step_back() -> None:
+    os.nice(19)
+    with contextlib.suppress(OSError):  # Linux shares processors out among sessions first, and this is one of its own
+        Path("/proc/self/autogroup").write_text("19")
 
 
 def _end_with_input() -> None:

@@ -90,6 +90,9 @@ def test_the_making_ends_with_whoever_began_it(java_home: Path, tmp_path: Path) 
         assert maker.stdin is not None
         try:
             eventually("Java runs", lambda: "java" in group(maker.pid))
+            assert os.getpriority(os.PRIO_PROCESS, maker.pid) == 19
+            share = Path(f"/proc/{maker.pid}/autogroup")
+            assert not share.exists() or share.read_text().endswith("nice 19\n")
         finally:
             maker.stdin.close()
         eventually("all have ended", lambda: not group(maker.pid))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -63,10 +64,37 @@ class JobFacts:
     incident_sentence: str = ""
     attempt: RestartAttempt | None = None
 
+    # What a health is judged from, beside the fields.
+    @property
+    def pk(self) -> int:
+        return self.job.pk
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def state(self) -> str | None:
+        """The run's; None without one."""
+        return self.run.state if self.run else None
+
+    @property
+    def exception(self) -> str:
+        return self.run.exception if self.run else ""
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self.run.started_at if self.run else None
+
+    @property
+    def configured_interval(self) -> object:
+        """Milliseconds, as the engine told them."""
+        return self.run.checkpoint_config.get("interval") if self.run else None
+
     @property
     def interval(self) -> timedelta | None:
         """The job's own checkpoint interval; None when it takes none by itself or has not said."""
-        raw = self.run.checkpoint_config.get("interval") if self.run else None
+        raw = self.configured_interval
         if not isinstance(raw, int | float) or raw <= 0 or raw > PERIODIC_DISABLED_MS:
             return None
         return timedelta(milliseconds=raw)
@@ -76,15 +104,8 @@ class JobFacts:
         """When the engine last said that the run is in its state."""
         return self.run.seen_at(self.cluster.last_answer_at) if self.run else None
 
-    def not_asked(self, now: datetime) -> bool:
-        """The last answer is so old that the watching itself must have stopped."""
-        answered = self.cluster.last_answer_at
-        limit = max(timedelta(minutes=1), timedelta(seconds=10 * self.cluster.poll_interval_s))
-        return answered is not None and now - answered > limit
 
-
-@dataclass(frozen=True)
-class Health:
+class Health(NamedTuple):
     """`intervals`: waited for the next completed checkpoint, in the job's own ones; None where nothing is due."""
 
     level: Level
@@ -95,18 +116,23 @@ class Health:
 
 
 def judge(facts: JobFacts, now: datetime) -> Health:
-    not_known, run = _why_unknown(facts, now), facts.run
-    if not_known or run is None:
-        return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", not_known)
-    state = RunState(run.state)
+    return judge_within(facts, why_unknown(facts.cluster, now), now)
+
+
+def judge_within(facts: JobFacts, not_known: str, now: datetime) -> Health:
+    """`not_known`: what `why_unknown` says of the job's cluster, which whoever judges many jobs asks once."""
+    if not_known or facts.state is None:
+        why = not_known or _("No run of this job has been seen yet.")
+        return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", why)
+    state = RunState(facts.state)
     freshness, intervals = Freshness.ENDED, None
     if not state.terminal:
-        freshness, intervals = _freshness(facts, run, now)
-    level, sentence = _level(facts, run, state, freshness)
-    return Health(level, freshness, run.state, sentence, intervals)
+        freshness, intervals = _freshness(facts, now)
+    level, sentence = _level(facts, state, freshness)
+    return Health(level, freshness, facts.state, sentence, intervals)
 
 
-def _level(facts: JobFacts, run: Run, state: RunState, freshness: Freshness) -> tuple[Level, str]:
+def _level(facts: JobFacts, state: RunState, freshness: Freshness) -> tuple[Level, str]:
     if facts.attempt is not None:
         return Level.FAILING, _("Restart %(epoch)s: %(state)s.") % {
             "epoch": facts.attempt.epoch,
@@ -117,15 +143,14 @@ def _level(facts: JobFacts, run: Run, state: RunState, freshness: Freshness) -> 
     if state is RunState.LOST:
         return Level.FAILING, _("The engine answers and does not know this job any more.")
     if state in (RunState.FAILED, RunState.FAILING, RunState.RESTARTING):
-        return Level.FAILING, run.exception.strip().partition("\n")[0] or _("The job is %(state)s.") % {
+        return Level.FAILING, facts.exception.strip().partition("\n")[0] or _("The job is %(state)s.") % {
             "state": state.value
         }
     return _level_of_live(facts, freshness, state)
 
 
-def _why_unknown(facts: JobFacts, now: datetime) -> str:
-    """Empty when the stored state can be relied on."""
-    cluster = facts.cluster
+def why_unknown(cluster: Cluster, now: datetime) -> str:
+    """Why nothing is known of the cluster's jobs; empty when what is stored of them can be relied on."""
     if not cluster.enabled:
         return _("%(name)s is not being watched.") % {"name": cluster.name}
     if cluster.unreachable_since is not None:
@@ -138,10 +163,15 @@ def _why_unknown(facts: JobFacts, now: datetime) -> str:
             "name": cluster.name,
             "since": since,
         }
-    if cluster.last_answer_at is not None and facts.not_asked(now):
+    if cluster.last_answer_at is not None and now - cluster.last_answer_at > _longest_unasked(cluster):
         asked = age_text(now - cluster.last_answer_at)
         return _("Not looked at for %(asked)s: do the worker and beat run? See manage.py status.") % {"asked": asked}
-    return "" if facts.run else _("No run of this job has been seen yet.")
+    return ""
+
+
+def _longest_unasked(cluster: Cluster) -> timedelta:
+    """When the last answer is older, the watching itself must have stopped."""
+    return max(timedelta(minutes=1), timedelta(seconds=10 * cluster.poll_interval_s))
 
 
 def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tuple[Level, str]:
@@ -158,7 +188,7 @@ def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState) -> tu
     return Level.HEALTHY, ""
 
 
-def _freshness(facts: JobFacts, run: Run, now: datetime) -> tuple[Freshness, float | None]:
+def _freshness(facts: JobFacts, now: datetime) -> tuple[Freshness, float | None]:
     """Of a live run that something is known of, and how many of its own intervals the job has waited for the next
     completed checkpoint; None without an interval."""
     completed, interval = facts.last_completed_at, facts.interval
@@ -166,7 +196,7 @@ def _freshness(facts: JobFacts, run: Run, now: datetime) -> tuple[Freshness, flo
     if interval is None:
         return in_time, None
     # A new run owes its first checkpoint from its own start, however old the last run's is.
-    reference = max(filter(None, (completed, run.started_at)))
+    reference = max(moment for moment in (completed, facts.started_at) if moment)
     intervals = max(0.0, (now - reference) / interval)
     # What the last one took is not lateness: the next completes that much after its trigger.
     allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / interval

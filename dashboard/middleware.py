@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
 
 Answer = Callable[[HttpRequest], HttpResponse]
 
@@ -52,17 +58,28 @@ def chosen_language(get_response: Answer) -> Answer:
     return answer
 
 
-def whole_page_for_login(get_response: Answer) -> Answer:
-    """A fragment's request whose session ended reloads the page, which then asks to log in, instead of swapping the
-    log-in form into a table."""
+def log_in_first(get_response: Answer) -> Answer:
+    """What a page hears whose session ended. A live part: 401, and the page keeps what was typed in it
+    (static/dashboard/js/session.js). A form: that nothing was done; after the log-in its page comes again, as what it
+    was sent to may show none."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        to_login = response.status_code == 302 and response.headers["Location"].startswith(reverse(settings.LOGIN_URL))
-        if to_login and request.headers.get("HX-Request") == "true":
-            refresh = HttpResponse(status=204)
-            refresh.headers["HX-Refresh"] = "true"
-            return refresh
+        to_log_in = f"{reverse(settings.LOGIN_URL)}?{REDIRECT_FIELD_NAME}="
+        if response.status_code != 302 or not response.headers["Location"].startswith(to_log_in):
+            return response
+        if request.headers.get("HX-Request") == "true":
+            return HttpResponse(status=401)
+        if request.method == "POST" and request.path_info != reverse(settings.LOGIN_URL):
+            messages.warning(request, _("Your session was over: nothing was done. Log in, then do it again."))
+            return redirect_to_login(_page_of(request))
         return response
 
     return answer
+
+
+def _page_of(request: HttpRequest) -> str:
+    """The page that a form was sent from; the fleet where the browser does not say."""
+    page = request.headers.get("Referer", "")
+    own = url_has_allowed_host_and_scheme(page, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return urlsplit(page)._replace(scheme="", netloc="").geturl() if page and own else "/"

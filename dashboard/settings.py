@@ -125,18 +125,19 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",  # what it adds to each answer keeps its length from telling secrets
     "dashboard.middleware.content_security_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "dashboard.middleware.whole_page_for_login",
     "dashboard.middleware.chosen_language",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "dashboard.access.sessions.session_rules",
+    "dashboard.access.sessions.same_reader",
     "dashboard.api.door.door",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.access.guard.guard",
     "dashboard.api.parameters.known_parameters",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "dashboard.middleware.log_in_first",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -221,6 +222,7 @@ ALERT_WEBHOOK_SECRET = _text("WAYMARK_ALERT_WEBHOOK_SECRET", "")
 # How long messages and their tries are kept once what they tell of is over.
 MESSAGES_KEPT = timedelta(days=env.int("WAYMARK_MESSAGES_KEPT", 90, validate=validate.Range(min=1, max=3650)) or 90)
 
+CSRF_FAILURE_VIEW = "dashboard.views.session.sent_from_an_old_page"
 SESSION_COOKIE_HTTPONLY = True
 # A session ends after so long without use, and after so long at the latest: dashboard/access/sessions.py.
 SESSION_COOKIE_AGE = 86_400 * (env.int("WAYMARK_SESSION_IDLE_DAYS", 14, validate=validate.Range(min=1, max=365)) or 14)

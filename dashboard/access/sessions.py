@@ -51,6 +51,18 @@ def session_rules(get_response: Answer) -> Answer:
     return answer
 
 
+def same_reader(get_response: Answer) -> Answer:
+    """Middleware: live parts say who opened their page. Once nobody or another is logged in, its session is over."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        reader = request.headers.get("X-Reader")
+        if reader is not None and reader != str(request.user.pk):
+            return HttpResponse(status=401)
+        return get_response(request)
+
+    return answer
+
+
 def _account(request: HttpRequest) -> Account | None:
     return Account.objects.filter(user=request.user.pk).first() if request.user.is_authenticated else None
 

@@ -60,8 +60,9 @@ def latest_happenings(limit: int = 5, reach: Reach = EVERYTHING) -> list[Happeni
 def _incident_steps(limit: int, reach: Reach) -> list[Happening]:
     newest = IncidentEvent.objects.filter(incident=OuterRef("pk")).order_by("-at", "-id").values("pk")[:1]
     seen = reach.narrow_either(Incident.objects.annotate(event=Subquery(newest)))
-    incidents = seen.order_by("-opened_at")[: 2 * limit]
-    ids = [incident.event for incident in incidents]
+    ids = list(seen.order_by("-opened_at").values_list("event", flat=True)[: 2 * limit])
+    if not ids:
+        return []
     events = IncidentEvent.objects.select_related("incident__job", "incident__cluster").filter(pk__in=ids)
     return [_incident_step(event, event.incident.subject) for event in events]
 
@@ -81,8 +82,9 @@ def _incident_text(event: IncidentEvent) -> str:
 def _restart_steps(limit: int, reach: Reach) -> list[Happening]:
     newest = RestartStep.objects.filter(attempt=OuterRef("pk")).order_by("-started_at", "-id").values("pk")[:1]
     seen = reach.narrow(RestartAttempt.objects.annotate(step=Subquery(newest)), "job")
-    attempts = seen.order_by("-created_at", "-id")[:limit]
-    ids = [attempt.step for attempt in attempts]
+    ids = list(seen.order_by("-created_at", "-id").values_list("step", flat=True)[:limit])
+    if not ids:
+        return []
     steps = RestartStep.objects.select_related("attempt__job", "attempt__new_run").filter(pk__in=ids)
     return [
         Happening(

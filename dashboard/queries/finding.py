@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import Case, IntegerField, Value, When
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as noop
 
 from dashboard.access.reach import EVERYTHING, Reach
 from dashboard.language import incident_sentence
@@ -26,12 +28,12 @@ _PAGES = {
     "Health": "system-health",
     "Audit": "audit",
 }
-_OF_ALL = ("channels", "deliveries", "system-health", "audit")  # only for those who see everything
+_OF_ALL = ("channels", "system-health", "audit")  # only for those who see everything
 
 
 @dataclass(frozen=True)
 class Hit:
-    """`kind` says what it is, `name` is what was looked for, `about` where it belongs."""
+    """`kind` says what it is, in English, `name` is what was looked for, `about` where it belongs."""
 
     kind: str
     name: str
@@ -43,21 +45,30 @@ def find(text: str, reach: Reach = EVERYTHING) -> list[Hit]:
     """Of what may be seen, the best first: names that begin with `text` before those that only contain it. Nothing for
     an empty text but the pages."""
     text = text.replace("\0", "").strip()[:200]
-    offered = {name: url for name, url in _PAGES.items() if reach.sees_everything or url not in _OF_ALL}
-    pages = [Hit("page", name, "", reverse(url)) for name, url in offered.items() if text.lower() in name.lower()]
+    pages = _pages(text, reach)
     return [*_incidents(text, reach), *_jobs(text, reach), *_clusters(text, reach), *pages] if text else pages
+
+
+def _pages(text: str, reach: Reach) -> list[Hit]:
+    """By what they are called in the page's language, and in English, as documents and colleagues call them."""
+    offered = {name: url for name, url in _PAGES.items() if reach.sees_everything or url not in _OF_ALL}
+    return [
+        Hit(noop("page"), _(name), "", reverse(url))
+        for name, url in offered.items()
+        if text.lower() in name.lower() or text.lower() in _(name).lower()
+    ]
 
 
 def _jobs(text: str, reach: Reach) -> list[Hit]:
     rows = Job.objects.filter(name__icontains=text, cluster__archived_at=None).select_related("cluster")
     found = reach.narrow(rows).order_by(_beginning(text), "name", "pk")[:JOBS]
-    return [Hit("job", job.name, job.cluster.name, reverse("job", args=[job.pk])) for job in found]
+    return [Hit(noop("job"), job.name, job.cluster.name, reverse("job", args=[job.pk])) for job in found]
 
 
 def _clusters(text: str, reach: Reach) -> list[Hit]:
     rows = Cluster.objects.filter(name__icontains=text, archived_at=None)
     found = reach.narrow_clusters(rows).order_by(_beginning(text), "name", "pk")[:CLUSTERS]
-    return [Hit("cluster", each.name, "", reverse("cluster", args=[each.pk])) for each in found]
+    return [Hit(noop("cluster"), each.name, "", reverse("cluster", args=[each.pk])) for each in found]
 
 
 def _incidents(text: str, reach: Reach) -> list[Hit]:
@@ -67,7 +78,8 @@ def _incidents(text: str, reach: Reach) -> list[Hit]:
         return []
     found = reach.narrow_either(Incident.objects.filter(pk=int(number)))
     return [
-        Hit("incident", f"#{each.pk}", incident_sentence(each), reverse("incident", args=[each.pk])) for each in found
+        Hit(noop("incident"), f"#{each.pk}", incident_sentence(each), reverse("incident", args=[each.pk]))
+        for each in found
     ]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.paginator import Paginator
 
 from dashboard.access.reach import EVERYTHING, Reach
-from dashboard.health import Freshness, Health, JobFacts, Level, judge
+from dashboard.health import Freshness, Health, JobFacts, Level, judge_within, why_unknown
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
 from dashboard.queries.glance import facts_at_a_glance
 from monitoring.alerts.scope import labels_of
@@ -66,11 +66,10 @@ class Figures:
     savepoint_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class JobRow:
+class JobRow(NamedTuple):
     facts: JobFacts
     health: Health
-    figures: Figures = field(default_factory=Figures)
+    figures: Figures = Figures()
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = EVERYTHING) -> F
     matching = _matching(everything, chosen)
     return Fleet(
         shown=_shown(matching, chosen, now),
-        strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.job.name)),
+        strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.name)),
         counts=Counter(row.health.level for row in everything),
         freshness=Counter(row.health.freshness for row in matching),
         clusters=clusters,
@@ -193,7 +192,7 @@ def _shown(matching: list[JobRow], chosen: Selection, now: datetime) -> Shown:
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
     """The ids of all that the fleet's list would show, on whatever page."""
-    return [row.facts.job.pk for row in _matching(_everything(now, reach), chosen)]
+    return [row.facts.pk for row in _matching(_everything(now, reach), chosen)]
 
 
 def all_with_figures(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
@@ -203,9 +202,12 @@ def all_with_figures(chosen: Selection, now: datetime, reach: Reach) -> list[Job
 def _everything(now: datetime, reach: Reach) -> list[JobRow]:
     """The most urgent first."""
     jobs = reach.narrow(Job.objects.filter(cluster__archived_at=None))
-    found = [JobRow(facts, judge(facts, now)) for facts in facts_at_a_glance(jobs, now)]
-    found.sort(key=lambda row: (row.health.level.urgency, row.facts.job.name.lower(), row.facts.job.pk))
-    return found
+    found = facts_at_a_glance(jobs, now)
+    clusters = {facts.cluster.id: facts.cluster for facts in found}
+    not_known = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
+    rows = [JobRow(facts, judge_within(facts, not_known[facts.cluster.id], now)) for facts in found]
+    rows.sort(key=lambda row: (row.health.level.urgency, row.facts.name.lower(), row.facts.pk))
+    return rows
 
 
 def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
@@ -215,7 +217,7 @@ def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
 def _matches(row: JobRow, chosen: Selection) -> bool:
     text = chosen.text.strip().lower()
     return (
-        (not text or text in row.facts.job.name.lower() or text in row.facts.cluster.name.lower())
+        (not text or text in row.facts.name.lower() or text in row.facts.cluster.name.lower())
         and (not chosen.level or row.health.level.word == chosen.level)
         and (not chosen.cluster or row.facts.cluster.name == chosen.cluster)
         and chosen.selector is not None
@@ -226,13 +228,13 @@ def _matches(row: JobRow, chosen: Selection) -> bool:
 def whole(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
     """With all that is stored of the jobs: those of one page are few."""
     listed = list(rows)
-    jobs = jobs_with_runs().in_bulk([row.facts.job.pk for row in listed])
+    jobs = jobs_with_runs().in_bulk([row.facts.pk for row in listed])
     facts = {each.job.pk: each for each in gather_facts(jobs.values(), now)}
-    return [replace(row, facts=facts[row.facts.job.pk]) for row in listed if row.facts.job.pk in facts]
+    return [row._replace(facts=facts[row.facts.pk]) for row in listed if row.facts.pk in facts]
 
 
 def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
-    ids = [row.facts.job.pk for row in rows]
+    ids = [row.facts.pk for row in rows]
     hour, week = now - timedelta(hours=1), now - timedelta(days=DAYS)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
     savepoints = {r["job_id"]: r["completed_at"] for r in select(_SAVEPOINTS, [ids, SavepointState.COMPLETED.value])}
@@ -240,7 +242,7 @@ def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
     for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
         failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
     return [
-        replace(row, figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
+        row._replace(figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
         for pk, row in zip(ids, rows, strict=True)
     ]
 

@@ -1,12 +1,16 @@
 """What a list of thousands of jobs knows of each, in a constant number of queries and little of the page's time.
 
 Moments come as seconds: Django makes each datetime in Python, which for thousands takes as long as all else together.
-Clusters are made once, and rows become jobs and runs without Django's way over every field that was not asked for.
+Clusters are made once, and rows become jobs and runs only where a page shows them, without Django's way over every
+field that was not asked for.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connection
@@ -16,7 +20,7 @@ from django.db.models.base import ModelState
 from dashboard.health import JobFacts
 from dashboard.language import incident_sentence
 from dashboard.queries.facts import open_attempts, unresolved_incidents
-from monitoring.models import Cluster, Job, Run
+from monitoring.models import Cluster, Incident, Job, RestartAttempt, Run
 
 M = TypeVar("M", bound=Model)
 # Of nearly every job that runs the newest is younger, and none is from the future but by an engine's clock: then only
@@ -25,7 +29,8 @@ _YOUNG, _AHEAD = timedelta(days=2), timedelta(hours=1)
 
 # Each job with its current run, and the newest checkpoint: of that run, if young, else of the newest run that has one.
 _RUNS = r"""
-SELECT j.id, r.id, r.state, split_part(ltrim(r.exception, E' \t\r\n'), E'\n', 1),
+SELECT j.id, j.cluster_id, j.current_run_id, j.name, j.labels, j.auto_restart, j.automation_paused,
+       j.savepoint_interval_s, j.savepoint_cron, r.state, split_part(ltrim(r.exception, E' \t\r\n'), E'\n', 1),
        CASE jsonb_typeof(r.checkpoint_config -> 'interval')
            WHEN 'number' THEN (r.checkpoint_config ->> 'interval')::float8 END,
        extract(epoch FROM r.observed_at)::float8, extract(epoch FROM r.started_at)::float8,
@@ -54,68 +59,90 @@ LEFT JOIN LATERAL (
 WHERE j.id = ANY(%(jobs)s::bigint[])
 """
 _OF_A_JOB = (
-    *("cluster_id", "current_run_id", "name", "labels", "auto_restart", "automation_paused"),
+    *("id", "cluster_id", "current_run_id", "name", "labels", "auto_restart", "automation_paused"),
     *("savepoint_interval_s", "savepoint_cron"),
 )
+_OF_A_RUN = ("state", "exception", "interval", "observed_at", "started_at", "missing_since")
+_OF_A_CHECKPOINT = ("completed_at", "duration", "size")
+_READ = (*_OF_A_JOB, *_OF_A_RUN, *_OF_A_CHECKPOINT)
+
+
+class _Glance(JobFacts):
+    """From one row of _RUNS. Its job and run become instances where somebody asks: a page asks for those it shows."""
+
+    row: tuple[Any, ...]
+    pk: int = 0
+    name: str = ""
+    state: str | None = None
+    exception: str = ""
+    started_at: datetime | None = None
+    configured_interval: object = None
+
+    @cached_property
+    def job(self) -> Job:
+        values = dict(zip(_OF_A_JOB, self.row, strict=False))
+        values["labels"] = json.loads(values["labels"])
+        return _made(Job, values, cluster=self.cluster, current_run=self.run)
+
+    @cached_property
+    def run(self) -> Run | None:
+        values = dict(zip(_READ, self.row, strict=True))
+        if values["current_run_id"] is None:
+            return None
+        moments = {name: _moment(values[name]) for name in ("observed_at", "started_at", "missing_since")}
+        config = {"interval": values["interval"]}
+        told = {"state": values["state"], "exception": values["exception"], "checkpoint_config": config}
+        return _made(Run, {"id": values["current_run_id"], **told, **moments})
 
 
 def facts_at_a_glance(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
     """Without what only a job's own page and the API tell: its newest failure and the number of its newest checkpoint.
     Anything else of a job or run than what is read here would be a query each."""
-    rows = {row[0]: row for row in jobs.values_list("pk", *_OF_A_JOB)}
-    ids = list(rows)
-    clusters = Cluster.objects.in_bulk({row[1] for row in rows.values()})
+    ids = list(jobs.values_list("pk", flat=True))
+    rows = _rows(ids, now)
+    clusters = Cluster.objects.in_bulk({row[1] for row in rows})
+    found = [_glance(row, clusters[row[1]]) for row in rows]
     incidents, attempts = unresolved_incidents(ids), open_attempts(ids)
-    found = []
-    for pk, run_pk, *of_run, completed, took, size in _runs(ids, now):
-        row, troubles = rows[pk], incidents.get(pk, ())
-        cluster, run = clusters[row[1]], None if run_pk is None else _run(run_pk, *of_run)
-        found.append(
-            JobFacts(
-                job=_made(Job, dict(zip(("id", *_OF_A_JOB), row, strict=True)), cluster=cluster, current_run=run),
-                cluster=cluster,
-                run=run,
-                last_completed_at=_moment(completed),
-                last_duration_ms=took,
-                state_size=size,
-                incidents=len(troubles),
-                worst_severity=troubles[0].severity if troubles else "",
-                incident_sentence=incident_sentence(troubles[0]) if troubles else "",
-                attempt=attempts.get(pk),
-            )
-        )
+    if incidents or attempts:
+        for facts in found:
+            _add(facts, incidents.get(facts.pk, ()), attempts.get(facts.pk))
     return found
 
 
-def _runs(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
-    """Rows of _RUNS, as they come. The ids go as one text: a list is put together number by number."""
+def _rows(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
+    """As _RUNS has them. The ids go as one text: a list is put together number by number."""
     with connection.cursor() as cursor:
         ids = f"{{{','.join(map(str, jobs))}}}"
         cursor.execute(_RUNS, {"jobs": ids, "young": now - _YOUNG, "ahead": now + _AHEAD})
         return list(cursor.fetchall())
 
 
-def _run(
-    pk: int,
-    state: str,
-    exception: str,
-    interval: float | None,
-    observed: float,
-    started: float,
-    missing: float | None,
-) -> Run:
-    return _made(
-        Run,
-        {
-            "id": pk,
-            "state": state,
-            "exception": exception,
-            "checkpoint_config": {"interval": interval},
-            "observed_at": _moment(observed),
-            "started_at": _moment(started),
-            "missing_since": _moment(missing),
-        },
+def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
+    """Of thousands: without the way over each field that an instance of its class takes."""
+    pk, _, _, name, *_, state, exception, interval, _, started, _, completed, took, size = row
+    facts = _Glance.__new__(_Glance)
+    facts.__dict__.update(
+        row=row,
+        pk=pk,
+        name=name,
+        cluster=cluster,
+        state=state,
+        exception=exception,
+        configured_interval=interval,
+        started_at=_moment(started),
+        last_completed_at=_moment(completed),
+        last_duration_ms=took,
+        state_size=size,
     )
+    return facts
+
+
+def _add(facts: JobFacts, troubles: Sequence[Incident], attempt: RestartAttempt | None) -> None:
+    if troubles:
+        worst = troubles[0]
+        said = {"worst_severity": worst.severity, "incident_sentence": incident_sentence(worst)}
+        facts.__dict__.update(incidents=len(troubles), **said)
+    facts.__dict__["attempt"] = attempt
 
 
 def _made(model: type[M], values: dict[str, Any], **related: Model | None) -> M:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from html import escape as escape_plain
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,7 +49,12 @@ register = template.Library()
 
 
 def _nothing() -> SafeString:
-    return format_html('<span class="nothing" aria-label="{}">–</span>', _("not known"))
+    return _dash(_("not known"))
+
+
+@cache
+def _dash(label: str) -> SafeString:
+    return format_html('<span class="nothing" aria-label="{}">–</span>', label)
 
 
 # The tone of a word: its colour is only an echo of it.
@@ -335,11 +341,11 @@ def cells(rows: Sequence[JobRow]) -> SafeString:
     before, _zero, after = reverse("job", args=[0]).rpartition("0")
     parts = []
     for row in rows:
-        fresh, job = row.health.freshness, row.facts.job
-        name = f"{escape_plain(job.name)}: {meanings[fresh]}"
+        fresh = row.health.freshness
+        name = f"{escape_plain(row.facts.name)}: {meanings[fresh]}"
         parts.append(
             f'<span role="listitem"><a class="cell cell-{fresh.word}" tabindex="-1" aria-label="{name}" title="{name}"'
-            f' href="{before}{job.pk}{after}">{signs.get(fresh, "")}</a></span>'
+            f' href="{before}{row.facts.pk}{after}">{signs.get(fresh, "")}</a></span>'
         )
     return mark_safe("".join(parts))  # noqa: S308 - the names are escaped
 

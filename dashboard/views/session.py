@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.access import log_in
 from dashboard.api.door import PREFIX
@@ -54,6 +57,16 @@ def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpR
     if request.path_info.startswith(PREFIX):
         return answer_of(403, reason)
     return render(request, "errors/403.html", {"reason": reason}, status=403)
+
+
+@login_not_required
+def sent_from_an_old_page(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form whose token is older than a log-in, as of another tab; or somebody makes our readers send it."""
+    if request.path_info != reverse(settings.LOGIN_URL):
+        return render(request, "errors/csrf.html", status=403)
+    if not request.user.is_authenticated:
+        messages.warning(request, _("That page was too old to log in from. Try again here."))
+    return redirect(request.get_full_path())  # where whoever is logged in is led on
 
 
 @login_not_required

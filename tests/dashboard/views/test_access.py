@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import datetime
+from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
@@ -77,10 +79,23 @@ def test_a_viewer_may_not_move_an_incident(viewer: Client, job: Job, now: dateti
     assert incident.state == IncidentState.OPEN
 
 
-def test_without_its_csrf_token_an_action_is_refused(operator_user: object, job: Job) -> None:
+def test_without_its_csrf_token_an_action_is_refused(operator_user: User, job: Job) -> None:
     careful = Client(enforce_csrf_checks=True)
-    careful.force_login(operator_user)  # type: ignore[arg-type]
-    assert careful.post(reverse("job-savepoint", args=[job.pk])).status_code == 403
+    careful.force_login(operator_user)
+    response = careful.post(reverse("job-savepoint", args=[job.pk]))
+    assert response.status_code == 403
+    assert "Nothing was done" in response.content.decode()
+    assert not Savepoint.objects.exists()
+
+
+def test_a_log_in_page_from_before_another_tabs_log_in_leads_on(operator_user: User, job: Job) -> None:
+    careful = Client(enforce_csrf_checks=True)
+    stale = careful.post("/login/?next=/rules/", {"username": "olga", "password": "pw-olga-1"}, follow=True)
+    assert stale.redirect_chain == [("/login/?next=/rules/", 302)]
+    assert "too old to log in from" in stale.content.decode()
+    careful.force_login(operator_user)
+    assert careful.post("/login/?next=/rules/").headers["Location"] == "/login/?next=/rules/"
+    assert careful.get("/login/?next=/rules/").headers["Location"] == "/rules/"
 
 
 def test_the_health_check_is_open(stranger: Client, db: None) -> None:
@@ -99,9 +114,35 @@ def test_static_files_need_no_collecting(stranger: Client, db: None) -> None:
             assert response.status_code == 200
 
 
-def test_a_fragment_after_the_session_ended_reloads_the_page(stranger: Client, job: Job) -> None:
+def test_a_live_part_whose_session_ended_is_told_so_and_swaps_nothing_in(stranger: Client, job: Job) -> None:
     response = stranger.get(reverse("fleet"), headers={"HX-Request": "true", "HX-Target": "fleet-live"})
-    assert (response.status_code, response.headers["HX-Refresh"]) == (204, "true")
+    assert (response.status_code, response.content) == (401, b"")
+
+
+def test_a_page_of_one_account_hears_nothing_of_another_that_logged_in_since(
+    operator: Client, viewer: Client, operator_user: User, job: Job
+) -> None:
+    live = {"HX-Request": "true", "X-Reader": str(operator_user.pk)}
+    assert operator.get(reverse("nav"), headers=live).status_code == 200
+    assert viewer.get(reverse("nav"), headers=live).status_code == 401
+    assert f'"X-Reader": "{operator_user.pk}"' in operator.get(reverse("fleet")).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("sent_from", "page"),
+    [
+        ("http://testserver/jobs/7/savepoints/?page=2", "/jobs/7/savepoints/?page=2"),
+        ("https://elsewhere.example/jobs/7/", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_form_after_the_session_ended_did_nothing_and_its_page_comes_again(
+    stranger: Client, job: Job, sent_from: str, page: str
+) -> None:
+    response = stranger.post(reverse("job-savepoint", args=[job.pk]), headers={"Referer": sent_from}, follow=True)
+    assert response.redirect_chain == [(f"{reverse('login')}?{urlencode({'next': page}, safe='/')}", 302)]
+    assert "Your session was over: nothing was done." in response.content.decode()
+    assert not Savepoint.objects.exists()
 
 
 @pytest.mark.parametrize("name", ["job", "job-history", "restart-progress", "incident", "checkpoint", "operator"])

@@ -7,6 +7,7 @@ import { startCopying } from "./copy.js";
 import { closeMenus } from "./menu.js";
 import { beat, goOnBelow, keepFocus, keepInput, keepOpen, keepScrolled } from "./live.js";
 import { palette } from "./palette.js";
+import { keepSession } from "./session.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
@@ -19,6 +20,7 @@ keepScrolled();
 keepFocus();
 keepInput();
 goOnBelow();
+keepSession(document.getElementById("session-over"));
 beat(document.getElementById("live"));
 palette(document.getElementById("palette"));
 showWhereOneIs();

@@ -1,5 +1,8 @@
 // Copying what is shown once, and selecting it where the clipboard is not to be had.
 
+const CHINESE = document.documentElement.lang === "zh-hans";
+const SAYS = CHINESE ? { copied: "已复制", selected: "已选中：请按 Ctrl-C" } : { copied: "Copied", selected: "Selected: press Ctrl-C" };
+
 export function startCopying() {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
@@ -8,9 +11,9 @@ export function startCopying() {
     field.select();
     try {
       await navigator.clipboard.writeText(field.value);
-      button.textContent = "Copied";
+      button.textContent = SAYS.copied;
     } catch {
-      button.textContent = "Selected: press Ctrl-C";
+      button.textContent = SAYS.selected;
     }
   });
 }

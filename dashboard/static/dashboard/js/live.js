@@ -5,7 +5,7 @@ const SLOW_MS = 4000;
 const FAST_MS = 1000;
 const SELDOM = [2, 3, 4, 5, 6];
 const CHINESE = document.documentElement.lang === "zh-hans";
-const SAYS = CHINESE ? { on: "实时", paused: "已暂停", lost: (at) => `自 ${at} 起无响应` } : { on: "Live", paused: "Paused", lost: (at) => `No answer since ${at}` };
+const SAYS = CHINESE ? { on: "实时", paused: "已暂停", lost: (at) => `自 ${at} 起无响应`, over: "会话已结束" } : { on: "Live", paused: "Paused", lost: (at) => `No answer since ${at}`, over: "Session over" };
 
 export function beat(light) {
   let lost = null;
@@ -34,14 +34,16 @@ export function beat(light) {
   setInterval(() => send("fast-tick"), FAST_MS);
   document.addEventListener("visibilitychange", () => ["tick", ...SELDOM.map((every) => `tick-${every}`)].forEach(send));
 
-  const fail = () => {
+  const fail = ({ detail }) => {
     lost ??= new Date().toLocaleTimeString();
-    show("lost", SAYS.lost(lost));
+    show("lost", detail.xhr?.status === 401 ? SAYS.over : SAYS.lost(lost));
   };
   document.body.addEventListener("htmx:sendError", fail);
   document.body.addEventListener("htmx:timeout", fail);
   document.body.addEventListener("htmx:responseError", fail);
-  document.body.addEventListener("htmx:afterOnLoad", () => {
+  // It comes after a refusal, too.
+  document.body.addEventListener("htmx:afterOnLoad", ({ detail }) => {
+    if (!detail.successful) return;
     lost = null;
     show("on", SAYS.on);
   });

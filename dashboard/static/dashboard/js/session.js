@@ -1,0 +1,54 @@
+// A session may end, here or in another tab, while its pages are open. Their live parts are then answered 401. A page in
+// which nothing was typed goes to the log-in. One in which something was says so, keeps it and sends nothing, until its
+// reader has logged in again in another tab: then its live parts are answered anew, and its forms get the new token.
+const TOKEN = "csrfmiddlewaretoken";
+
+export function keepSession(note) {
+  if (!note) return;
+  const isOver = () => !note.hidden;
+  document.body.addEventListener("htmx:responseError", ({ detail }) => {
+    if (detail.xhr.status !== 401) return;
+    if (!somethingIsTyped()) location.reload();
+    note.hidden = false;
+  });
+  document.body.addEventListener("htmx:afterOnLoad", ({ detail }) => {
+    if (!detail.successful) return;
+    note.hidden = true;
+    renewTokens();
+  });
+  const hold = (event) => {
+    if (!isOver() || event.target.method !== "post") return;
+    event.preventDefault();
+    event.stopPropagation();
+    note.querySelector("a").focus();
+  };
+  document.addEventListener("submit", hold, true);
+  // A page that comes back by the back button is as old as it was left.
+  addEventListener("pageshow", ({ persisted }) => persisted && document.body.dispatchEvent(new CustomEvent("tick")));
+}
+
+function somethingIsTyped() {
+  const fields = [...document.forms].flatMap((form) => [...form.elements]);
+  return "sent" in document.body.dataset || fields.some(isTyped);
+}
+
+function isTyped(field) {
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.type === "select-one") {
+    const first = [...field.options].findIndex((option) => option.defaultSelected);
+    return field.selectedIndex !== Math.max(0, first);
+  }
+  if (field.type === "select-multiple") return [...field.options].some((option) => option.selected !== option.defaultSelected);
+  if (field.type === "file") return field.files.length > 0;
+  return field.matches("input:not([type=hidden]), textarea") && field.value !== field.defaultValue;
+}
+
+// A log-in makes a new token; who has read it from the cookie may send it.
+function renewTokens() {
+  const token = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
+  if (!token || token === renewTokens.last) return;
+  renewTokens.last = token;
+  for (const field of document.querySelectorAll(`input[name=${TOKEN}]`)) field.value = token;
+  const headers = JSON.parse(document.body.getAttribute("hx-headers"));
+  document.body.setAttribute("hx-headers", JSON.stringify({ ...headers, "X-CSRFToken": token }));
+}

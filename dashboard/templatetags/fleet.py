@@ -1,0 +1,130 @@
+"""The rows of the fleet's list. Fifty are written anew every few seconds for each reader: put together here, Django's
+templates take several times as long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from django import template
+from django.template.context import RequestContext
+from django.template.defaultfilters import truncatechars, urlencode
+from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from dashboard.queries.activity import without_name
+from dashboard.queries.fleet import Figures, JobRow
+from dashboard.templatetags.figures import age, ago, badge, bytes_, day_bars, duration, sparkline, translated
+from dashboard.templatetags.shell import acts_on
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def job_rows(context: RequestContext, rows: Sequence[JobRow]) -> SafeString:
+    """As the table's head in fleet/live.html names their columns."""
+    written = _Rows(context).written
+    return mark_safe("".join(map(written, rows)))  # noqa: S308 - what is no markup of ours is escaped in each cell
+
+
+class _Rows:
+    """Of one page: what every row says is looked up once."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._choosing, self._access = context["may_act_somewhere"], context["access"]
+        self._before, _zero, self._after = reverse("job", args=[0]).rpartition("0")
+        self._fleet = reverse("fleet")
+        self._drawn, self._seen = _("Durations of the last checkpoints"), _("seen")
+        columns = ("State", "Last completed", "Duration p95", "Alignment p95", "State size", "Failed, 7 d")
+        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Automation")}
+        self._badges: dict[str, str] = {}
+
+    def written(self, row: JobRow) -> str:
+        choice = self._choice(row) if self._choosing else ""
+        cells = "\n        ".join(
+            (choice + self._job(row), self._state(row), *self._figures(row), self._automation(row))
+        )
+        return f'\n      <tr class="link">\n        {cells}\n      </tr>'
+
+    def _choice(self, row: JobRow) -> str:
+        job = row.facts.job
+        if not acts_on(self._access, job):
+            return '<td class="choose"></td>'
+        label = escape(_("Choose %(name)s") % {"name": job.name})
+        box = f'<input type="checkbox" data-keep form="bulk" name="jobs" value="{job.pk}" aria-label="{label}">'
+        return f'<td class="choose">{box}</td>'
+
+    def _job(self, row: JobRow) -> str:
+        facts, name = row.facts, escape(row.facts.name)
+        engine = escape(translated(facts.cluster.get_engine_display()))
+        return (
+            f'<td class="whole job-cell"><span><a class="job-name clip" id="job-{facts.pk}"'
+            f' href="{self._before}{facts.pk}{self._after}" title="{name}">{name}</a>'
+            f'<span class="soft small nowrap">{engine} · {escape(facts.cluster.name)}</span>'
+            f"{self._labels(facts.job.labels)}{_cause(row)}</span></td>"
+        )
+
+    def _labels(self, labels: dict[str, str]) -> str:
+        tags = (
+            f'<a class="tag" href="{self._fleet}?labels={urlencode(key)}%3D{urlencode(value)}">'
+            f"{escape(key)}={escape(truncatechars(value, 24))}</a>"
+            for key, value in labels.items()
+        )
+        return f'<span class="labels">{"".join(tags)}</span>' if labels else ""
+
+    def _state(self, row: JobRow) -> str:
+        word, run = row.health.state_word, row.facts.run
+        if run is None:
+            seen = escape(_("never seen"))
+        elif word == "unknown":
+            seen = f"{escape(_('was %(state)s') % {'state': run.state})}<br>{ago(row.facts.seen_at)}"
+        else:
+            seen = f"{self._seen} {ago(row.facts.seen_at)}"
+        shown = f'{self._badge(word)}<br><span class="soft small nowrap">{seen}</span>'
+        return f'<td data-name="{self._names["State"]}"><span>{shown}</span></td>'
+
+    def _badge(self, word: str) -> str:
+        if word not in self._badges:
+            self._badges[word] = badge(word)
+        return self._badges[word]
+
+    def _figures(self, row: JobRow) -> Iterator[str]:
+        figures: Figures = row.figures
+        yield self._number("Last completed", age(row.facts.last_completed_at))
+        yield self._number("Duration p95", duration(figures.duration_p95))
+        yield f'<td class="spark-cell hide-narrow less">{sparkline(figures.durations, self._drawn)}</td>'
+        yield self._number("Alignment p95", duration(figures.alignment_p95), " less")
+        yield self._number("State size", bytes_(row.facts.state_size))
+        yield f'<td data-name="{self._names["Failed, 7 d"]}">{day_bars(figures.failed_per_day)}</td>'
+        yield self._number("Savepoint age", age(figures.savepoint_at))
+
+    def _number(self, column: str, text: str, more: str = "") -> str:
+        return f'<td class="num{more}" data-name="{self._names[column]}">{text}</td>'
+
+    def _automation(self, row: JobRow) -> str:
+        return f'<td class="soft small nowrap" data-name="{self._names["Automation"]}">{_automation(row)}</td>'
+
+
+def _cause(row: JobRow) -> str:
+    sentence, name = row.health.sentence, row.facts.name
+    if not sentence:
+        return ""
+    shown = escape(truncatechars(without_name(sentence, name), 160))
+    return f'<span class="small clip cause" title="{escape(sentence)}">{shown}</span>'
+
+
+def _automation(row: JobRow) -> str:
+    job, attempt = row.facts.job, row.facts.attempt
+    if attempt is not None:
+        said = escape(_("restart %(epoch)s…") % {"epoch": attempt.epoch})
+        return f'<a href="{reverse("restart-progress", args=[attempt.pk])}">{said}</a>'
+    if job.automation_paused:
+        return escape(_("paused"))
+    if row.health.state_word == "unknown":
+        return escape(_("frozen"))
+    if row.health.level.word == "ended":
+        return escape(_("stays stopped"))
+    if job.auto_restart:
+        return escape(_("restarts itself"))
+    return escape(_("savepoints only") if job.scheduled else _("watch only"))

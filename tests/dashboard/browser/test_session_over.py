@@ -1,0 +1,85 @@
+"""A session that ends while its pages are open: what was typed is not lost, nor sent as somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+
+from monitoring.models import MaintenanceWindow
+from tests.dashboard import builders as make
+from tests.dashboard.browser.conftest import Reader
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def _log_out(page: Page) -> None:
+    page.locator(".menu summary").click()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def _log_in(page: Page, name: str, password: str) -> None:
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("#live")).to_be_visible()
+
+
+def _tick(page: Page) -> None:
+    """The beat, which does not wait here."""
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+
+
+def _second_tab(reader: Reader) -> Page:
+    tab = reader.page.context.new_page()
+    tab.goto(reader.address + reverse("fleet"))
+    return tab
+
+
+def test_a_page_in_which_nothing_was_typed_goes_to_the_log_in(read_as: Callable[..., Reader], now: datetime) -> None:
+    make.make_cluster(now)
+    reader = read_as()
+    page = reader.open(reverse("clusters"))
+    _log_out(_second_tab(reader))
+    _tick(page)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    _log_in(page, "olga", "pw-olga-1")
+    expect(page).to_have_url(reader.address + reverse("clusters"))
+
+
+def test_what_was_typed_waits_for_its_reader_to_log_in_again(
+    read_as: Callable[..., Reader], viewer_user: User, now: datetime
+) -> None:
+    job = make.make_job(make.make_cluster(now))
+    reader = read_as()
+    page = reader.open(reverse("maintenance"))
+    page.get_by_label("Job", exact=True).fill(job.name)
+    page.get_by_label("Why").fill("the disks are swapped")
+    plan = page.get_by_role("button", name="Plan the window")
+    other = _second_tab(reader)
+    _log_out(other)
+    _tick(page)
+    note = page.get_by_role("alert").filter(has_text="Your session is over.")
+    expect(note).to_be_visible()
+    expect(page.locator("#live")).to_have_text("Session over")
+    plan.click()
+    expect(note.get_by_role("link")).to_be_focused()
+    reader.picture("session-over", whole=False)
+
+    _log_in(other, "victor", "pw-victor-1")
+    _tick(page)
+    plan.click()
+    expect(note).to_be_visible()  # somebody else's session is not this page's
+    _log_out(other)
+    _log_in(other, "olga", "pw-olga-1")
+    _tick(page)
+    expect(note).to_be_hidden()
+    expect(page.get_by_label("Why")).to_have_value("the disks are swapped")
+    plan.click()
+    expect(page.get_by_role("cell", name="the disks are swapped")).to_be_visible()
+    assert MaintenanceWindow.objects.get().job == job

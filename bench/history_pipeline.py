@@ -62,7 +62,7 @@ Run = Callable[..., None]
 
 def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]:
     """On an empty, migrated database."""
-    with _pipeline(dsn) as run:
+    with pipeline(dsn) as run:
         fill(connection, Size(jobs=20, checkpoints=WARM_UP, days=DAYS, end=end))
         run()  # what a JVM and Python workers do only once
         figures = _speed(connection, run, rows, end)
@@ -205,7 +205,7 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
 
 
 @contextmanager
-def _pipeline(dsn: str) -> Iterator[Run]:
+def pipeline(dsn: str) -> Iterator[Run]:
     """Runs the program over everything that there is, from the beginning, or (`anew` false) over what came since."""
     from checkpointing.sinks.conformance import PlayedJob
     from checkpointing.spark.job import _let_drivers_workers_import

@@ -3,7 +3,7 @@
 Asked one after the other through Django's whole stack in this process, logged in, of jobs chosen evenly, with all code
 read before as the web server has it; PostgreSQL is a real server beside it. Beside the time that passed stands this
 process's processor time, which other work on the machine spoils less. One job has enough checkpoints for a thousand
-pages of its history.
+pages of its history. All of it is rolled up first, as the product keeps it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from bench.checkpoint_rows import Size, fill
 from bench.figures import Figure
 from bench.history import database
+from bench.history_pipeline import pipeline
 
 JOBS = 1_000
 SMALL, FULL = 500_000, 10_000_000
@@ -39,6 +40,8 @@ def measure(*, full: bool = False) -> list[Figure]:
         with psycopg.connect(dsn, autocommit=True) as connection:
             rows = fill(connection, Size(JOBS, FULL if full else SMALL, end=now))
             rows += fill(connection, Size(1, DEEP, end=now), seed=8)
+            with pipeline(dsn) as roll_up:
+                roll_up()
             connection.execute("VACUUM ANALYZE")
         _watched(now)
         client = _client()

@@ -25,3 +25,13 @@ renderer: structlog.typing.Processor = (
 def is_no_probe(record: logging.LogRecord) -> bool:
     """Django logs every answer of 500 and more as an error; /health says 503 to each who asks while we are blind."""
     return getattr(getattr(record, "request", None), "path", "") != "/health"
+
+
+def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
+    """Celery tells of an acknowledgement that Redis did not hear any more with all of its traces; the line says it, and
+    the task is given out again."""
+    from redis.exceptions import ConnectionError as Lost
+
+    if record.name == "celery.worker.request" and record.exc_info and isinstance(record.exc_info[1], Lost | OSError):
+        record.exc_info = None
+    return True

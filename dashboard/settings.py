@@ -345,8 +345,17 @@ LOGGING = {
             "foreign_pre_chain": "ext://dashboard.logs.pre_chain",
         }
     },
-    "filters": {"no_probes": {"()": "django.utils.log.CallbackFilter", "callback": "ext://dashboard.logs.is_no_probe"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structured", "filters": ["no_probes"]}},
+    "filters": {
+        name: {"()": "django.utils.log.CallbackFilter", "callback": f"ext://dashboard.logs.{name}"}
+        for name in ("is_no_probe", "without_trace_of_lost_redis")
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "structured",
+            "filters": ["is_no_probe", "without_trace_of_lost_redis"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},
     "loggers": {
         "httpx2": {"level": "WARNING"},

@@ -6,6 +6,8 @@ another of its connections is the first to say that Redis is gone (decision 111)
 
 from __future__ import annotations
 
+import io
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +20,11 @@ from celery.worker import WorkController
 from celery.worker.request import Request
 from redis.exceptions import ConnectionError as ConnectionLost
 
+from dashboard.logs import without_trace_of_lost_redis
 from dashboard.stack.ports import any_free
 from dashboard.stack.redis import RedisServer
 from tests.monitoring.faults.machine import ServerProcess
+from tests.waiting import eventually
 
 LIMIT_S = 60
 # Celery's word on a setting that we set on purpose.
@@ -103,3 +107,21 @@ def test_a_worker_that_loses_redis_with_a_task_in_hand_goes_on(app: Celery, redi
     worker = Worker(app, redis)
     assert worker.run() == 0
     assert len(worker.in_hand) == 1
+
+
+def test_an_acknowledgement_that_redis_does_not_hear_is_one_line_in_the_log(app: Celery, redis: ServerProcess) -> None:
+    app.send_task("tick")
+    log = logging.getLogger("celery.worker.request")
+    handler = logging.StreamHandler(said := io.StringIO())
+    handler.addFilter(without_trace_of_lost_redis)
+    log.addHandler(handler)
+    try:
+        with app.connection_for_read() as connection:
+            message = eventually("the message comes", connection.SimpleQueue("celery").queue.get)
+            redis.kill()
+            message.ack_log_error(log, (ConnectionLost,))
+            redis.start()
+    finally:
+        log.removeHandler(handler)
+    [line] = said.getvalue().splitlines()
+    assert line.startswith("Couldn't ack")

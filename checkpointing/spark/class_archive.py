@@ -50,6 +50,8 @@ def make(archive: Path) -> None:
 def main(arguments: list[str]) -> int:
     [path] = arguments
     archive = Path(path)
+    if os.getpgrp() != os.getpid():
+        os.setpgrp()  # what ends with its input is this process and its JVM, not who began it
     _step_back()
     threading.Thread(target=_end_with_input, daemon=True).start()
     with archive.with_suffix(".lock").open("w") as lock:

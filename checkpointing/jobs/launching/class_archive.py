@@ -22,8 +22,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from checkpointing.durable_files import sync
 from checkpointing.java import real_home
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
+from checkpointing.spark.file_store import FileHashes, sha256_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +52,8 @@ def making_options(archive: Path) -> str:
 
 def keep(written: Path, archive: Path) -> None:
     """`written`, which is complete, becomes `archive`; what it must be is noted first. OSError."""
-    with written.open("rb") as file:
-        os.fsync(file.fileno())
-        told = f"{os.fstat(file.fileno()).st_size} {hashlib.file_digest(file, 'sha256').hexdigest()}"
-    archive.with_suffix(_TOLD).write_text(told)
+    sync(written)
+    archive.with_suffix(_TOLD).write_text(sha256_of(written))
     written.rename(archive)
 
 
@@ -75,7 +75,7 @@ class ClassArchives:
         self._environment = environment
         self._temporaries = temporaries
         self._lock = threading.Lock()
-        self._checked: dict[Path, tuple[int, int, int]] = {}
+        self._hashes = FileHashes()
         self._tried: set[Path] = set()
         self._makers: list[subprocess.Popen[bytes]] = []
 
@@ -106,13 +106,8 @@ class ClassArchives:
     def _is_whole(self, archive: Path) -> bool:
         """Read once, and again when it is another file."""
         try:
-            found = archive.stat()
-            key = (found.st_ino, found.st_size, found.st_mtime_ns)
-            if self._checked.get(archive) != key:
-                size, _, digest = archive.with_suffix(_TOLD).read_text().partition(" ")
-                if int(size) != found.st_size or _sha256(archive) != digest:
-                    raise ValueError("it is not what was written")
-                self._checked[archive] = key
+            if self._hashes.of(archive) != archive.with_suffix(_TOLD).read_text():
+                raise ValueError("it is not what was written")
         except FileNotFoundError:
             return False
         except (OSError, ValueError) as error:
@@ -173,11 +168,6 @@ def _reap(maker: subprocess.Popen[bytes]) -> int:
 
 def _modified(paths: Iterable[Path]) -> list[float]:
     return [path.stat().st_mtime for path in paths if path.exists()]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _can_share(java_home: Path) -> bool:

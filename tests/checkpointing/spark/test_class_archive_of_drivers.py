@@ -45,7 +45,8 @@ def archive(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("classes") / "a.jsa"
     made = Path(os.environ["WAYMARK_TEST_CLASS_ARCHIVE"])
     if not made.exists():
-        subprocess.run([*MAKER, str(path)], env=environment(), stdin=subprocess.PIPE, check=True, timeout=500)
+        with subprocess.Popen([*MAKER, str(path)], env=environment(), stdin=subprocess.PIPE) as maker:
+            assert maker.wait(500) == 0
         return path
     shutil.copy(made, path)
     return path

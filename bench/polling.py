@@ -5,11 +5,11 @@ Clusters of Flink's REST API are played (`polling_engines`) with 200 jobs each, 
 from nothing to everything read; the steady state; and one in ten clusters hangs (accepts, and never answers) while the
 others go on as before.
 
-The ratios compare requests per processor second with those of plain concurrent GETs of the same mix of answers on the
-same core, in the same run: what parsing, planning and storing leave of what the client can do. One is taken at the pace
-of the steady state: the GETs come in the same bursts over as many connections, so both wait and wake as often. The
-other is taken with work without end: every cluster that answers becomes due at one moment, half a minute after the last
-poll, until nothing is asked any more, and the GETs follow each other without a pause over as many connections.
+The ratios compare requests per processor second with those of plain concurrent GETs (aiohttp's) of the same mix of
+answers on the same core, in the same run. One is taken at the pace of the steady state: the GETs come in the same
+bursts over as many connections, so both wait and wake as often. The other is taken with work without end: every cluster
+that answers becomes due at one moment, half a minute after the last poll, until nothing is asked any more, and the GETs
+follow each other without a pause over as many connections.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ import psutil
 import psycopg
 
 from bench.figures import Figure
-from bench.polling_engines import Plan, arguments
+from bench.polling_engines import COUNT, SOURCE, Plan, arguments
 from bench.polling_worker import Flight
 from dashboard.stack.postgres import PostgresServer
 from dashboard.stack.process import running
 
 JOBS = 200
+OPERATORS = (SOURCE, COUNT)
 FULL_CLUSTERS, CLUSTERS = 50, 10
 FULL_S, SHORT_S = 40.0, 40.0
 # What the engines remember at the start; every figure of it is read before anything is measured.
@@ -247,20 +248,24 @@ def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
 def _flights(plan: Plan, ports: list[int], span: Span) -> list[Flight]:
     """What the worker asked each cluster for in the span, as it asks: the list, every job, then figures."""
     flights = []
-    shares = span.asked.get("details", 0) / max(1, span.polls)
+    details, subtasks = (span.asked.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks"))
     for number, port in enumerate(ports, plan.clusters - len(ports)):
         at = f"http://127.0.0.1:{port}/jobs"
         jobs = [(f"{at}/{job.id}/checkpoints", job.completed(_now_ms())) for job in plan.cluster(number)]
-        figures = [f"{url}/details/{newest}" for url, newest in jobs[: round(shares * len(jobs))]]
-        subtasks = ["6bf01baa9d2ca23a3ef7ce311722523d", "f3972bd41bae29c99f67c3c4998870ba"]
+        newest = [f"{url}/details/{one}" for url, one in jobs]
         flights.append(
             [
                 [[f"{at}/overview"]],
                 [[url] for url, _ in jobs],
-                [[details, *(f"{details}/subtasks/{vertex}" for vertex in subtasks)] for details in figures],
+                [[url] for url in _share(newest, details)],
+                [[f"{url}/subtasks/{each}" for each in OPERATORS] for url in _share(newest, subtasks / len(OPERATORS))],
             ]
         )
     return flights
+
+
+def _share(urls: list[str], share: float) -> list[str]:
+    return urls[: round(share * len(urls))]
 
 
 def _stored(dsn: str) -> dict[str, dict[int, float]]:

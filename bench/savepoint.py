@@ -324,21 +324,24 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
     """All batches that overlap a savepoint, against the batches right before and after it; arms in random order.
 
     A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
-    leaves no processor over.
+    leaves no processor over. A savepoint begins when a batch has committed, as in a driver.
     """
+    paced = _Paced(query, every_s)
     savepoints = _Savepoints(query, root / "meanwhile")
     savepoints.taken_and_removed()
     compared = {arm.name: _Compared() for arm in _ARMS}
-    alone = [_paced(query, every_s)]
+    alone, least = [paced.run_batch()], 1
     for _ in range(rounds):
         for arm in random.sample(_ARMS, len(_ARMS)):
             with _meanwhile(lambda arm=arm: _taken(savepoints, arm)) as taking:
-                beside = [_paced(query, every_s)]
-                while not taking.done():
-                    beside.append(_paced(query, every_s))
+                beside = [paced.run_batch()]
+                # The mean of many batches is above that of a few, as some are long: nothing lasts as long as something.
+                while not taking.done() or (not arm.take and len(beside) < least):
+                    beside.append(paced.run_batch())
+            least = len(beside)
             query.check_use()
             savepoints.remove()
-            alone.append(_paced(query, every_s))
+            alone.append(paced.run_batch())
             ratio = statistics.mean(beside) / statistics.mean(alone[-2:])
             print(f"beside {arm.name}: {ratio:.2f} ×, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
             compared[arm.name].ratios.append(ratio)
@@ -351,11 +354,17 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
     return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
 
 
-def _paced(query: _Query, every_s: float) -> float:
-    began = time.monotonic()
-    took = query.run_batch()
-    time.sleep(max(0.0, began + every_s - time.monotonic()))
-    return took
+class _Paced:
+    """Batches of `query` that begin `every_s` apart, or as soon as the one before has ended."""
+
+    def __init__(self, query: _Query, every_s: float) -> None:
+        self._query, self._every_s, self._due = query, every_s, 0.0
+
+    def run_batch(self) -> float:
+        """Its duration in ms, without the wait until it is due."""
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        self._due = time.monotonic() + self._every_s
+        return self._query.run_batch()
 
 
 def _taken(savepoints: _Savepoints, arm: _Arm) -> float:

@@ -35,3 +35,12 @@ def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
     if record.name == "celery.worker.request" and record.exc_info and isinstance(record.exc_info[1], Lost | OSError):
         record.exc_info = None
     return True
+
+
+def with_ended_sessions_as_news(record: logging.LogRecord) -> bool:
+    """Django warns of every 401. A page whose session ended gets one for each of its live parts, and then asks seldom
+    whether it is back (static/dashboard/js/session.js): that is how sessions end, and no warning."""
+    asked = getattr(getattr(record, "request", None), "headers", {})
+    if getattr(record, "status_code", None) == 401 and asked.get("HX-Request") == "true":
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+    return True

@@ -53,8 +53,12 @@ def _filled(chinese: str, quoted: Mapping[str, str]) -> str:
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Those that leave the least open first."""
-    ordered = sorted(PHRASES, key=lambda english: len(_PLACE.sub("", english)), reverse=True)
+    """Those that leave the least open first, and it in the fewest places."""
+
+    def closed(english: str) -> tuple[int, int]:
+        return len(_PLACE.sub("", english)), -len(_PLACE.findall(english))
+
+    ordered = sorted(PHRASES, key=closed, reverse=True)
     return [(_pattern(english), PHRASES[english]) for english in ordered]
 
 

@@ -335,6 +335,7 @@ OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_A
 # Authorities that receivers of messages may be signed by, beside this machine's.
 CA_BUNDLE = _authorities("WAYMARK_CA_BUNDLE")
 
+_LOG_FILTERS = ("is_no_probe", "without_trace_of_lost_redis", "with_ended_sessions_as_news")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -347,13 +348,13 @@ LOGGING = {
     },
     "filters": {
         name: {"()": "django.utils.log.CallbackFilter", "callback": f"ext://dashboard.logs.{name}"}
-        for name in ("is_no_probe", "without_trace_of_lost_redis")
+        for name in _LOG_FILTERS
     },
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
             "formatter": "structured",
-            "filters": ["is_no_probe", "without_trace_of_lost_redis"],
+            "filters": [*_LOG_FILTERS],
         }
     },
     "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},

@@ -7,20 +7,6 @@ from django.utils.translation import gettext_noop as _
 CHECKPOINT_STATUSES = (_("Pending"), _("Completed"), _("Failed"))
 CHECKPOINT_TYPES = (_("checkpoint"), _("unaligned checkpoint"), _("savepoint"), _("savepoint on stop"))
 
-PERIODIC_TASKS = (
-    _("keep history pipeline"),
-    _("poll clusters"),
-    _("evaluate rules"),
-    _("deliver notifications"),
-    _("advance savepoints"),
-    _("advance recovery"),
-    _("answer state reads"),
-    _("archive history"),
-    _("ping dead man"),
-    _("keep programs"),
-    _("apply retention"),
-    _("keep partitions"),
-)
 # What Flink's versions and our job manager lack, as EngineVersion.lacks says it.
 LACKING = (
     _("checkpoints by hand (/jobs/:id/checkpoints)"),

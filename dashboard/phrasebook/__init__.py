@@ -7,6 +7,7 @@ tests/dashboard/test_phrases.py finds sentences of the code that are missing.
 from __future__ import annotations
 
 from dashboard.phrasebook.engines import ADDRESSES, ANSWERS, EXAMINATION, SECRETS, SILENCE, ZOOKEEPER
+from dashboard.phrasebook.health import TASKS, VERDICT
 from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
 from dashboard.phrasebook.recovery import DECISIONS, STATES, STEPS
 from dashboard.phrasebook.refusals import FLASHES, INCIDENTS, REFUSALS
@@ -19,6 +20,7 @@ PHRASES = {
         *(DECISIONS, STATES, STEPS, REFUSALS, FLASHES, SAVEPOINTS, INCIDENTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
         *(DELIVERIES, NOT_TOLD, WORK, RULES, FAILURES, STATE_READS, PIPELINE, ARCHIVE),
+        *(VERDICT, TASKS),
     )
     for phrase, chinese in part.items()
 }

@@ -14,6 +14,7 @@ from django.db.models import Q
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
+from dashboard.phrases import told
 from dashboard.queries.facts import select
 from dashboard.queries.history_marks import Mark, Marks, marks_of
 from monitoring.history.archive import reading
@@ -253,16 +254,16 @@ class ArchiveUnreadable(Exception):
 
 
 def unreadable_in_words(why: Unreadable) -> str:
-    told: dict[str, object] = {"day": why.row.day.isoformat(), "path": why.row.path, "problem": why.why}
+    quoted: dict[str, object] = {"day": why.row.day.isoformat(), "path": why.row.path, "problem": told(why.why)}
     if isinstance(why, Silent):
-        told |= {"seconds": f"{why.limit_s:g}"}
+        quoted |= {"seconds": f"{why.limit_s:g}"}
         said = gettext(
             "The archive's storage did not answer within %(seconds)s s: checkpoints of %(day)s and others that lie"
             " there are missing here (%(path)s)."
         )
     else:
         said = gettext("Checkpoints of %(day)s cannot be read from the archive: %(path)s: %(problem)s")
-    return said % told
+    return said % quoted
 
 
 def unreadable_files(job: Job, chosen: HistoryFilter) -> list[str]:

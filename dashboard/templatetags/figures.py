@@ -269,6 +269,12 @@ def lasted(start: datetime | None, end: datetime | None) -> str:
     return units.duration_text((end - start).total_seconds() * 1000)
 
 
+@register.filter
+def long(start: datetime, end: datetime) -> str:
+    """As `age` tells how long something lasts so far: `1 h 05 min`."""
+    return units.age_text(end - start)
+
+
 @register.simple_tag
 def badge(word: str, label: str = "", *, tone: str = "") -> SafeString:
     """A state's word with a dot. `tone`: good, warn, bad, busy or calm; by default the one of the word."""

@@ -103,7 +103,7 @@ class _Rows:
         return f'<td class="num{more}" data-name="{self._names[column]}">{text}</td>'
 
     def _automation(self, row: JobRow) -> str:
-        return f'<td class="soft small nowrap" data-name="{self._names["Automation"]}">{_automation(row)}</td>'
+        return f'<td class="soft small by-itself" data-name="{self._names["Automation"]}">{_automation(row)}</td>'
 
 
 def _cause(row: JobRow) -> str:

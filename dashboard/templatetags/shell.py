@@ -13,6 +13,7 @@ from django.utils import timezone
 from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
+from dashboard.queries.counting import counts
 from dashboard.queries.incidents import told_incidents
 from dashboard.queries.messages import seen_messages
 from monitoring import pauses
@@ -48,16 +49,21 @@ def frame_of(reach: Reach) -> dict[str, Any]:
     messages given up in the last day, maintenance windows that run, whether mail is kept here."""
     now = timezone.now()
     jobs, clusters = reach.narrow(Job.objects.all()), reach.narrow_clusters(Cluster.objects.all())
-    holding = reach.narrow_to_clusters_or_all(pauses.active(now))
+    dead = seen_messages(reach).filter(state=DeliveryState.DEAD, is_test=False)
+    windows = MaintenanceWindow.objects.filter(starts_at__lte=now, ends_at__gt=now)
+    holding, breakers, *others = counts(
+        reach.narrow_to_clusters_or_all(pauses.active(now)),
+        jobs.filter(breaker_opened_at__isnull=False),
+        reach.narrow_either(told_incidents()).filter(state=IncidentState.OPEN),
+        clusters.filter(unreachable_since__isnull=False, enabled=True),
+        jobs.filter(automation_paused=True),
+        dead.filter(created_at__gt=now - timedelta(days=1)),
+        reach.narrow_either(windows),
+    )
+    names = ("open_incidents", "silent_clusters", "paused_jobs", "dead_messages", "windows")
     return {
-        "open_incidents": reach.narrow_either(told_incidents()).filter(state=IncidentState.OPEN).count(),
-        "silent_clusters": clusters.filter(unreachable_since__isnull=False, enabled=True).count(),
-        "held": holding.count() + jobs.filter(breaker_opened_at__isnull=False).count(),
-        "paused_jobs": jobs.filter(automation_paused=True).count(),
-        "dead_messages": seen_messages(reach)
-        .filter(state=DeliveryState.DEAD, is_test=False, created_at__gt=now - timedelta(days=1))
-        .count(),
-        "windows": reach.narrow_either(MaintenanceWindow.objects.filter(starts_at__lte=now, ends_at__gt=now)).count(),
+        **dict(zip(names, others, strict=True)),
+        "held": holding + breakers,
         "of_all": reach.sees_everything,
         "mailbox": settings.MAILBOX_DIR is not None,
     }

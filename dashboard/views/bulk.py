@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_http_methods
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
-from dashboard.acts.bulk import act_on_all
+from dashboard.acts.bulk import Outcome, act_on_all
 from dashboard.forms.bulk import DEEDS, STOP, BulkForm
 from dashboard.queries.facts import jobs_with_runs
 from dashboard.queries.fleet import matching_jobs
 from dashboard.views.fleet import selection_of
 
+_ACTED = "acted_on_several"
 
-@require_POST
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def several(request: HttpRequest) -> HttpResponse:
+    """POST acts. GET shows what came of it, to its reader: a page of its own, which may be loaded anew and gone back to
+    without doing anything again."""
+    return act(request) if request.method == "POST" else acted(request)
+
+
 def act(request: HttpRequest) -> HttpResponse:
     """What ends jobs is asked again first, with their names. `matching`: the filters of a list, all of whose jobs are
     meant, those that are on no page yet included."""
@@ -33,12 +44,32 @@ def act(request: HttpRequest) -> HttpResponse:
             )
         return redirect("fleet")
     typed = form.cleaned_data
-    context = {"jobs": typed["jobs"], "deed": typed["deed"], "title": dict(DEEDS)[typed["deed"]], "section": "fleet"}
     if typed["deed"] == STOP and not typed["confirmed"]:
-        return render(request, "fleet/confirm.html", context)
+        return render(request, "fleet/confirm.html", _page(typed["deed"]) | {"jobs": typed["jobs"]})
     outcomes = act_on_all(typed, access_of(request), actor_of(request), timezone.now())
+    told = [(outcome.job.pk, outcome.done, outcome.text) for outcome in outcomes]
+    request.session[_ACTED] = {"deed": typed["deed"], "outcomes": told}
+    return redirect("fleet-act")
+
+
+def acted(request: HttpRequest) -> HttpResponse:
+    """The last time, in this session."""
+    last = request.session.get(_ACTED)
+    if last is None:
+        return redirect("fleet")
+    outcomes = _outcomes(request, last["outcomes"])
     done = sum(outcome.done for outcome in outcomes)
-    return render(request, "fleet/acted.html", context | {"outcomes": outcomes, "done": done})
+    return render(request, "fleet/acted.html", _page(last["deed"]) | {"outcomes": outcomes, "done": done})
+
+
+def _outcomes(request: HttpRequest, told: Sequence[tuple[int, bool, str]]) -> list[Outcome]:
+    """Of the jobs that are still there and may be seen."""
+    jobs = reach_at(request).narrow(jobs_with_runs()).in_bulk([pk for pk, *_rest in told])
+    return [Outcome(jobs[pk], done, text) for pk, done, text in told if pk in jobs]
+
+
+def _page(deed: str) -> dict[str, Any]:
+    return {"deed": deed, "title": dict(DEEDS)[deed], "section": "fleet"}
 
 
 def _sent(request: HttpRequest) -> QueryDict:

@@ -74,7 +74,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
         found = find_checkpoint(pk)
         operators = operators_of(found)
     except Unreadable as why:
-        return render(request, "errors/archive.html", {"why": why}, status=503)
+        return _unreadable(request, why)
     sort = Sort.parse(request.GET, dict(OPERATOR_COLUMNS), "position")
     context: dict[str, Any] = {
         "checkpoint": found,
@@ -105,7 +105,7 @@ def operator(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         found = find_operator(pk)
     except Unreadable as why:
-        return render(request, "errors/archive.html", {"why": why}, status=503)
+        return _unreadable(request, why)
     columns = [("index", _("Subtask")), ("acknowledged_at", _("Acknowledged")), *((c.field, c.label) for c in COLUMNS)]
     sort = Sort.parse(request.GET, dict(columns), "index")
     subtasks = read_subtasks(found)
@@ -118,3 +118,11 @@ def operator(request: HttpRequest, pk: int) -> HttpResponse:
         "sort": sort,
     }
     return render(request, "job/operator.html", context)
+
+
+def _unreadable(request: HttpRequest, why: Unreadable) -> HttpResponse:
+    """What was asked for lies in a file of the archive that cannot be read. A part of a page says so in its place, as
+    htmx shows no answer of 503."""
+    if request.headers.get("HX-Request"):
+        return render(request, "job/unreadable.html", {"said": unreadable_in_words(why)})
+    return render(request, "errors/archive.html", {"why": why}, status=503)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -63,6 +65,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     wanted = request.POST.get("from", "")
     saved_first = request.POST.get("stop") != "cancel"
+    again = {"from": wanted} | ({} if saved_first else {"stop": "cancel"})
     try:
         choice = offered_state(job, wanted)
         if choice is None:
@@ -70,15 +73,16 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
             return redirect("job-restart", pk)
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
     except StorageSilent as silent:
-        return _refused(request, pk, f"{silent}.")
+        return _refused(request, pk, f"{silent}.", again)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        return _refused(request, pk, str(refused))
+        return _refused(request, pk, str(refused), again)
     return redirect("restart-progress", attempt.pk)
 
 
-def _refused(request: HttpRequest, pk: int, why: str) -> HttpResponse:
+def _refused(request: HttpRequest, pk: int, why: str, again: dict[str, str]) -> HttpResponse:
+    """`again`: what was chosen, for the page to show."""
     messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": told(why)})
-    return redirect("job-restart", pk)
+    return redirect(f"{reverse('job-restart', args=[pk])}?{urlencode(again)}")
 
 
 @action

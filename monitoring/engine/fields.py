@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -52,6 +52,10 @@ class Fields:
         """What stands under these names, unread: to be compared with what stood there before."""
         return tuple(map(self.raw.get, names))
 
+    def is_one_of(self, name: str, numbers: Collection[int]) -> bool:
+        value = self.raw.get(name)
+        return type(value) is int and value in numbers
+
     def whole(self, name: str) -> int:
         value = self.raw.get(name)
         if type(value) is int and -LONG_MAX <= value <= LONG_MAX:  # and not a bool
@@ -64,11 +68,11 @@ class Fields:
     def amount(self, name: str) -> int | None:
         """A size, a duration or a count; None when the engine does not know it: absent, null or negative."""
         value = self.raw.get(name)
-        if value is None:
+        if type(value) is int and 0 <= value <= LONG_MAX:  # as nearly all are
+            return value
+        if value is None or self.whole(name) < 0:
             return None
-        if type(value) is not int or not -LONG_MAX <= value <= LONG_MAX:
-            value = self.whole(name)
-        return value if value >= 0 else None
+        return self.whole(name)
 
     def small(self, name: str) -> int:
         """A count of subtasks: what a database integer holds."""

@@ -5,7 +5,7 @@ For rules that are relative to a job's own history, and for diagnosis. Nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from statistics import median
@@ -16,7 +16,7 @@ from django.db import connection
 
 from monitoring.history.expectations import OF_THE_WEEK, Expectation, Forecast
 from monitoring.history.pipeline.columns import DAY, HOUR
-from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_by
+from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told, told_by
 from monitoring.history.stretches import Stretch
 from monitoring.models import Job
 
@@ -35,16 +35,25 @@ def usual(job: Job, at: datetime, *, most: int | None = None) -> Mapping[str, Ex
     """By "duration", "state_size" and "interval", from the four weeks before the day of `at`; what is not known is left
     out. Of the same hour of the week, else of the day, else of all hours: the first of which there are enough. `most`:
     see stretches.read."""
-    until = _midnight(at)
+    found: dict[str, Expectation] = {}
+    for basis, hours in _ever_more_hours(job, at, most):
+        for name, expected in _expectations(basis, hours).items():
+            found.setdefault(name, expected)
+        if len(found) == len(_EXPECTED):
+            break
+    return found
+
+
+def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple[str, Sequence[Mapping[str, Told]]]]:
+    """With what they have in common. Each hour is read from a place of its own and its sketches decoded: no more of
+    them than it takes."""
+    until, hour = _midnight(at), timedelta(hours=at.astimezone(UTC).hour)
+    days = [until - timedelta(days=n) + hour for n in range(7 * WEEKS, 0, -1)]
+    for basis, chosen in ((OF_THE_WEEK, days[::7]), ("this hour of the day", days)):
+        stretches = [Stretch(day, day + timedelta(hours=1)) for day in chosen]
+        yield basis, told(job, stretches, ("duration", "state_size"), (0.5,), most=most)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
-    hours = told_by(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
-    durations, sizes = ([each[figure] for each in hours] for figure in ("duration", "state_size"))
-    found = {
-        "duration": _expectation(durations, at, _median_of),
-        "state_size": _expectation(sizes, at, _median_of),
-        "interval": _expectation(durations, at, _interval_of),
-    }
-    return {name: each for name, each in found.items() if each is not None}
+    yield "all hours", told_by(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
 
 
 def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
@@ -86,28 +95,27 @@ def _remembered(name: str, read: Callable[[], T]) -> T | None:
     return found
 
 
-def _expectation(hours: Sequence[Told], at: datetime, value_of: Callable[[Told], float | None]) -> Expectation | None:
-    hour = at.astimezone(UTC).hour
-    known = [(each.start, value) for each in hours if (value := value_of(each)) is not None]
-    for basis, fits in (
-        (OF_THE_WEEK, lambda start: start.hour == hour and start.weekday() == at.astimezone(UTC).weekday()),
-        ("this hour of the day", lambda start: start.hour == hour),
-        ("all hours", lambda start: True),
-    ):
-        values = [value for start, value in known if fits(start)]
-        if len(values) >= LEAST:
-            middle = median(values)
-            scatter = _SCATTER * median(abs(value - middle) for value in values)
-            return Expectation(middle, scatter, f"{basis}, the last {WEEKS} weeks", len(values))
-    return None
+def _expectations(basis: str, hours: Sequence[Mapping[str, Told]]) -> dict[str, Expectation]:
+    """Of those figures of which enough hours tell."""
+    values = {name: [value for each in hours if (value := of(each)) is not None] for name, of in _EXPECTED.items()}
+    return {name: _expectation(basis, of) for name, of in values.items() if len(of) >= LEAST}
 
 
-def _median_of(told: Told) -> float | None:
-    return told.quantiles[0.5]
+def _expectation(basis: str, values: Sequence[float]) -> Expectation:
+    middle = median(values)
+    scatter = _SCATTER * median(abs(value - middle) for value in values)
+    return Expectation(middle, scatter, f"{basis}, the last {WEEKS} weeks", len(values))
 
 
-def _interval_of(told: Told) -> float | None:
-    return HOUR / told.counts["completed"] if told.counts["completed"] else None
+def _interval_of(hour: Told) -> float | None:
+    return HOUR / hour.counts["completed"] if hour.counts["completed"] else None
+
+
+_EXPECTED: Mapping[str, Callable[[Mapping[str, Told]], float | None]] = {
+    "duration": lambda hour: hour["duration"].median,
+    "state_size": lambda hour: hour["state_size"].median,
+    "interval": lambda hour: _interval_of(hour["duration"]),
+}
 
 
 def _slope(points: Sequence[tuple[datetime, float | None]]) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from sys import intern
 
 from django.db import connection
 
@@ -25,14 +26,14 @@ _TERMINAL = frozenset(TERMINAL)
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """`unfinished`: ids of stored checkpoints that are pending, or whose figures per subtask are still to be read.
-    `in_progress`: how many the engine had under way when the run was last read."""
+    """`vertices`: ids of its operators. `unfinished`: ids of stored checkpoints that are pending, or whose figures per
+    subtask are still to be read. `in_progress`: how many the engine had under way when the run was last read."""
 
     key: int
     name: str
     state: str
     moved_at: datetime | None
-    has_vertices: bool
+    vertices: tuple[str, ...]
     has_config: bool
     restored_at: datetime | None
     newest_checkpoint: int | None
@@ -152,7 +153,8 @@ def unread_runs(cluster: Cluster) -> dict[str, KnownRun]:
 
 # An engine's id may stand under two jobs, when it was renamed: the later one counts.
 _STORED = """
-SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at, run.vertices -> 0 IS NOT NULL,
+SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at,
+       ARRAY(SELECT vertex ->> 'id' FROM jsonb_array_elements(run.vertices) vertex),
        run.checkpoint_config -> 'timeout' IS NOT NULL, run.restored_at, newest.checkpoint_id,
        ARRAY(SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id AND NOT final),
        run.next_read_at, run.missing_since IS NOT NULL, run.final_read_done,
@@ -180,7 +182,7 @@ def _known_run(
     name: str,
     state: str,
     moved_at: datetime | None,
-    has_vertices: bool,
+    vertices: list[str],
     has_config: bool,
     restored_at: datetime | None,
     newest_checkpoint: int | None,
@@ -198,7 +200,7 @@ def _known_run(
         name=name,
         state=state,
         moved_at=moved_at,
-        has_vertices=has_vertices,
+        vertices=tuple(map(intern, vertices)),
         has_config=has_config,
         restored_at=restored_at,
         newest_checkpoint=newest_checkpoint,

@@ -19,12 +19,13 @@ from monitoring.engine.answers import (
     ManagerConfig,
     OperatorSubtasks,
     Overview,
+    Vertex,
 )
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Unreachable
 from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.engine.identity import identity_of, same, stranger_sentence
-from monitoring.models import RunState
+from monitoring.models import CheckpointStatus, RunState
 from monitoring.polling import plan
 from monitoring.polling.known import KnownCluster, KnownRun, StoredAnswer
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
@@ -216,7 +217,7 @@ class _RunReader:
         return bool(self._told or self._readings or self._problems)
 
     def observation(self) -> RunObservation:
-        problem = "; ".join(self._problems)
+        problem = "; ".join(dict.fromkeys(self._problems))
         return RunObservation(
             self.job, self._due, listed=self._to_be_written(), readings=self._readings, problem=problem, **self._told
         )
@@ -257,9 +258,9 @@ class _RunReader:
         elif answer is not None:
             self._listed = stored.entries
         changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
-        if known is None or not known.has_vertices:
+        if known is None or not known.vertices:
             self._told["job_config"] = await self._ask(self._client.job_config, job_id)
-        if changed or (known is not None and not known.has_vertices):
+        if changed or (known is not None and not known.vertices):
             detail = await self._ask(self._client.job, job_id)
             self._told["vertices"] = detail.vertices if detail else None
         if answer is not None and (changed or (known is not None and not known.has_config)):
@@ -306,6 +307,11 @@ class _RunReader:
 
     async def _reading(self, checkpoint_id: int, *, listed: bool) -> CheckpointReading | None:
         """None: it could not be read now. One that left the history unread gets no second chance: there may be none."""
+        entry = self._listed.get(checkpoint_id) if self._listed else None
+        read = await self._known_operators(entry)
+        whole = _without_details(entry, read)
+        if whole is not None:
+            return whole
         try:
             stats = await self._client.checkpoint_details(self.job.id, checkpoint_id)
         except NotFound:
@@ -315,9 +321,31 @@ class _RunReader:
         except EngineError as error:
             self._problems.append(str(error))
             return None if listed else CheckpointReading(None)
-        answers = {vertex: await self._operator(checkpoint_id, vertex) for vertex in stats.tasks}
-        operators = {vertex: read for vertex, (read, _) in answers.items() if read is not None}
+        answers = {
+            vertex: (read[vertex], True) if vertex in read else await self._operator(checkpoint_id, vertex)
+            for vertex in stats.tasks
+        }
+        operators = {vertex: answer for vertex, (answer, _) in answers.items() if answer is not None}
         return CheckpointReading(stats, operators, stats.final and all(done for _, done in answers.values()))
+
+    async def _known_operators(self, entry: CheckpointStats | None) -> dict[str, OperatorSubtasks]:
+        """Of a completed checkpoint in the list the subtasks of the operators that are known, up to the first that
+        cannot be read."""
+        operators: dict[str, OperatorSubtasks] = {}
+        if entry is None or entry.status != CheckpointStatus.COMPLETED:
+            return operators
+        for vertex in self._vertices():
+            read, _ = await self._operator(entry.id, vertex)
+            if read is None:
+                break
+            operators[vertex] = read
+        return operators
+
+    def _vertices(self) -> Collection[str]:
+        """Ids of the job's operators, as they are known by now."""
+        told: tuple[Vertex, ...] | None = self._told.get("vertices")
+        known = () if self._known is None else self._known.vertices
+        return [vertex.id for vertex in told] if told else known
 
     async def _operator(self, checkpoint_id: int, vertex_id: str) -> tuple[OperatorSubtasks | None, bool]:
         """The operator's subtasks, and whether there is nothing more to ask for."""
@@ -343,6 +371,17 @@ class _RunReader:
         except EngineError as error:
             self._problems.append(str(error))
             return None
+
+
+def _without_details(
+    entry: CheckpointStats | None, operators: Mapping[str, OperatorSubtasks]
+) -> CheckpointReading | None:
+    """A checkpoint by its entry in the list, which says what its details say, and by its operators. None: these are
+    not all of them, so that it takes the details to know which there are."""
+    tasks = {vertex: read.totals for vertex, read in operators.items()}
+    if entry is None or not tasks or sum(totals.num_subtasks for totals in tasks.values()) != entry.totals.num_subtasks:
+        return None
+    return CheckpointReading(replace(entry, tasks=tasks), operators)
 
 
 _NO_ANSWER = StoredAnswer()

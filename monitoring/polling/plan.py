@@ -85,6 +85,13 @@ def tick_every_s(poll_interval_s: float, reads_every_s: Iterable[float]) -> floa
     return max(FASTEST_READ_S, min(poll_interval_s, min(reads_every_s, default=poll_interval_s)))
 
 
+def next_tick(rhythm: Rhythm, asked_at: datetime, now: datetime) -> datetime:
+    """After a flight that began at `asked_at` and ends now. However long it took, the next tick is its neighbour: each
+    that is left out is a read less of every run. Where that is over as well, nobody hurries after it."""
+    planned = rhythm.next_after(min(asked_at, now))
+    return planned if planned > now else rhythm.next_after(now)
+
+
 def next_try(now: datetime, poll_interval_s: float, failures: int, jitter: float) -> datetime:
     """After the `failures`-th poll in a row without an answer: doubling, and never slower than every 15 s.
 

@@ -62,7 +62,7 @@ def _nothing_new(claim: Claim, observation: ClusterObservation, now: datetime, a
         poll_claimed_until=None,
         last_answer_at=now,
         read_until=asked_at,
-        next_poll_at=_next_poll(cluster, observation.known, now),
+        next_poll_at=_next_poll(cluster, observation.known, asked_at, now),
     ):
         raise ClaimLost
     return replace(observation.known, jobs=_jobs(observation))
@@ -141,7 +141,7 @@ def _answered(
         cluster.revision += 1
     _remember_answer(cluster, observation, found, now)
     known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
-    cluster.next_poll_at = min([_next_poll(cluster, known, now), *planned])
+    cluster.next_poll_at = min([_next_poll(cluster, known, asked_at, now), *planned])
     return _sentence(cluster, [*back, *found.events], written, adopted or 0), known
 
 
@@ -248,12 +248,12 @@ def _jobs(observation: ClusterObservation) -> dict[str, JobOverview]:
     return dict(observation.answer.jobs) if isinstance(observation.answer, Answered) else {}
 
 
-def _next_poll(cluster: Cluster, known: KnownCluster, now: datetime) -> datetime:
+def _next_poll(cluster: Cluster, known: KnownCluster, asked_at: datetime, now: datetime) -> datetime:
     live = [run for run in known.runs.values() if run.live]
     if any(run.has_backlog for run in live):
         return now + timedelta(seconds=plan.BACKLOG_TICK_S)
     every_s = plan.tick_every_s(cluster.poll_interval_s, (run.rhythm.every_s for run in live))
-    return plan.Rhythm.of(cluster.name, every_s).next_after(now)
+    return plan.next_tick(plan.Rhythm.of(cluster.name, every_s), asked_at, now)
 
 
 def _sentence(cluster: Cluster, events: list[str], written: history.HistoryChanges, adopted: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ from monitoring.engine.fields import Fields
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 _CHECKPOINT = ("id", "status", "trigger_timestamp", "discarded")
+_NUMBERS = frozenset((int, float))  # and not bool
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,11 @@ class CheckpointStats:
         told = fields.told(_CHECKPOINT)
         key = told[0]
         before = known.get(key) if type(key) is int else None
-        return before if before is not None and before.final and before.answer == told else cls.parse(fields)
+        if before is None or not before.final or before.answer[:-1] != told[:-1]:
+            return cls.parse(fields)
+        if before.answer == told:
+            return before
+        return replace(before, discarded=fields.flag("discarded", False), answer=told)
 
     @classmethod
     def parse(cls, fields: Fields) -> CheckpointStats:
@@ -161,20 +166,20 @@ class Checkpoints:
 
     @classmethod
     def parse(cls, fields: Fields, known: Mapping[int, CheckpointStats] = MappingProxyType({})) -> Checkpoints:
-        """An entry that is one of `known`, by id, is that very object: a finished checkpoint is only ever discarded."""
+        """An entry that is one of `known`, by id, is that very object, or its discarded twin: nothing else ever happens
+        to a finished checkpoint."""
         history = tuple(CheckpointStats.known_or_parsed(entry, known) for entry in fields.children("history"))
         newest = fields.child("latest")
         kinds = [newest.optional_child(kind) for kind in ("completed", "savepoint", "failed")]
-        read = (CheckpointStats.known_or_parsed(kind, known) for kind in kinds if kind is not None)
-        entries = {entry.id: entry for entry in read}
-        for entry in history:
-            entries.pop(entry.id, None)
+        listed = {entry.id for entry in history}
+        older = (kind for kind in kinds if kind is not None and not kind.is_one_of("id", listed))
+        latest = {entry.id: entry for entry in (CheckpointStats.known_or_parsed(kind, known) for kind in older)}
         restored = newest.optional_child("restored")
         return cls(
             counts=Counts.parse(fields.child("counts")),
             summary={name: _statistics(value) for name, value in fields.named("summary").items()},
             history=history,
-            latest=tuple(entries.values()),
+            latest=tuple(latest.values()),
             restored=None if restored is None else Restored.parse(restored),
         )
 
@@ -201,7 +206,4 @@ def _checkpoint_type(fields: Fields) -> str:
 
 def _statistics(fields: Fields) -> dict[str, float | None]:
     """min, max, avg and percentiles; the string "NaN" where there is no figure yet."""
-    return {
-        name: value if isinstance(value, int | float) and not isinstance(value, bool) else None
-        for name, value in fields.raw.items()
-    }
+    return {name: value if type(value) in _NUMBERS else None for name, value in fields.raw.items()}

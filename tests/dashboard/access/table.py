@@ -105,7 +105,7 @@ PERMISSIONS: dict[str, str] = {
     "incidents/<int:pk>/snooze/": "POST operator",
     "incidents/acknowledge/": "POST operator",
     "jobs/<int:pk>/": "GET viewer",
-    "jobs/act/": "POST operator",
+    "jobs/act/": "GET viewer, POST operator",
     "jobs/<int:pk>/alerts/": "GET viewer",
     "jobs/<int:pk>/automation/": "POST operator",
     "jobs/<int:pk>/breaker/close/": "POST operator",

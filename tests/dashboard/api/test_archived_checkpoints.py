@@ -104,6 +104,9 @@ def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
     page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
     assert "Checkpoints of 2026-08-13 cannot be read from the archive" in page
     assert operator.get(f"/checkpoints/{one.pk}/").status_code == 503
+    part = operator.get(f"/checkpoints/{one.pk}/", headers={"HX-Request": "true"})
+    assert (part.status_code, "cannot be read from the archive" in part.content.decode()) == (200, True)
+    assert "<html" not in part.content.decode()
     with pytest.raises(ArchiveUnreadable, match="2026-08-13"):
         b"".join(viewer.get(f"/jobs/{run.job_id}/download/history.csv").streaming_content)
 
@@ -116,6 +119,8 @@ def test_a_file_that_is_damaged_or_gone_is_named_and_the_rest_shown(
     )
     refused = api.get(f"/checkpoints/{one.pk}")
     assert (refused.status_code, "it is missing" in refused.json()["error"]["message"]) == (503, True)
+    operator.cookies["django_language"] = "zh-hans"
+    assert "文件不存在" in operator.get(f"/checkpoints/{one.pk}/").content.decode()
 
     where.write_bytes(whole)
     assert len(all_pages(api, run)) == 160

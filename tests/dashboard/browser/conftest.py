@@ -25,6 +25,9 @@ expect.set_options(timeout=60_000)
 PICTURES = Path(__file__).resolve().parents[3] / "var" / "test"
 # What htmx says of a request that was under way when its page was left.
 LEFT = ("htmx:afterRequest, ", "htmx:sendAbort, ")
+# Plotly draws anew a moment after its window changed.
+_CHARTS_FIT = """() => [...document.querySelectorAll(".chart .main-svg")].every(
+    (drawing) => drawing.getBoundingClientRect().width <= drawing.closest(".chart").clientWidth + 1)"""
 SIZES = {"wide": (1440, 900), "middle": (1024, 768), "narrow": (390, 844)}
 
 
@@ -52,9 +55,19 @@ class Reader:
         # To hide the caret Playwright would leave an inline style behind, which the page's policy refuses at a swap.
         self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole, caret="initial")
 
-    def barriers(self) -> list[str]:
-        """What axe finds serious or critical."""
-        found = Axe().run(self.page).response["violations"]
+    def turn(self, size: str, theme: str) -> None:
+        """To a screen of another size, and another theme."""
+        width, height = SIZES[size]
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        self.page.wait_for_function(_CHARTS_FIT)
+
+    def barriers(self, *rules: str) -> list[str]:
+        """What axe finds serious or critical, by all of its rules or by these alone."""
+        options: dict[str, object] = {"resultTypes": ["violations"]}
+        if rules:
+            options["runOnly"] = rules
+        found = Axe().run(self.page, options=options).response["violations"]
         return [
             f"{v['id']}: {v['nodes'][0]['html'][:160]} ({len(v['nodes'])}×)"
             for v in found
@@ -64,6 +77,12 @@ class Reader:
     def overflow(self) -> int:
         """By how many pixels the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+    def cut(self) -> list[str]:
+        """Tables that are wider than their card, and have to be scrolled aside."""
+        wider = "tables => tables.filter(t => t.scrollWidth - t.clientWidth > 1).map(t => t.ariaLabel)"
+        found: list[str] = self.page.eval_on_selector_all(".table-wrap", wider)
+        return found
 
 
 @pytest.fixture

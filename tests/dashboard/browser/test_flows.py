@@ -8,12 +8,20 @@ from datetime import datetime, timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from monitoring.models import AttemptState, OperatorCheckpoint, RestartAttempt, RestartStep, StepState
+from monitoring.models import (
+    AttemptState,
+    MaintenanceWindow,
+    OperatorCheckpoint,
+    RestartAttempt,
+    RestartStep,
+    StepState,
+)
 from tests.dashboard import builders as make
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 ReadAs = Callable[..., Reader]
@@ -136,6 +144,36 @@ def test_a_rule_says_what_it_means_and_what_it_would_have_done_while_it_is_writt
     assert reader.complaints == []
 
 
+def test_nothing_is_done_twice_by_a_double_click_by_loading_anew_or_by_going_back(
+    read_as: ReadAs, now: datetime
+) -> None:
+    job = make.make_job(make.make_cluster(now))
+    reader = read_as()
+    page = reader.open(reverse("job", args=[job.pk]))
+    page = reader.open(reverse("maintenance"))
+    plan = page.get_by_role("button", name="Plan the window")
+    page.get_by_label("Job", exact=True).fill(job.name)
+    plan.click()
+    wrong = page.get_by_role("alert").filter(has_text="Not saved.")
+    expect(wrong).to_be_visible()
+    page.wait_for_load_state("load")  # its scripts have run
+    page.reload()
+    expect(wrong).to_have_count(0)  # it was asked for, not sent again
+    page.get_by_label("Job", exact=True).fill(job.name)
+    page.get_by_label("Why").fill("the disks are swapped")
+    plan.dblclick()
+    expect(page.get_by_role("cell", name="the disks are swapped")).to_have_count(1)
+    for _entry in range(4):  # of the maintenance page, as many as there are
+        if page.url == reader.address + reverse("maintenance"):
+            expect(plan).to_be_visible()
+            page.go_back()
+    expect(page.get_by_role("heading", name=job.name, level=1)).to_be_visible()
+    assert MaintenanceWindow.objects.count() == 1
+    sent = 'form.dispatchEvent(new SubmitEvent("submit", { bubbles: true, cancelable: true }))'
+    twice = f"form => [{sent}, {sent}]"
+    assert page.locator("form[method=post]").first.evaluate(twice) == [True, False]
+
+
 def test_the_chosen_theme_is_kept_and_charts_follow_it(read_as: ReadAs, now: datetime) -> None:
     job = scenes.busy_job(now, make.make_cluster(now))
     reader = read_as()
@@ -165,11 +203,12 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
 def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now), scenes.LONG_NAME)
     make.make_run(job, now, age=timedelta(seconds=5))
-    reader = read_as("narrow")
-    for name in ("job", "job-history", "job-savepoints", "job-restarts", "job-alerts"):
-        page = reader.open(reverse(name, args=[job.pk]))
-        if name == "job":
-            page.wait_for_selector(".chart-empty")
-        reader.picture(f"empty-{name}")
-        assert reader.overflow() <= 0
-    assert reader.complaints == []
+    tabs = ("", *("-history", "-summary", "-configuration", "-savepoints", "-alerts", "-restarts"))
+    tabs += ("-state", "-exceptions", "-compare", "-restart")
+    pages = {f"job{tab}": reverse(f"job{tab}", args=[job.pk]) for tab in tabs}
+    look_at(read_as(), pages, "empty-", settle=_charts_are_empty)
+
+
+def _charts_are_empty(page: Page, name: str) -> None:
+    if name == "job":
+        expect(page.locator(".chart-empty")).to_have_count(5)

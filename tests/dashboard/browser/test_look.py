@@ -11,30 +11,18 @@ from django.urls import reverse
 
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import poller_looked
+from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
-VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "light"), ("narrow", "dark")]
-# The extremes see every page; the views between them those with the most on them.
-EVERY_PAGE = {("wide", "light"), ("narrow", "dark")}
-FULLEST = {"fleet", "restarts", "incidents"}
 
-
-@pytest.mark.parametrize(("size", "theme"), VIEWS)
 def test_pages_of_a_troubled_fleet(
-    read_as: Callable[..., Reader],
-    signs_of_life: None,
-    now: datetime,
-    state_root: Path,
-    size: str,
-    theme: str,
+    read_as: Callable[..., Reader], signs_of_life: None, now: datetime, state_root: Path
 ) -> None:
     jobs = scenes.troubled_fleet(now)
     unseen = scenes.died_unseen(now, jobs[0].cluster, state_root)
     scenes.ticks(now)
     job, dead = jobs[0], jobs[1]
-    reader = read_as(size, theme)
     pages = {
         "fleet": reverse("fleet"),
         "savepoints": reverse("job-savepoints", args=[job.pk]),
@@ -62,17 +50,4 @@ def test_pages_of_a_troubled_fleet(
         "audit": reverse("audit"),
         "health": reverse("system-health"),
     }
-    barriers, overflow = {}, {}
-    for name, path in pages.items():
-        if name not in FULLEST and (size, theme) not in EVERY_PAGE:
-            continue
-        poller_looked()
-        reader.open(path)
-        reader.picture(f"{name}-{size}-{theme}")
-        if found := reader.barriers():
-            barriers[name] = found
-        if (wider := reader.overflow()) > 0:
-            overflow[name] = wider
-    assert reader.complaints == []
-    assert barriers == {}
-    assert overflow == {}
+    look_at(read_as(), pages, fullest=("fleet", "restarts", "incidents"))

@@ -14,6 +14,7 @@ from dashboard.access import accounts, tokens
 from monitoring.models import ApiToken
 from tests.dashboard import builders as make
 from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -35,8 +36,7 @@ def admin_user(db: None, now: datetime) -> User:
     return admin
 
 
-@pytest.mark.parametrize(("size", "theme"), [("wide", "light"), ("narrow", "dark")])
-def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User, size: str, theme: str) -> None:
+def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User) -> None:
     granted = User.objects.get(username="person-2")
     pages = {
         "tokens": reverse("tokens"),
@@ -45,14 +45,7 @@ def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User, s
         "me": reverse("me"),
         "audit": reverse("audit") + "?action=user.",
     }
-    reader = read_as(size, theme, admin_user)
-    barriers, overflow = {}, {}
-    for name, path in pages.items():
-        reader.open(path)
-        reader.picture(f"access-{name}-{size}-{theme}")
-        barriers |= {name: found} if (found := reader.barriers()) else {}
-        overflow |= {name: wider} if (wider := reader.overflow()) > 0 else {}
-    assert (reader.complaints, barriers, overflow) == ([], {}, {})
+    look_at(read_as(user=admin_user), pages, "access-")
 
 
 def test_a_token_is_made_copied_and_gone(read_as: Callable[..., Reader], admin_user: User) -> None:

@@ -12,11 +12,9 @@ from playwright.sync_api import Page, expect
 from monitoring.models import Checkpoint, Job
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
-from tests.dashboard.browser.looking import poller_looked
+from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
-
-VIEWS = [("wide", "light"), ("wide", "dark"), ("middle", "light"), ("narrow", "light"), ("narrow", "dark")]
 
 
 def pages_of(job: Job) -> dict[str, str]:
@@ -57,20 +55,8 @@ def settle(page: Page, name: str) -> None:
         page.wait_for_selector(".detail-row .detail-row .sort")
 
 
-@pytest.mark.parametrize(("size", "theme"), VIEWS)
-def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime, size: str, theme: str) -> None:
+def test_pages_of_a_job(read_as: Callable[..., Reader], now: datetime) -> None:
     job = scenes.troubled_fleet(now)[0]
     scenes.state_was_looked_into(job, now)
-    reader = read_as(size, theme)
-    barriers, overflow = {}, {}
-    for name, path in pages_of(job).items():
-        poller_looked()
-        settle(reader.open(path), name)
-        reader.picture(f"{name}-{size}-{theme}")
-        if found := reader.barriers():
-            barriers[name] = found
-        if (wider := reader.overflow()) > 0:
-            overflow[name] = wider
-    assert reader.complaints == []
-    assert barriers == {}
-    assert overflow == {}
+    pages = pages_of(job)
+    look_at(read_as(), pages, fullest=pages, settle=settle)

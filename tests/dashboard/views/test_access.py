@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from dashboard.logs import with_ended_sessions_as_news
 from monitoring.models import IncidentState, Job, Savepoint
 from tests.dashboard import builders as make
 
@@ -117,6 +120,18 @@ def test_static_files_need_no_collecting(stranger: Client, db: None) -> None:
 def test_a_live_part_whose_session_ended_is_told_so_and_swaps_nothing_in(stranger: Client, job: Job) -> None:
     response = stranger.get(reverse("fleet"), headers={"HX-Request": "true", "HX-Target": "fleet-live"})
     assert (response.status_code, response.content) == (401, b"")
+
+
+def test_a_session_that_ended_is_no_warning_in_the_log(stranger: Client, db: None, caplog: Any) -> None:
+    stranger.get(reverse("nav"), headers={"HX-Request": "true"})
+    stranger.get("/api/v1/jobs")
+    refused = {record.request.path: record for record in caplog.records if record.name == "django.request"}
+    assert all(with_ended_sessions_as_news(record) for record in refused.values())
+    assert {path: record.levelname for path, record in refused.items()} == {
+        reverse("nav"): "INFO",
+        "/api/v1/jobs": "WARNING",
+    }
+    assert with_ended_sessions_as_news.__name__ in settings.LOGGING["handlers"]["stderr"]["filters"]
 
 
 def test_a_page_of_one_account_hears_nothing_of_another_that_logged_in_since(

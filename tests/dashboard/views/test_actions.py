@@ -113,12 +113,18 @@ def test_a_second_restart_is_told_which_one_runs(operator: Client, job: Job, now
     assert "being restarted already" in response.content.decode()
 
 
-def test_a_job_that_waymark_cannot_start_is_not_stopped(operator: Client, job: Job, now: datetime) -> None:
+def test_a_job_that_waymark_cannot_start_is_not_stopped_and_what_was_chosen_is_kept(
+    operator: Client, job: Job, now: datetime
+) -> None:
     Job.objects.filter(pk=job.pk).update(launch=None)
     assert job.current_run is not None
-    key = {"from": f"savepoint-{make.make_savepoint(job.current_run, now).pk}"}
-    response = operator.post(reverse("job-restart", args=[job.pk]), key, follow=True)
-    assert "Nothing was stopped or started" in response.content.decode()
+    older = f"savepoint-{make.make_savepoint(job.current_run, now - timedelta(minutes=9)).pk}"
+    make.make_savepoint(job.current_run, now)
+    response = operator.post(reverse("job-restart", args=[job.pk]), {"from": older, "stop": "cancel"}, follow=True)
+    page = response.content.decode()
+    assert "Nothing was stopped or started" in page
+    assert f'name="from" value="{older}"' in page
+    assert 'value="cancel" checked' in page
     assert not RestartAttempt.objects.exists()
 
 

@@ -37,6 +37,17 @@ def test_savepoints_of_those_that_run_and_why_not_of_the_others(operator: Client
     assert AuditEntry.objects.filter(action="savepoint.request", actor="olga").count() == 2
 
 
+def test_what_came_of_it_is_a_page_that_does_nothing_again(operator: Client, viewer: Client, jobs: list[Job]) -> None:
+    sent = {"jobs": [job.pk for job in jobs], "deed": "savepoint"}
+    assert operator.post(URL, sent).headers["Location"] == URL
+    for _loaded in range(2):
+        assert "Savepoint now: 2 of 3" in operator.get(URL).content.decode()
+    assert Savepoint.objects.count() == 2
+    jobs[0].delete()
+    assert "1 of 2" in operator.get(URL).content.decode()
+    assert viewer.get(URL).headers["Location"] == reverse("fleet"), "whoever did nothing has nothing to see"
+
+
 def test_stopping_is_asked_again_with_the_names(operator: Client, jobs: list[Job]) -> None:
     page = act(operator, jobs[:2], "stop")
     assert "Stop 2 jobs, each with a savepoint?" in page

@@ -115,6 +115,22 @@ def test_the_page_says_the_same_to_people(
     assert "No beat ticks, so nobody is told to look." in page
 
 
+def test_the_page_is_chinese_where_its_reader_is_and_programs_read_english(
+    seeing: None, redis: Redis, viewer: Client, stranger: Client
+) -> None:
+    Tick.objects.filter(task="poll_clusters").update(
+        ended_at=timezone.now() - timedelta(minutes=9), failed_at=timezone.now(), failure="OSError: disk"
+    )
+    for reader in (viewer, stranger):
+        reader.cookies["django_language"] = "zh-hans"
+    page = viewer.get(reverse("system-health")).content.decode()
+    assert "任务“轮询集群”上次执行完毕是在 9 分钟" in page
+    assert "前；执行失败：OSError: disk。" in page
+    [problem] = stranger.get(reverse("health")).json()["problems"]
+    assert problem["text"].startswith("The task “poll clusters” last came to its end 9 min")
+    assert problem["text"].endswith(" ago; it fails: OSError: disk.")
+
+
 def test_the_page_asks_to_log_in(stranger: Client, db: None) -> None:
     assert stranger.get(reverse("system-health")).status_code == 302
 

@@ -14,12 +14,14 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from monitoring.engine.answers import (
+    Checkpoints,
     JobOverview,
     SavepointValidation,
 )
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, bearer
 from monitoring.engine.errors import Malformed, NotAsked, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.fields import Fields
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 
 SAMPLES = Path(__file__).resolve().parents[2] / "flink_samples"
@@ -77,6 +79,32 @@ async def test_the_checkpoint_history(httpserver, client):
     assert checkpoints.history[0].external_path.endswith("/chk-6")
     assert checkpoints.latest == ()
     assert checkpoints.summary["end_to_end_duration"]["p99"] == 563.0
+
+
+def test_a_list_that_is_partly_known_is_read_as_any():
+    answer = json.loads(sample("checkpoints_after_decline"))
+    before = {entry.id: entry for entry in Checkpoints.parse(Fields(answer, "/checkpoints")).entries}
+    newest, *older = (entry for entry in answer["history"] if entry["status"] == "COMPLETED")
+    older[0]["discarded"] = not older[0]["discarded"]
+    added = {**newest, "id": 5000, "trigger_timestamp": newest["trigger_timestamp"] + 5000, "state_size": 7}
+    answer["history"].insert(0, added)
+    answer["latest"]["completed"] = added
+    again = Checkpoints.parse(Fields(answer, "/checkpoints"), before)
+    assert again == Checkpoints.parse(Fields(answer, "/checkpoints"))
+    assert again.history[0].totals.state_size == 7
+    kept = [entry for entry in again.entries if entry is before.get(entry.id)]
+    assert len(kept) == len(again.entries) - 2, "all but what is new and what was discarded"
+
+
+@pytest.mark.parametrize(("told", "amount"), [(0, 0), (7, 7), (-1, None), (None, None), (2**63 - 1, 2**63 - 1)])
+def test_an_amount_below_zero_is_none(told, amount):
+    assert Fields({"size": told}, "x").amount("size") == amount
+
+
+@pytest.mark.parametrize("told", [True, 1.5, "7", 2**63, -(2**63), 1e30])
+def test_what_is_no_amount_is_said(told):
+    with pytest.raises(Malformed, match="size is"):
+        Fields({"size": told}, "x").amount("size")
 
 
 async def test_a_savepoint_restored_from(httpserver, client):

@@ -92,7 +92,12 @@ class Product:
     def submit(self, *options: str) -> str:
         """The job's id."""
         command = ["submit", f"{self.program}:{ENTRY_CLASS}", "--jobmanager", self.url, *options]
-        settings = ["spark.executor.memory=500m", "execution.checkpointing.interval=1s"]
+        settings = [
+            *("spark.executor.memory=500m", "execution.checkpointing.interval=1s"),
+            # An executor that comes late would find all tasks done: none begins before both are there.
+            *("spark.cores.max=2", "spark.scheduler.minRegisteredResourcesRatio=1"),
+            "spark.scheduler.maxRegisteredResourcesWaitingTime=300s",
+        ]
         answer = subprocess.run(
             [
                 *(sys.executable, "manage.py", *command),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,7 +22,8 @@ from monitoring.models import (
     Savepoint,
 )
 from monitoring.polling import observe
-from tests.monitoring.polling.conftest import FakeCheckpoint
+from monitoring.polling.rows import CHECKPOINT_COLUMNS, OPERATOR_COLUMNS
+from tests.monitoring.polling.conftest import COUNT, SOURCE, FakeCheckpoint
 
 
 def at(ms: int) -> datetime:
@@ -125,6 +127,40 @@ def test_a_subsumed_checkpoint_is_marked_discarded(engine, cluster, poll):
     job.add(2)
     poll()
     assert dict(Checkpoint.objects.values_list("checkpoint_id", "discarded")) == {1: True, 2: False}
+
+
+def told(job_id: str) -> list[tuple[object, ...]]:
+    """All that is stored of a job's checkpoints and their operators, but for keys and what the job names these."""
+    checkpoints = Checkpoint.objects.filter(run__engine_job_id=job_id).order_by("checkpoint_id")
+    operators = OperatorCheckpoint.objects.filter(checkpoint__in=checkpoints)
+    unnamed = [column for column in OPERATOR_COLUMNS if column not in ("name", "position")]
+    return [
+        *checkpoints.values_list("checkpoint_id", *CHECKPOINT_COLUMNS),
+        *operators.order_by("checkpoint__checkpoint_id", "vertex_id").values_list("vertex_id", *unnamed),
+    ]
+
+
+def test_a_completed_checkpoint_is_known_by_its_operators_alone(engine, cluster, poll):
+    in_full, job = engine.job(name="asked in full"), engine.job(name="asked by operator")
+    engine.instead[f"/jobs/{in_full.id}"] = {**in_full.overview(), "vertices": []}
+    for each in (in_full, job):
+        each.add(1, 2, path="file:/cp")
+    poll()
+    details = {path.split("/")[2] for path in engine.asked if re.fullmatch(".*/details/[12]", path)}
+    assert details == {in_full.id}
+    assert told(job.id) == told(in_full.id)
+    assert len(told(job.id)) == 2 + 4
+
+
+def test_an_operator_that_the_job_did_not_name_is_found_in_the_details(engine, cluster, poll):
+    job = engine.job()
+    vertex = {"id": SOURCE, "name": "Source: gen", "parallelism": 2, "status": "RUNNING"}
+    engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [vertex]}
+    job.add(1)
+    poll()
+    assert set(OperatorCheckpoint.objects.values_list("vertex_id", flat=True)) == {SOURCE, COUNT}
+    assert Checkpoint.objects.get().final
+    assert sorted(path.rpartition("/")[2] for path in engine.asked if "/subtasks/" in path) == sorted((SOURCE, COUNT))
 
 
 def test_figures_that_the_engine_forgot_are_not_asked_for_for_ever(engine, cluster, poll):
@@ -290,8 +326,7 @@ def test_while_figures_are_left_only_they_are_asked_for_and_written(engine, clus
     poll()
     before, engine.asked[:] = row_versions(), []
     poll(after_s=1)
-    details = [path for path in engine.asked if path.rpartition("/")[0].endswith("/details")]
-    assert [path.rpartition("/")[2] for path in details] == ["4", "3"]
+    assert {path.split("/")[5] for path in engine.asked if "/details/" in path} == {"4", "3"}
     assert f"/jobs/{job.id}/checkpoints" not in engine.asked, "what it lists was read a moment ago"
     after = row_versions()
     assert {one for one in after if after[one] != before[one]} == {3, 4}
@@ -326,7 +361,7 @@ def test_periodic_checkpoints_switched_off_have_no_interval(engine, cluster, pol
 def test_details_that_nobody_understands_are_asked_for_only_while_the_history_lasts(engine, cluster, poll):
     job = engine.job()
     job.add(1)
-    engine.instead[".*/details/1"] = {"id": "one"}
+    engine.instead[".*/details/1(/.*)?"] = {"id": "one"}
     poll()
     row = Checkpoint.objects.get()
     assert (row.status, row.final) == ("COMPLETED", False)

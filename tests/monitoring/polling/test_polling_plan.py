@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitoring.polling.plan import FASTEST_READ_S, Rhythm, next_try, read_every_s, shows_more, tick_every_s
+from monitoring.polling.plan import FASTEST_READ_S, Rhythm, next_tick, next_try, read_every_s, shows_more, tick_every_s
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -75,6 +75,17 @@ def test_the_next_tick_keeps_the_beat_and_leaves_half_a_period(name, every_s, af
     rhythm, now = Rhythm.of(name, every_s), NOW + timedelta(seconds=after_s)
     wait_s = (rhythm.next_after(now) - now).total_seconds()
     assert every_s / 2 - 0.001 <= wait_s <= every_s * 1.5 + 0.001
+
+
+@pytest.mark.parametrize(
+    ("took_s", "ticks"), [(0.1, 1), (4.9, 1), (5.1, 1), (9.9, 1), (10.1, 2), (14.9, 2), (15.1, 3), (25.0, 3)]
+)
+def test_a_flight_that_takes_long_leaves_no_tick_out_that_is_still_to_come(took_s, ticks):
+    rhythm = Rhythm.of("a cluster", 10.0)
+    asked_at = rhythm.next_after(NOW)
+    now = asked_at + timedelta(seconds=took_s)
+    assert next_tick(rhythm, asked_at, now) == asked_at + timedelta(seconds=10 * ticks)
+    assert next_tick(rhythm, now + timedelta(days=1), now) <= now + timedelta(seconds=15), "the clock was put back"
 
 
 def test_the_runs_of_a_large_cluster_are_spread_over_its_ticks():

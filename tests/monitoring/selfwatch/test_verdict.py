@@ -60,44 +60,51 @@ def test_nothing_is_wrong() -> None:
     assert verdict().healthy
 
 
-@pytest.mark.parametrize(
-    ("found", "part"),
-    [
-        (verdict(database=Away("connection refused"), stored=None), "database"),
-        (verdict(queue=Away("connection refused")), "redis"),
-        (queue(STANDBY, WORKER), "beat"),
-        (queue(replace(LEADER, at=ago(40)), WORKER), "beat"),
-        (queue(LEADER), "worker"),
-        (queue(LEADER, replace(WORKER, at=ago(40))), "worker"),
-        (stored(ticks={}), "poll_clusters"),
-        (stored(ticks={"poll_clusters": tick(ended_at=ago(70))}), "poll_clusters"),
-        (stored(clusters=(lag(61), lag(300))), "clusters"),
-        (stored(clusters=(lag(reachable=False), lag(reachable=False))), "clusters"),
-    ],
-)
+FAILING = tick(ended_at=ago(70), failed_at=ago(1), failure="ValueError: no such thing")
+BLIND = [
+    (verdict(database=Away("connection refused"), stored=None), "database"),
+    (verdict(queue=Away("connection refused")), "redis"),
+    (queue(STANDBY, WORKER), "beat"),
+    (queue(replace(LEADER, at=ago(40)), WORKER), "beat"),
+    (queue(LEADER), "worker"),
+    (queue(LEADER, replace(WORKER, at=ago(40))), "worker"),
+    (stored(ticks={}), "poll_clusters"),
+    (stored(ticks={"poll_clusters": tick(ended_at=ago(70))}), "poll_clusters"),
+    (stored(ticks={"poll_clusters": FAILING}), "poll_clusters"),
+    (stored(ticks={"poll_clusters": tick(ended_at=None, failed_at=ago(1), failure="ValueError")}), "poll_clusters"),
+    (stored(clusters=(lag(61), lag(300))), "clusters"),
+    (stored(clusters=(lag(reachable=False), lag(reachable=False))), "clusters"),
+]
+WARNED = [
+    (stored(clusters=(lag(), lag(61))), "clusters", "1 of 2 clusters has not been asked in time"),
+    (stored(clusters=(lag(), lag(61), lag(62))), "clusters", "2 of 3 clusters have not been asked in time"),
+    (stored(clusters=(lag(reachable=False), lag())), "clusters", "1 of 2 clusters gives no answer"),
+    (stored(clusters=(lag(reachable=False),)), "clusters", "1 of 1 cluster gives no answer"),
+    (stored(clusters=(replace(lag(), stranger=True), lag())), "clusters", "At the address of 1 of 2 clusters"),
+    (verdict(database=Database(NOW, 0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
+    (verdict(database=Database(NOW, 0.001, 1, -90.0)), "clocks", "1 min 30 s behind the database's"),
+    (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", "has waited for 20 min"),
+    (stored(deliveries=Deliveries(0, 9, 2)), "notifications", "2 notifications of the last day"),
+    (stored(deliveries=Deliveries(0, 9, 1)), "notifications", "1 notification of the last day"),
+    (stored(archive=Archive(9, 9, 9, None, 1, "x: it is missing")), "archive", "1 file of the history's archive"),
+    (stored(archive=Archive(9, 9, 9, None, 2, "x: it is missing")), "archive", "2 files of the history's archive"),
+    (stored(history="it was never started"), "history", "long charts take longer: it was never started."),
+    (
+        stored(ticks={**GOOD.stored.ticks, "ping_dead_man": tick(task="ping_dead_man", ended_at=ago(300))}),
+        "ping_dead_man",
+        "last came to its end 5 min ago",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "part"), BLIND)
 def test_each_of_these_alone_makes_it_blind(found: Verdict, part: str) -> None:
     assert parts(found) == [part]
     assert not found.healthy
     assert found.sentence.startswith("Waymark is blind: ")
 
 
-@pytest.mark.parametrize(
-    ("found", "part", "words"),
-    [
-        (stored(clusters=(lag(), lag(61))), "clusters", "1 of 2 clusters has not been asked in time"),
-        (stored(clusters=(lag(reachable=False), lag())), "clusters", "1 of 2 clusters gives no answer"),
-        (stored(clusters=(lag(reachable=False),)), "clusters", "1 of 1 cluster gives no answer"),
-        (verdict(database=Database(NOW, 0.001, 1, 45.0)), "clocks", "45 s ahead of the database's"),
-        (stored(deliveries=Deliveries(1, 0, 0, ago(1200))), "notifications", "has waited for 20 min"),
-        (stored(deliveries=Deliveries(0, 9, 2)), "notifications", "2 notifications of the last day"),
-        (stored(archive=Archive(9, 9, 9, None, 1, "x: it is missing")), "archive", "1 file of the history's archive"),
-        (
-            stored(ticks={**GOOD.stored.ticks, "ping_dead_man": tick(task="ping_dead_man", ended_at=ago(300))}),
-            "ping_dead_man",
-            "last came to its end 5 min ago",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("found", "part", "words"), WARNED)
 def test_each_of_these_is_a_warning(found: Verdict, part: str, words: str) -> None:
     assert found.healthy, "nobody is woken because of one silent cluster: it has an incident of its own"
     assert [finding.part for finding in found.warnings] == [part]
@@ -109,8 +116,7 @@ def test_no_cluster_at_all_is_no_blindness() -> None:
 
 
 def test_a_task_that_fails_says_why() -> None:
-    failing = tick(ended_at=ago(70), failed_at=ago(1), failure="ValueError: no such thing")
-    [problem] = stored(ticks={"poll_clusters": failing}).problems
+    [problem] = stored(ticks={"poll_clusters": FAILING}).problems
     assert "1 min 10 s ago; it fails: ValueError: no such thing" in problem.sentence
 
 

@@ -8,6 +8,7 @@ import { closeMenus } from "./menu.js";
 import { beat, goOnBelow, keepFocus, keepInput, keepOpen, keepScrolled } from "./live.js";
 import { palette } from "./palette.js";
 import { keepSession } from "./session.js";
+import { becomeThePageItWasSentFrom, sendOnce } from "./sending.js";
 
 keepTimesTrue();
 themeSwitch(document.getElementById("theme"));
@@ -21,6 +22,8 @@ keepFocus();
 keepInput();
 goOnBelow();
 keepSession(document.getElementById("session-over"));
+sendOnce();
+becomeThePageItWasSentFrom();
 beat(document.getElementById("live"));
 palette(document.getElementById("palette"));
 showWhereOneIs();
@@ -35,7 +38,7 @@ function showWhereOneIs() {
 
 // "/" goes to the search box, as in other tools of the trade.
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     document.getElementById("find")?.focus();

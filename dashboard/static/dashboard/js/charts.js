@@ -1,4 +1,6 @@
 // Draws the figures that the server builds. They carry roles instead of colours; here each role gets the page's colour.
+import { sessionIsOver } from "./session.js";
+
 const RENEW_MS = 10000;
 const LOCALE = document.documentElement.lang;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false, locale: LOCALE };
@@ -123,7 +125,7 @@ function colour(name) {
 
 charts.forEach(renew);
 setInterval(() => {
-  if (!document.hidden) charts.filter((chart) => !("once" in chart.dataset)).forEach(renew);
+  if (!document.hidden && !sessionIsOver()) charts.filter((chart) => !("once" in chart.dataset)).forEach(renew);
 }, RENEW_MS);
 // A part of the page that was swapped in may bring charts of its own, and take others away.
 document.body.addEventListener("htmx:afterSettle", () => {

@@ -1,6 +1,8 @@
 // The beat: live parts listen to "tick" (4 s) or "fast-tick" (1 s) on the body, those with much to renew to "tick-2" …
 // "tick-6": every so many ticks. A hidden tab, or a reader who marks text, pauses it. A failed answer is said, never
 // hidden: the page then shows what was known before.
+import { sessionIsOver } from "./session.js";
+
 const SLOW_MS = 4000;
 const FAST_MS = 1000;
 const SELDOM = [2, 3, 4, 5, 6];
@@ -17,6 +19,7 @@ export function beat(light) {
   };
   const paused = () => document.hidden || readerMarksText();
   const send = (name) => {
+    if (sessionIsOver()) return; // session.js asks whether it is back
     if (paused()) {
       if (!lost) show("paused", SAYS.paused);
       return;

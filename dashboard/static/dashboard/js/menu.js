@@ -1,17 +1,16 @@
-// A menu closes when one clicks elsewhere or presses Escape; the rest a <details> does by itself.
+// A menu closes when one clicks elsewhere or presses Escape, and so does what pops up; the rest a <details> does by itself.
+const OPEN = "details:is(.menu, .popover)[open]";
 
 export function closeMenus() {
-  const close = (besides) => {
-    for (const menu of document.querySelectorAll("details.menu[open]")) {
-      if (!besides || !menu.contains(besides)) menu.open = false;
+  document.addEventListener("click", ({ target }) => {
+    for (const menu of document.querySelectorAll(OPEN)) {
+      if (!menu.contains(target)) menu.open = false;
     }
-  };
-  document.addEventListener("click", (event) => close(event.target));
+  });
   document.addEventListener("keydown", (event) => {
-    const menu = event.key === "Escape" && document.querySelector("details.menu[open]");
-    if (menu) {
-      close();
-      menu.querySelector("summary").focus();
-    }
+    const menu = event.key === "Escape" && document.querySelector(OPEN);
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
   });
 }

@@ -1,4 +1,4 @@
-// Rows that open to their details, which are fetched the first time.
+// Rows that open to their details, which are fetched at every opening until they came.
 export function expandable(root) {
   root.addEventListener("click", (event) => {
     const button = event.target.closest(".expander");
@@ -12,8 +12,5 @@ function toggle(button) {
   button.setAttribute("aria-expanded", String(open));
   row.hidden = !open;
   const part = row.querySelector("[hx-get]");
-  if (open && part && !part.dataset.asked) {
-    part.dataset.asked = "yes";
-    part.dispatchEvent(new CustomEvent("reveal-detail"));
-  }
+  if (open && part?.querySelector(":scope > [data-again]")) part.dispatchEvent(new CustomEvent("reveal-detail"));
 }

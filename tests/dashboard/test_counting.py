@@ -1,0 +1,30 @@
+"""Several counts in one statement are those that each would give."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from dashboard.queries.counting import counts
+from dashboard.queries.incidents import told_incidents
+from monitoring.models import Cluster, Job
+from tests.dashboard.builders import make_cluster, make_job
+
+pytestmark = pytest.mark.django_db
+
+
+def test_counts_are_as_of_each_alone(django_assert_num_queries):
+    cluster = make_cluster(timezone.now())
+    for name in ("orders", "payments", "clicks"):
+        make_job(cluster, name)
+    asked = [
+        Job.objects.all(),
+        Job.objects.filter(name="orders").order_by("name"),
+        Job.objects.none(),
+        Cluster.objects.filter(pk__in=[]),
+        Cluster.objects.filter(enabled=True),
+        told_incidents(),
+    ]
+    with django_assert_num_queries(1):
+        found = counts(*asked)
+    assert found == [3, 1, 0, 0, 1, 0]

@@ -28,7 +28,7 @@ from checkpointing.spark.session import WorkDirectory, session_settings, start_s
 work = WorkDirectory(Path(sys.argv[1]))
 options = f"-Xlog:class+load:file={work.root}/loaded"
 start_session("session", session_settings(work, 1, {jvm.JVM_OPTIONS: options}), work)
-print("started")
+print("started", flush=True)
 jvm.kill()
 """
 
@@ -54,7 +54,7 @@ def archive(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_drivers_take_their_classes_from_it_and_start_without_when_it_is_damaged(archive: Path, tmp_path: Path) -> None:
     said, loaded = session(tmp_path / "whole", archive)
-    assert said.splitlines()[-1] == "started"
+    assert "started" in said.splitlines()
     shared = len(re.findall(r"source: shared objects file \(top\)$", loaded, re.MULTILINE))
     assert shared > 0.8 * len(re.findall(r"source: ", loaded)) / 2
     assert shared > 2_000
@@ -62,7 +62,7 @@ def test_drivers_take_their_classes_from_it_and_start_without_when_it_is_damaged
     archive.chmod(0o600)
     os.truncate(archive, archive.stat().st_size // 2)
     said, loaded = session(tmp_path / "damaged", archive)
-    assert said.splitlines()[-1] == "started"
+    assert "started" in said.splitlines()
     assert "Java crashed with the class archive" in said
     assert not archive.exists()
     assert "shared objects file (top)" not in loaded

@@ -12,11 +12,14 @@ from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.keys import Keys
 
 # From each to the next the theme changes: charts are drawn anew, for the new width, too.
-VIEWS = (("wide", "light"), ("narrow", "dark"), ("middle", "light"), ("wide", "dark"), ("narrow", "light"))
-# The extremes see every page; the views between them those with the most on them.
+VIEWS = (
+    *(("wide", "light"), ("narrow", "dark"), ("middle", "light")),
+    *(("wide", "dark"), ("narrow", "light"), ("middle", "dark")),
+)
+# These are read by axe as a whole.
 EXTREMES = VIEWS[:2]
-# What the extremes do not show of colours.
-COLOURS = VIEWS[3:]
+# What these do not show of colours, on the pages with the most on them.
+COLOURS = VIEWS[3:5]
 
 
 def poller_looked() -> None:
@@ -34,9 +37,9 @@ def look_at(
     fullest: Collection[str] = (),
     settle: Callable[[Page, str], None] = lambda page, name: None,
 ) -> None:
-    """Pictures of `pages`, by name, under var/test/: of the `fullest` in every view. Nothing is wider than the screen,
-    no table is cut off on a large one, nothing is for the mouse only, axe finds nothing serious, the console is silent.
-    `settle`: what a reader does on a page before."""
+    """Pictures of `pages`, by name, in every view, under var/test/. Nothing is wider than the screen, no table is cut
+    off on a large one, nothing is for the mouse only, axe finds nothing serious, the console is silent. `fullest`:
+    those with the most on them. `settle`: what a reader does on a page before."""
     found: dict[str, object] = {}
     for name, path in pages.items():
         poller_looked()
@@ -54,8 +57,7 @@ def _problems(reader: Reader, name: str, view: tuple[str, str], *, full: bool) -
     problems = [f"wider than its window by {wider} px"] if wider > 0 else []
     if view[0] != "narrow":
         problems += [f"{table} is cut off" for table in reader.cut()]
-    if view in EXTREMES or full:
-        reader.picture(f"{name}-{'-'.join(view)}")
+    reader.picture(f"{name}-{'-'.join(view)}")
     if view == VIEWS[0]:
         problems += [f"{part} is for the mouse only" for part in Keys(reader.page).mouse_only()]
     if view in EXTREMES:

@@ -202,12 +202,12 @@ def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     lines = {trace["meta"]["role"]: trace for trace in answer["figure"]["data"]}
     if name in highest:
         exact = max(done.values_list(highest[name], flat=True))
-        assert max(lines["longest"]["y"]) == exact
+        assert max(filter(None, lines["longest"]["y"])) == exact  # None: an hour without any
         assert all(
             m <= p <= h for m, p, h in zip(*(lines[r]["y"] for r in ("median", "p95", "longest")), strict=True) if m
         )
     else:
-        assert max(lines["state"]["y"]) <= max(done.values_list("state_size", flat=True))
+        assert max(filter(None, lines["state"]["y"])) <= max(done.values_list("state_size", flat=True))
     table = viewer.get(reverse("job-chart-table", args=[job.pk, name]), {"range": "1y"}).content.decode()
     assert "Median" in table
     short = viewer.get(reverse("job-chart", args=[job.pk, name]), {"range": "1h"}).json()

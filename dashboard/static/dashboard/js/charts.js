@@ -48,7 +48,7 @@ function draw(chart) {
   chart.querySelector(".loading, .chart-empty")?.remove();
   figure.data.forEach(paint);
   dress(figure.layout);
-  if (chart.clientWidth < 700) figure.layout.annotations?.forEach((label) => (label.text = label.text.split(" · ")[0]));
+  if (chart.clientWidth < 900) figure.layout.annotations?.forEach((label) => (label.text = label.text.split(" · ")[0]));
   if (chart.clientWidth < 560) squeeze(figure);
   window.Plotly.react(chart, figure.data, figure.layout, CONFIG);
   if (chart.zooms) return;

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitoring.models import RestoreFrom, RunState
+from monitoring.recovery.detection import DEAD
 from monitoring.savepoints.history import plain_path
 
 
@@ -40,13 +41,17 @@ class Life:
 
 
 def retains(state: RunState, checkpoint_config: Mapping[str, object]) -> bool:
-    """Do checkpoints outlive a run that ended so? Without externalization an engine deletes them."""
+    """Do checkpoints outlive a run that ended so, or lives: then somebody cancels it? Without externalization an engine
+    deletes them; those of a FINISHED job always."""
+    if state is RunState.FINISHED:
+        return False
     externalization = checkpoint_config.get("externalization")
     if not isinstance(externalization, dict):
         return True  # not known; a state is validated before it is used
     if not externalization.get("enabled", True):
         return False
-    return not (state is RunState.CANCELED and externalization.get("delete_on_cancellation", False))
+    canceled = state not in DEAD
+    return not (canceled and externalization.get("delete_on_cancellation", False))
 
 
 def candidates(states: Collection[State], lives: Collection[Life], restore_from: RestoreFrom) -> list[State]:

@@ -70,6 +70,7 @@ class FakeJobManager:
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message instead of acting
     invalid_paths: dict[str, str] = field(default_factory=dict)
     refused_paths: dict[str, str] = field(default_factory=dict)  # found out only when a job is started from them
+    checkpoints: dict[str, str] = field(default_factory=dict)  # job id by path: those of a FINISHED job are gone
     can_validate: bool = True
     config: dict[str, str] | None = None  # None: it does not say
     answers_once: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -175,6 +176,8 @@ class FakeJobManager:
             return 400, {"errors": [f"Jar file /up/{parts[1]} does not exist"]}
         if body.get("savepointPath") in self.refused_paths:
             return 400, {"errors": [self.refused_paths[body["savepointPath"]]]}
+        if self._is_gone(body.get("savepointPath")):
+            return 400, {"errors": ["there is no _metadata"]}
         self.ran.append(body)
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
         self.jobs[job_id] = FakeJob(job_id, name, self._first_state(), body.get("savepointPath"))
@@ -194,8 +197,13 @@ class FakeJobManager:
     def _validate(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if not self.can_validate:
             return 404, {"errors": ["Not found."]}
-        reason = self.invalid_paths.get(body["savepointPath"])
+        path = body["savepointPath"]
+        reason = self.invalid_paths.get(path) or ("there is no _metadata" if self._is_gone(path) else None)
         return 200, {"valid": reason is None, "reason": reason or ""}
+
+    def _is_gone(self, path: str | None) -> bool:
+        owner = self.jobs.get(self.checkpoints.get(path or "", ""))
+        return owner is not None and owner.state == "FINISHED"
 
     def _trigger(self, parts: list[str], body: dict[str, Any], stops: bool = False) -> tuple[int, dict[str, Any]]:
         trigger_id = body["triggerId"]

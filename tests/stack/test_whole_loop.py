@@ -124,7 +124,9 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
 ) -> None:
     upstream.deliver(500)
     args = ("--arg", f"input={upstream.directory}", "--arg", f"connections={connections}")
-    submit(stack, f"{PROGRAM}:flights_by_route", ROUTES, *args)
+    # Else a newer checkpoint may take the place of the chosen one before the job is stopped, which then goes on.
+    retained = ("--conf", "execution.checkpointing.num-retained=20")
+    submit(stack, f"{PROGRAM}:flights_by_route", ROUTES, *args, *retained)
     eventually("a completed checkpoint", lambda: completed(stack, ROUTES) >= 2)
     expect_exact_routes(database, upstream)
 
@@ -141,11 +143,22 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     restart.first.click()
     person.screenshot(path=PICTURES / "loop-confirm.png", full_page=True)
     person.get_by_role("button", name=re.compile("Restart from")).click()
-    expect(person.get_by_text("The job runs again")).to_be_visible(timeout=240_000)
+    expect(person.get_by_text("The job runs again", exact=True)).to_be_visible(timeout=240_000)
     person.screenshot(path=PICTURES / "loop-restarted.png", full_page=True)
 
     upstream.deliver(300)
     expect_exact_routes(database, upstream)
+
+    # The newest checkpoint is what a restart offers first: it has to outlive the job that is stopped for it.
+    person.get_by_role("link", name=ROUTES).first.click()
+    person.get_by_role("link", name="Restart from…").click()
+    restart = person.get_by_role("button", name=re.compile("Restart from checkpoint"))
+    eventually("a checkpoint of the new run", lambda: person.reload() and restart.count())
+    restart.click()
+    expect(person.get_by_text("The job runs again", exact=True)).to_be_visible(timeout=240_000)
+    upstream.deliver(300)
+    expect_exact_routes(database, upstream)
+
     assert stack.jobs()[ROUTES]["state"] == "RUNNING"
     lives = [job for job in stack.get("/jobs/overview")["jobs"] if job["name"] == ROUTES and job["end-time"] < 0]
     assert len(lives) == 1

@@ -1,4 +1,8 @@
-"""Makes sure that no life of the job is left: stops the one that a person wants replaced, and touches no other."""
+"""Makes sure that no life of the job is left: stops the one that a person wants replaced, and touches no other.
+
+A job that is stopped with a savepoint is FINISHED, and engines delete the checkpoints of a FINISHED job, retained ones
+too. So where a checkpoint is to be restored the job is cancelled, after a savepoint of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.utils.translation import gettext_noop as _
 
-from monitoring.engine.answers import JobOverview
+from monitoring.engine.answers import JobOverview, SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotAsked, NotReady, Unreachable
 from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
@@ -28,13 +32,28 @@ from monitoring.models import (
 )
 from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.detection import HOLD_DOWN, within
-from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, lives_of, write
+from monitoring.recovery.launching import entry_class
+from monitoring.recovery.stages.base import (
+    Act,
+    End,
+    Next,
+    Outcome,
+    Wait,
+    automatic,
+    given_up,
+    launch_of,
+    lives_of,
+    write,
+)
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+from monitoring.savepoints.stored import validate
 
 # Ends that somebody wished; a leader that is losing the leadership says FAILED.
 _WISHED = ("CANCELED", "FINISHED")
 # While a store of jobs is waited for that may lie behind a wall.
 LOOK_AGAIN = timedelta(seconds=5)
+# Right before the job is cancelled; what storage does not tell by then was checked before the savepoint.
+STATE_READ_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,13 @@ class Living:
     unseen: HighAvailability | None = None
 
 
+@dataclass(frozen=True)
+class StateGone:
+    """What is to be restored went while the job was saved, as a newer checkpoint took its place: `why`."""
+
+    why: str
+
+
 class StopJob:
     step = _("Stop the job")
 
@@ -61,12 +87,15 @@ class StopJob:
             return Wait(str(problem))
         lives, known = lives_of(attempt), _known_life(attempt)
         is_ours = attempt.job.cluster.engine == Engine.SPARK
-        to_cancel = None if automatic(attempt) or attempt.stop_first else known
+        to_cancel = known if _may_cancel(attempt) else None
+        saved_before, path, program = attempt.stop_first, attempt.restore_path, entry_class(launch_of(attempt))
 
         async def act(client: FlinkClient) -> object:
             jobs = await client.jobs_overview()
             living = lives.live(jobs)
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
+                if saved_before and (why := await _why_gone(client, path, program)):
+                    return StateGone(why)
                 await client.cancel(living.id)  # repeatable
             found = Living(living, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
             if living is not None or known is None:
@@ -97,6 +126,10 @@ class StopJob:
                 return End(AttemptState.CANCELED, why)
             case Living(JobOverview() as life):
                 return _stopping(attempt, life, now)
+            case StateGone(why):
+                return End(
+                    AttemptState.FAILED, f"{attempt.restore_path} is not there any more, so the job goes on: {why}"
+                )
             case EngineError():
                 return Wait(str(answer))
             case _:
@@ -139,6 +172,29 @@ def _held(unseen: HighAvailability, until: datetime) -> str:
         f"The job has ended, but the next leader may take it up again: this Flink is highly available ({unseen.kind}), "
         f"and its store of jobs cannot be looked into. That is waited for until {until:%H:%M:%S %Z}."
     )
+
+
+def _may_cancel(attempt: RestartAttempt) -> bool:
+    if automatic(attempt):
+        return False
+    saved = attempt.stop_savepoint
+    is_saved = saved is not None and saved.state == SavepointState.COMPLETED
+    return not attempt.stop_first or (_restores_a_checkpoint(attempt) and is_saved)
+
+
+def _restores_a_checkpoint(attempt: RestartAttempt) -> bool:
+    """Or what may be one: a path that nobody has seen."""
+    return bool(attempt.restore_path) and attempt.restore_is_savepoint is not True
+
+
+async def _why_gone(client: FlinkClient, path: str, program: str | None) -> str:
+    try:
+        found = await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
+    except (Unreachable, NotReady):
+        raise
+    except EngineError:
+        return ""
+    return (found.reason or "it is not valid") if isinstance(found, SavepointValidation) and not found.valid else ""
 
 
 def _known_life(attempt: RestartAttempt) -> str | None:
@@ -192,13 +248,18 @@ def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outc
         return _ask_to_stop(attempt, now)
     if saved.state == SavepointState.FAILED:
         return End(AttemptState.FAILED, f"The savepoint on stop failed, so the job goes on: {saved.failure}")
-    return Wait(f"Stopping with a savepoint; the job is {life.state}.")
+    if not _restores_a_checkpoint(attempt):
+        return Wait(f"Stopping with a savepoint; the job is {life.state}.")
+    if saved.state == SavepointState.COMPLETED:
+        return Wait(f"Its savepoint is complete; cancelling, which leaves its checkpoints. The job is {life.state}.")
+    return Wait(f"Taking a savepoint before the job is cancelled; it is {life.state}.")
 
 
 def _ask_to_stop(attempt: RestartAttempt, now: datetime) -> Outcome:
+    stops_job = not _restores_a_checkpoint(attempt)
     try:
-        saved = request_savepoint(attempt.job, SavepointOrigin.RESTART, attempt.requested_by, now, stops_job=True)
+        saved = request_savepoint(attempt.job, SavepointOrigin.RESTART, attempt.requested_by, now, stops_job=stops_job)
     except SavepointDeferred as deferred:
         return Wait(f"The job cannot be stopped with a savepoint yet: {deferred.reason}.")
     write(attempt, stop_savepoint_id=saved.pk)
-    return Wait("Stopping with a savepoint.")
+    return Wait("Stopping with a savepoint." if stops_job else "Taking a savepoint before the job is cancelled.")

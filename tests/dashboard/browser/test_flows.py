@@ -88,7 +88,7 @@ def test_restart_from_this_savepoint_is_watched_until_the_job_runs_again(read_as
     _worker_moves(attempt, now)
     expect(page.get_by_text("check the state", exact=False).first).to_be_visible(timeout=60_000)
     _worker_ends(attempt, make.make_run(job, now, age=timedelta(0)).pk, now)
-    expect(page.get_by_text("The job runs again")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("The job runs again", exact=True)).to_be_visible(timeout=60_000)
     reader.picture("restart-done")
     assert reader.complaints == []
 

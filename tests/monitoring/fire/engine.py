@@ -97,6 +97,8 @@ class PlayedCluster(FakeJobManager):
     def end(self, job: PlayedJob, state: str = "FAILED", why: str = "") -> None:
         with self.lock:
             job.state, job.ended, job.moved, job.died_at = state, self.now_ms(), self.now_ms(), self.clock()
+            if state == "FINISHED":  # its savepoints stay
+                self.stored -= {path for path in self.stored if path.startswith(f"file:/cp/{job.id}/")}
             if state == "FAILED":
                 (entry,) = self._exceptions([], {})[1]["exceptionHistory"]["entries"]
                 job.exceptions = [entry | {"stacktrace": why or entry["stacktrace"]}]

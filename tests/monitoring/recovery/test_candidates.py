@@ -76,6 +76,10 @@ def test_discarded_failed_and_nameless_checkpoints_are_no_candidates(rows, job):
         ({"enabled": True, "delete_on_cancellation": True}, RunState.CANCELED, False),
         ({"enabled": True, "delete_on_cancellation": True}, RunState.FAILED, True),
         ({"enabled": False, "delete_on_cancellation": False}, RunState.FAILED, False),
+        ({"enabled": True, "delete_on_cancellation": False}, RunState.FINISHED, False),
+        (None, RunState.FINISHED, False),
+        ({"enabled": True, "delete_on_cancellation": False}, RunState.RUNNING, True),
+        ({"enabled": True, "delete_on_cancellation": True}, RunState.RUNNING, False),
         (None, RunState.FAILED, True),
     ],
 )

@@ -36,6 +36,45 @@ def test_a_live_job_is_cancelled_when_asked_so(live, savepoint, job_manager, set
     assert not job_manager.savepoints
 
 
+def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settle, now):
+    """A job that is stopped with a savepoint is FINISHED, and takes its retained checkpoints along."""
+    old = live.current_run.engine_job_id
+    job_manager.checkpoints["file:/chk/7"] = old
+    attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
+
+    assert (attempt.state, attempt.error) == ("succeeded", "")
+    assert started(job_manager) == [("RUNNING", "file:/chk/7")]
+    assert job_manager.jobs[old].state == "CANCELED"
+    assert attempt.stop_savepoint.state == "completed"
+    stopped = attempt.steps.get(name="Stop the job")
+    assert stopped.text == f"Stopped; what it had is saved at {attempt.stop_savepoint.path}."
+    assert job_manager.most_alive == 1
+
+
+def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_manager, settle, now):
+    """A newer one took its place meanwhile."""
+    before = job_manager.answer
+
+    def answer(method, path, body):
+        if path.endswith("/savepoints"):
+            job_manager.invalid_paths["file:/chk/7"] = "there is no _metadata"
+        return before(method, path, body)
+
+    job_manager.answer = answer
+    attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
+    assert attempt.state == "failed"
+    assert attempt.error == "file:/chk/7 is not there any more, so the job goes on: there is no _metadata"
+    assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
+    assert attempt.stop_savepoint.state == "completed"
+
+
+def test_a_savepoint_before_the_cancelling_that_fails_leaves_the_job_running(live, job_manager, settle, now):
+    job_manager.answers["trigger"] = (400, "The disk is full.")
+    attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
+    assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
+    assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
+
+
 def test_a_dead_job_is_just_started(job, savepoint, job_manager, settle, now):
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
     assert attempt.state == "succeeded"

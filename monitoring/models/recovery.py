@@ -63,7 +63,7 @@ class RestartAttempt(models.Model):
     rejected = models.JSONField(default=list)  # [{"path", "why"}]: candidates that could not be restored
     # Where it was looked for candidates that no poll saw and the storage did not answer: [{"place", "waited_s"}].
     silent = models.JSONField(default=list)
-    # A live job leaves a savepoint (stop_savepoint) when it is stopped: stages/stop_job.py; False: it is just cancelled.
+    # A live job leaves a savepoint (stop_savepoint) when it is stopped: stages/stop_job.py; False: just cancelled.
     stop_first = models.BooleanField(default=False)
     stop_savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
     # Written before the launch leaves: from then on the job may run, so it is looked up before anything else.

@@ -39,7 +39,7 @@ class RestartRefused(ValueError):
 def restart_from(job: Job, state: Savepoint | str, by: str, now: datetime, stop_first: bool = True) -> RestartAttempt:
     """Stop the job if it lives, start it from `state`: a savepoint of the job, or a path.
 
-    `stop_first`: a live job leaves a savepoint when it is stopped, so that nothing is lost; False: it is just cancelled.
+    `stop_first`: a live job leaves a savepoint when it is stopped, so that nothing is lost; False: just cancelled.
     Raises RestartRefused, BadLaunch or AttemptOpen (it says which restart is under way).
     """
     check_launch(job.launch)

@@ -194,6 +194,8 @@ class ZooKeeperLeaderElection:
                     self._connection.delete(f"{LATCH}/{name}")
 
     def _lead(self, latch: str, asked_at: float) -> None:
+        # Whoever asked since it became uncertain was told that the term is over, so it is, whatever comes now.
+        self._end_uncertain_term()
         with self._lock:
             if self._latch != latch or self._closed:  # the connection broke since the server was asked
                 return

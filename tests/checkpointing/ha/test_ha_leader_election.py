@@ -142,6 +142,28 @@ def test_an_expired_session_ends_the_term_and_the_next_one_has_another_fence(
 
 
 @zookeeper
+def test_a_term_that_was_uncertain_for_a_moment_is_over(make_contender, eventually):
+    """Who asked in that moment went by the answer: a leader that was to recover its jobs left them to the next one."""
+    clock = ManualClock()
+    contender = make_contender(clock=clock)
+    eventually(lambda: contender.leads)
+    term, told = contender.session_id, []
+    children = contender.connection.children
+
+    def after_a_standstill(path):
+        if not told:
+            clock.advance(contender.connection.session_timeout_s)
+            told.append(contender.election.has_leadership(term))
+        return children(path)
+
+    contender.connection.children = after_a_standstill
+    eventually(lambda: contender.events == ["granted", "revoked", "granted"])
+    assert told == [False]
+    assert contender.session_id != term
+    assert not contender.election.has_leadership(term)
+
+
+@zookeeper
 def test_leadership_expires_on_the_monotonic_clock_without_a_word_from_the_server(make_contender, eventually):
     clock = ManualClock()
     contender = make_contender(clock=clock)

@@ -194,16 +194,21 @@ class ZooKeeperLeaderElection:
                     self._connection.delete(f"{LATCH}/{name}")
 
     def _lead(self, latch: str, asked_at: float) -> None:
-        # Whoever asked since it became uncertain was told that the term is over, so it is, whatever comes now.
-        self._end_uncertain_term()
         with self._lock:
             if self._latch != latch or self._closed:  # the connection broke since the server was asked
                 return
-            self._certain_until = certain_until(asked_at, self._connection.session_timeout_s)
+            # Whoever asked since it became uncertain was told that the term is over: so it is.
+            over = self._session_id is not None and not self._leads(self._session_id)
             granted = self._session_id is None
             if granted:
                 self._session_id = str(uuid.uuid4())
                 session_id = self._session_id
+            if not over:
+                self._certain_until = certain_until(asked_at, self._connection.session_timeout_s)
+        if over:
+            self._end_term("ZooKeeper has confirmed it too late")
+            self._wake.set()
+            return
         if granted:
             log.info("leadership granted, session %s", session_id)
             if self._notifier is not None:

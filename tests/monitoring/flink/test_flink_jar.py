@@ -12,8 +12,11 @@ from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from monitoring.launches import remember_edit
 from monitoring.models import Cluster, Job, RestartAttempt
+from monitoring.recovery.manual import restart_from
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.jobs import CONFIGURATION, CountJobs
 from tests.monitoring.flink.ledger import Ledger
@@ -71,6 +74,34 @@ def forget_jars(jobs: CountJobs) -> None:
 
 def upload(name: str, content: bytes) -> SimpleUploadedFile:
     return SimpleUploadedFile(f"{name}.jar", content)
+
+
+def test_a_live_job_goes_back_to_its_newest_checkpoint(
+    flink: FlinkCluster, ledger_jobs: CountJobs, waymark: Waymark, tmp_path: Path, settings: Any
+) -> None:
+    """Which Flink deletes when the job is stopped with a savepoint."""
+    settings.STATE_ROOTS = (str(flink.checkpoints),)
+    configuration = CONFIGURATION | {
+        "execution.checkpointing.interval": "15 s",  # no newer one takes its place meanwhile
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "none",
+    }
+    name, arguments = f"back {uuid.uuid4().hex[:6]}", [str(ledger_jobs.switches), str(tmp_path / "out")]
+    old = ledger_jobs.start(name, configuration=configuration, program_args=arguments[1:])
+    job = waymark.job(name)
+    spec = {"kind": "flink-jar", "jar_id": ledger_jobs.jar_id, "program_args": arguments, "entry_class": None}
+    remember_edit(job, spec | {"configuration": configuration, "parallelism": 2}, "ada", timezone.now())
+    done = job.runs.get().checkpoints.filter(status="COMPLETED", is_savepoint=False)
+    path = waymark.until("its checkpoint is known", done.first).external_path
+    job.refresh_from_db()
+
+    attempt = waymark.ended(restart_from(job, path, "ada", waymark.now()))
+    assert (attempt.state, attempt.restore_path) == ("succeeded", path), attempt.error
+    ledger_jobs.adopt(attempt.engine_job_id)
+    assert attempt.stop_savepoint.state == "completed"
+    assert flink.state(old) == "CANCELED"
+    restored = flink.get(f"/jobs/{attempt.engine_job_id}/checkpoints")["latest"]["restored"]
+    assert restored["external_path"].removeprefix("file:").lstrip("/") == path.removeprefix("file:").lstrip("/")
 
 
 def test_a_job_from_a_jar_changes_and_its_ledger_stays_exact(

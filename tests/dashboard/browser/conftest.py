@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +123,12 @@ def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator
     yield start
     for context in contexts:
         context.close()
+    _wait_until_all_is_answered()
+
+
+def _wait_until_all_is_answered() -> None:
+    """A page asks for its live parts until it is closed: the database is not emptied under what answers it."""
+    deadline = time.monotonic() + 60
+    while answering := [each.name for each in threading.enumerate() if "process_request_thread" in each.name]:
+        assert time.monotonic() < deadline, answering
+        time.sleep(0.01)

@@ -51,6 +51,7 @@ DECISIONS = {
 }
 
 STATES = {
+    "the engine calls it invalid, without a reason": "引擎判定其无效，但未给出原因",
     "checkpoint {number} of run {run}, taken {at}": "运行 {run} 的检查点 {number}（生成于 {at}）",
     "savepoint {number} of run {run}, taken {at}": "运行 {run} 的保存点 {number}（生成于 {at}）",
     "checkpoint of run {run}, taken {at}": "运行 {run} 的检查点（生成于 {at}）",
@@ -155,7 +156,6 @@ STEPS = {
     "{path} has {size} bytes instead of {expected}": "{path} 有 {size} 字节，应为 {expected}",
     "{path} is missing": "缺少 {path}",
     "{path} is complete.": "{path} 完整。",
-    "it is not valid": "无效",
     "{path} cannot be restored: {why}.": "无法恢复 {path}：{why}。",
     "No state can be restored; the job allows to be started empty.": "没有状态可以恢复；该作业允许从空状态启动。",
     "it was {age} old when the job died, and the job allows {allowed}": "作业终止时它已有 {age}，而该作业允许 {allowed}",

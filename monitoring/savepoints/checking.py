@@ -58,9 +58,8 @@ def look_at(job: Job, path: str, now: datetime) -> str | None:
             return None
         case EngineError() | StorageSilent():
             raise answer
-    problem = "" if answer.valid else _problem(answer)
-    record_finding(job, path, problem, now)
-    return problem
+    record_finding(job, path, answer.problem, now)
+    return answer.problem
 
 
 def _due(now: datetime) -> list[Savepoint]:
@@ -83,15 +82,10 @@ def _note(savepoint: Savepoint, answer: Found, now: datetime) -> str:
             return update(savepoint, "", next_check_at=None)  # it cannot tell: it is not asked again
         case SavepointValidation(valid=True):
             return update(savepoint, "", checked_at=now, problem="", next_check_at=_next_look(savepoint, now))
-        case SavepointValidation():
-            problem = _problem(answer)
+        case SavepointValidation(problem=problem):
             return update(savepoint, "found damaged", checked_at=now, problem=problem, next_check_at=now + LOOK_AGAIN)
         case EngineError() | StorageSilent():
             return update(savepoint, "", next_check_at=now + RETRY)
-
-
-def _problem(invalid: SavepointValidation) -> str:
-    return invalid.reason or "the engine calls it invalid, without a reason"
 
 
 def _next_look(savepoint: Savepoint, now: datetime) -> datetime | None:

@@ -20,6 +20,11 @@ class SavepointValidation:
     state_size: int | None
     completed_at: datetime | None
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; "" when it is valid."""
+        return "" if self.valid else self.reason or "the engine calls it invalid, without a reason"
+
     @classmethod
     def parse(cls, fields: Fields) -> SavepointValidation:
         return cls(

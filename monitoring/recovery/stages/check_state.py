@@ -54,9 +54,9 @@ class CheckState:
             case SavepointValidation(valid=True):
                 remember_finding(attempt, "", now)
                 return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
-            case SavepointValidation(reason=reason):
-                remember_finding(attempt, reason or "it is not valid", now)
-                return reject(attempt, reason or "it is not valid")
+            case SavepointValidation(problem=problem):
+                remember_finding(attempt, problem, now)
+                return reject(attempt, problem)
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
             case Refused(of_the_request=False):

@@ -194,7 +194,7 @@ async def _why_gone(client: FlinkClient, path: str, program: str | None) -> str:
         raise
     except EngineError:
         return ""
-    return (found.reason or "it is not valid") if isinstance(found, SavepointValidation) and not found.valid else ""
+    return found.problem if isinstance(found, SavepointValidation) else ""
 
 
 def _known_life(attempt: RestartAttempt) -> str | None:

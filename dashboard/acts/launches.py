@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from dashboard.acts.intents import Intent
 from dashboard.forms.launch import CLONE, LaunchForm
-from dashboard.phrases import told
-from dashboard.queries.states import offered_savepoints
+from dashboard.queries.states import FROM_STOP, offered_savepoints
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
@@ -20,8 +19,6 @@ from monitoring.launches import remember_edit, what_changed
 from monitoring.models import Job, LaunchVersion, RestartAttempt, Savepoint
 from monitoring.programs import keep
 from monitoring.recovery.manual import BadLaunch, RestartRefused, change_and_restart, clone
-
-FROM_STOP = "stop"
 
 
 class NotStarted(Exception):
@@ -37,8 +34,6 @@ def launch_form(
 ) -> LaunchForm:
     """With the states that the job can be started from; bound when something was typed."""
     states = [(choice.key, choice.label) for choice in offered_savepoints(job)]
-    if job.current_run is not None and job.current_run.live:
-        states.insert(0, (FROM_STOP, told("the savepoint that it is stopped with")))
     options: dict[str, Any] = {"job": job, "states": states, "version": version, "admin": admin, "label_suffix": ""}
     return LaunchForm(typed, files, **options) if typed is not None else LaunchForm(**options)
 

@@ -45,7 +45,10 @@ class AskedDecisions(Asked):
 
 
 class StateOut(Schema):
-    key: str = Field(description="What a restart is asked from.")
+    key: str = Field(
+        description="What a restart is asked from. `stop`, of a job that runs: the savepoint that it is stopped with, "
+        "which is not taken yet and has no path."
+    )
     label: str
     taken_at: datetime
     size: int | None

@@ -18,6 +18,7 @@ REFUSALS = {
     "managed_elsewhere is {value}: {allowed}.": "由他处管理（{value}）：{allowed}。",
     "not known": "未知",
     "the job does not run, so choose the savepoint to go on from": "作业未在运行，请选择继续所用的保存点",
+    "{state} is there only when it is stopped with one": "只有以保存点停止作业时，才会有{state}",
     "a name of at most {most} characters is needed": "需要一个最多 {most} 个字符的名称",
     "a name that no job of {cluster} has is needed": "需要 {cluster} 上没有作业使用的名称",
     "that is who restarts this job": "该作业由它重启",

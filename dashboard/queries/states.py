@@ -1,5 +1,6 @@
-"""The states that a job can be started from: its completed savepoints, the checkpoints that outlive their run, and
-those that a dead run left in its directory and no poll saw."""
+"""The states that a job can be started from: its completed savepoints, the checkpoints that outlive their run, those
+that a dead run left in its directory and no poll saw, and of a running job the savepoint that it will be stopped with.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from dashboard.phrases import told
 from monitoring.models import CheckedState, Checkpoint, Job, Run, Savepoint, SavepointState
 from monitoring.recovery.candidates import State
+from monitoring.recovery.manual import STOPPED_WITH, goes_on_from_stop
 from monitoring.recovery.states import restore_candidates, retained_checkpoints
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.looking import Patience, StorageSilent
@@ -19,6 +23,7 @@ from monitoring.savepoints.stored import LISTED_WITHIN_S, size_of
 # An engine keeps a handful; of older ones it is not known whether they are still there.
 RETAINED = 10
 SAVEPOINTS = 20
+FROM_STOP = "stop"
 _FOUND = re.compile(r"found-(\d{1,9})-(\d{1,18})")
 
 
@@ -33,18 +38,24 @@ class Retained:
 
 @dataclass(frozen=True)
 class Choice:
-    """A state that the job could be started from. `key` is what the form sends back."""
+    """A state that the job could be started from. `key` is what the form sends back.
+
+    The savepoint that the job is stopped with is to be taken: it has no path and no size yet, and `taken_at` is now."""
 
     key: str
     label: str
     taken_at: datetime
     size: int | None
     path: str
-    source: Savepoint | str  # as restart_from takes it
+    source: Savepoint | str | None  # as restart_from takes it
     run: Run | None = None  # the one that took it
     note: str = ""
     problem: str = ""  # what was wrong with its files when last looked at
     found: bool = False  # lies in the directory of a dead run and is in no history; when it was taken is reckoned
+
+    @property
+    def to_be_taken(self) -> bool:
+        return self.source is None
 
 
 def read_retained(job: Job) -> list[Retained]:
@@ -69,10 +80,9 @@ class Offer:
 
 
 def offered_states(job: Job) -> Offer:
-    """Completed savepoints, the newest checkpoints that outlive their run, and what a dead one left. Whatever its
-    storage does, this takes no longer than LISTED_WITHIN_S for it."""
+    """Whatever storage does, this takes no longer than LISTED_WITHIN_S for it."""
     left = _Left(job, Patience(LISTED_WITHIN_S))
-    choices = [*_savepoints(job), *map(_checkpoint, read_retained(job)), *left.choices()]
+    choices = [*_known(job), *left.choices()]
     newest_first = sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
     return Offer(newest_first, left.states, left.silent)
 
@@ -80,8 +90,7 @@ def offered_states(job: Job) -> Offer:
 def offered_state(job: Job, key: str) -> Choice | None:
     """The one of that key. Storage is looked at only for what lies nowhere else. StorageSilent."""
     if not _FOUND.fullmatch(key):
-        known = [*_savepoints(job), *map(_checkpoint, read_retained(job))]
-        return next((choice for choice in known if choice.key == key), None)
+        return next((choice for choice in _known(job) if choice.key == key), None)
     left = _Left(job, Patience(LISTED_WITHIN_S))
     choice = next((choice for choice in left.choices() if choice.key == key), None)
     if choice is None and left.silence is not None:
@@ -90,7 +99,8 @@ def offered_state(job: Job, key: str) -> Choice | None:
 
 
 def offered_savepoints(job: Job) -> list[Choice]:
-    return sorted(_savepoints(job), key=lambda choice: choice.taken_at, reverse=True)
+    """Newest first; of a running job the one that it is stopped with, too."""
+    return sorted([*_from_stop(job), *_savepoints(job)], key=lambda choice: choice.taken_at, reverse=True)
 
 
 def why_not_offered(key: str) -> str:
@@ -106,12 +116,25 @@ def why_not_offered(key: str) -> str:
 
 
 def best_of(job: Job, offer: Offer) -> Choice | None:
-    """What the automation would take; else the newest that is not known to be damaged."""
+    """Of a running job the savepoint that it is stopped with: nothing is replayed, and no newer checkpoint can take its
+    place meanwhile. Else what the automation would take; else the newest that is not known to be damaged."""
+    if offer.choices and offer.choices[0].to_be_taken:
+        return offer.choices[0]
     sound = [choice for choice in offer.choices if not choice.problem] or offer.choices
     offered = {choice.path: choice for choice in reversed(sound)}
     candidates = restore_candidates(job, offer.left)
     best = (offered[state.path] for state in candidates if state.path in offered)
     return next(best, sound[0] if sound else None)
+
+
+def _known(job: Job) -> list[Choice]:
+    return [*_from_stop(job), *_savepoints(job), *map(_checkpoint, read_retained(job))]
+
+
+def _from_stop(job: Job) -> list[Choice]:
+    if not goes_on_from_stop(job):
+        return []
+    return [Choice(FROM_STOP, told(STOPPED_WITH), timezone.now(), None, "", None, job.current_run)]
 
 
 def _savepoints(job: Job) -> list[Choice]:

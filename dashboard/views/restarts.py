@@ -21,7 +21,15 @@ from dashboard.queries.states import best_of, offered_state, offered_states, why
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.models import RestartAttempt
-from monitoring.recovery.manual import CANCELABLE, AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.manual import (
+    CANCELABLE,
+    STOPPED_WITH,
+    AttemptOpen,
+    BadLaunch,
+    RestartRefused,
+    cancel_attempt,
+    restart_from,
+)
 from monitoring.recovery.replay import replayed
 from monitoring.savepoints.looking import StorageSilent
 
@@ -44,7 +52,9 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
-    context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen else None
+    # An engine keeps only so many checkpoints, and the job makes new ones while it is saved.
+    context["may_go"] = chosen and isinstance(chosen.source, str) and chosen.run == context["run"]
+    context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.to_be_taken else None
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
 
@@ -103,6 +113,7 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
         "job": attempt.job,
         "under_way": attempt.state in OPEN_ATTEMPT_STATES,
         "goes_on": _ended_with(attempt),
+        "stopped_with": STOPPED_WITH,
         "cancelable": attempt.state in CANCELABLE,
         "section": "fleet",
         "now": timezone.now(),

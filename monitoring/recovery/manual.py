@@ -24,6 +24,7 @@ LONGEST_PATH = 2000
 # Nothing was stopped or started yet.
 CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.VALIDATING)
 LONGEST_NAME = 500
+STOPPED_WITH = "the savepoint that it is stopped with"
 
 
 class RestartRefused(ValueError):
@@ -36,14 +37,21 @@ class RestartRefused(ValueError):
         self.allowed = allowed
 
 
-def restart_from(job: Job, state: Savepoint | str, by: str, now: datetime, stop_first: bool = True) -> RestartAttempt:
-    """Stop the job if it lives, start it from `state`: a savepoint of the job, or a path.
+def restart_from(
+    job: Job, state: Savepoint | str | None, by: str, now: datetime, stop_first: bool = True
+) -> RestartAttempt:
+    """Stop the job if it lives, start it from `state`: a savepoint of the job, a path, or None: the job lives, and goes
+    on from the savepoint that it is stopped with.
 
     `stop_first`: a live job leaves a savepoint when it is stopped, so that nothing is lost; False: just cancelled.
     Raises RestartRefused, BadLaunch or AttemptOpen (it says which restart is under way).
     """
     check_launch(job.launch)
     _require_answer(job)
+    if state is None:
+        _require_savepoint_on_stop(job, stop_first)
+        reason = f"{by} asked to restart from {STOPPED_WITH}."
+        return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, stop_first=True, from_stop=True)
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
@@ -79,15 +87,13 @@ def change_and_restart(
     """
     check_launch(launch)
     _require_answer(job)
-    run = job.current_run
-    if state is None and (run is None or run.state != RunState.RUNNING):
-        said = run.state if run else "not known"
-        raise RestartRefused("state", said, "the job does not run, so choose the savepoint to go on from")
+    if state is None:
+        _require_savepoint_on_stop(job)
     chosen = None if state is None else _of_savepoint(job, state)
     return open_attempt(
         job,
         RestartTrigger.MANUAL,
-        f"{by} asked to {what}, from {chosen or 'the savepoint that it is stopped with'}.",
+        f"{by} asked to {what}, from {chosen or STOPPED_WITH}.",
         by,
         now,
         restore_path=chosen.path if chosen else "",
@@ -134,6 +140,19 @@ def _require_answer(job: Job) -> None:
         raise RestartRefused("managed_elsewhere", job.managed_elsewhere, "that is who restarts this job")
     if not job.cluster.reachable:
         raise RestartRefused("cluster", job.cluster.name, "a cluster that answers is needed")
+
+
+def goes_on_from_stop(job: Job) -> bool:
+    """May it be restarted from the savepoint that it is stopped with? Only a job that runs can be saved."""
+    return job.current_run is not None and job.current_run.state == RunState.RUNNING
+
+
+def _require_savepoint_on_stop(job: Job, stop_first: bool = True) -> None:
+    if not goes_on_from_stop(job):
+        said = job.current_run.state if job.current_run else "not known"
+        raise RestartRefused("state", said, "the job does not run, so choose the savepoint to go on from")
+    if not stop_first:
+        raise RestartRefused("stop", "cancel", f"{STOPPED_WITH} is there only when it is stopped with one")
 
 
 @transaction.atomic
@@ -189,5 +208,6 @@ __all__ = [
     "cancel_attempt",
     "change_and_restart",
     "clone",
+    "goes_on_from_stop",
     "restart_from",
 ]

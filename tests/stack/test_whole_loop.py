@@ -149,13 +149,25 @@ def test_a_job_restarted_by_one_click_counts_every_row_once(
     upstream.deliver(300)
     expect_exact_routes(database, upstream)
 
-    # The newest checkpoint is what a restart offers first: it has to outlive the job that is stopped for it.
+    # A checkpoint has to outlive the job that is stopped for it.
     person.get_by_role("link", name=ROUTES).first.click()
     person.get_by_role("link", name="Restart from…").click()
-    restart = person.get_by_role("button", name=re.compile("Restart from checkpoint"))
-    eventually("a checkpoint of the new run", lambda: person.reload() and restart.count())
-    restart.click()
+    checkpoint = person.get_by_role("link", name=re.compile("^Checkpoint"))
+    eventually("a checkpoint of the new run", lambda: person.reload() and checkpoint.count())
+    checkpoint.first.click()
+    person.get_by_role("button", name=re.compile("Restart from checkpoint")).click()
     expect(person.get_by_text("The job runs again", exact=True)).to_be_visible(timeout=240_000)
+    upstream.deliver(300)
+    expect_exact_routes(database, upstream)
+
+    # What a restart of a running job offers first.
+    person.get_by_role("link", name=ROUTES).first.click()
+    person.get_by_role("link", name="Restart from…").click()
+    offered = person.get_by_role("button", name="Stop with a savepoint and restart")
+    eventually("the new run", lambda: person.reload() and offered.count())
+    offered.click()
+    expect(person.get_by_text("The job runs again", exact=True)).to_be_visible(timeout=240_000)
+    expect(person.get_by_text("nothing: the old run ended with this savepoint")).to_be_visible()
     upstream.deliver(300)
     expect_exact_routes(database, upstream)
 

@@ -197,7 +197,11 @@ def test_clusters_are_an_administrators(api: Caller, admin_api: Caller, now: dat
 def test_a_restart_needs_one_of_the_offered_states(api: Caller, job: Job, now: datetime) -> None:
     savepoint = make.make_savepoint(job.current_run, now)
     keys = [state["key"] for state in api.get(f"/jobs/{job.pk}/restart-states").json()]
+    assert keys[0] == "stop"
     assert f"savepoint-{savepoint.pk}" in keys
+    refused = api.post(f"/jobs/{job.pk}/restart", {"state": "stop", "stop": "cancel"})
+    assert refused.status_code == 409
+    assert "is there only when it is stopped with one" in refused.content.decode()
     assert api.post(f"/jobs/{job.pk}/restart", {"state": "savepoint-0"}).status_code == 422
     started = api.post(f"/jobs/{job.pk}/restart", {"state": f"savepoint-{savepoint.pk}"})
     assert started.status_code == 202, started.content

@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 from django.urls import reverse
 
+from monitoring.models import Checkpoint, Job
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import look_at
 
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
+
+
+def older(job: Job) -> Checkpoint:
+    """Which a newer one may take the place of."""
+    assert job.current_run is not None
+    return job.current_run.checkpoints.filter(status="COMPLETED", discarded=False)[0]
 
 
 def test_pages_of_a_troubled_fleet(
@@ -37,6 +44,7 @@ def test_pages_of_a_troubled_fleet(
         "rule-new": reverse("rule-new", args=["end_to_end_duration"]),
         "restarts": reverse("job-restarts", args=[job.pk]),
         "restart": reverse("job-restart", args=[job.pk]),
+        "restart-older": reverse("job-restart", args=[job.pk]) + f"?from=checkpoint-{older(job).pk}",
         "restart-found": reverse("job-restart", args=[unseen.pk]),
         "stop": reverse("job-stop", args=[job.pk]),
         "progress": reverse("restart-progress", args=[dead.restart_attempts.get().pk]),

@@ -16,6 +16,7 @@ from monitoring.models import (
     IncidentState,
     Job,
     RestartAttempt,
+    Run,
     Savepoint,
     SavepointOrigin,
     SavepointState,
@@ -62,6 +63,42 @@ def test_the_restart_page_says_what_is_stopped_and_what_is_replayed(operator: Cl
     assert "run 1, RUNNING" in page
     assert "38 min" in page
     assert not RestartAttempt.objects.exists()
+
+
+def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first(operator: Client, job: Job) -> None:
+    address = reverse("job-restart", args=[job.pk])
+    page = operator.get(address).content.decode()
+    assert "<b>The savepoint that it is stopped with</b>" in page
+    assert 'name="from" value="stop"' in page
+    assert "<b>Nothing replayed:</b>" in page
+    assert "How is the running job stopped?" not in page
+    response = operator.post(address, {"from": "stop"}, follow=True)
+    attempt = RestartAttempt.objects.get(job=job)
+    assert (attempt.from_stop, attempt.stop_first, attempt.restore_path) == (True, True, "")
+    assert "the savepoint that it is stopped with</dd>" in response.content.decode()
+
+
+@pytest.mark.parametrize("state", ["RESTARTING", "FAILED"])
+def test_one_that_does_not_run_cannot_be_saved(operator: Client, job: Job, state: str) -> None:
+    assert job.current_run is not None
+    Run.objects.filter(pk=job.current_run.pk).update(state=state)
+    address = reverse("job-restart", args=[job.pk])
+    assert 'name="from" value="checkpoint-' in operator.get(address).content.decode()
+    response = operator.post(address, {"from": "stop"}, follow=True)
+    assert "not offered" in response.content.decode()
+    assert not RestartAttempt.objects.exists()
+
+
+def test_of_a_checkpoint_of_the_live_run_is_said_that_it_may_go(operator: Client, job: Job, now: datetime) -> None:
+    run = job.current_run
+    assert run is not None
+    newest = run.checkpoints.first()
+    assert newest is not None
+    savepoint = make.make_savepoint(run, now)
+    said = "if a newer checkpoint took this one&#x27;s place meanwhile, the job goes on as it is"
+    for key, is_said in ((f"checkpoint-{newest.pk}", True), (f"savepoint-{savepoint.pk}", False)):
+        page = operator.get(reverse("job-restart", args=[job.pk]), {"from": key}).content.decode()
+        assert (said in page or said.replace("&#x27;", "'") in page) is is_said
 
 
 def test_restart_from_this_savepoint_opens_an_attempt_and_shows_it(operator: Client, job: Job, now: datetime) -> None:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from monitoring.models import CheckedState, Checkpoint, Job
+from monitoring.models import CheckedState, Checkpoint, Job, Run
 from tests.dashboard import builders as make
 from tests.monitoring.fake_job_manager import FakeJobManager, running_job_manager
 from tests.monitoring.savepoints.snapshots import lay_down
@@ -78,6 +78,7 @@ def test_its_files_are_looked_at_now(
 def test_the_restart_page_chooses_one_that_is_not_known_to_be_damaged(
     operator: Client, job: Job, newest: Checkpoint, now: datetime
 ) -> None:
+    Run.objects.filter(job=job).update(state="FAILED", ended_at=now)
     CheckedState.objects.create(job=job, path=newest.external_path, checked_at=now, problem="part-0 is missing")
     chosen = operator.get(reverse("job-restart", args=[job.pk])).context["chosen"]
     assert chosen.path != newest.external_path

@@ -185,6 +185,10 @@ class FireMachine(RuleBasedStateMachine):
             self._ask(lambda: restart_from(job, states[0].path, "ada", self.world.now, stop_first))
 
     @rule()
+    def click_what_is_offered_first(self) -> None:
+        self._ask(lambda: restart_from(self.world.job, None, "ada", self.world.now))
+
+    @rule()
     def upgrade(self) -> None:
         job = self.world.job
         launch = {**LAUNCH, "parallelism": 4}

@@ -36,6 +36,46 @@ def test_a_live_job_is_cancelled_when_asked_so(live, savepoint, job_manager, set
     assert not job_manager.savepoints
 
 
+def test_a_live_job_goes_on_from_the_savepoint_that_it_is_stopped_with(live, job_manager, settle, now):
+    old = live.current_run.engine_job_id
+    attempt = restart_from(live, None, "ada", now)
+    assert attempt.reason == "ada asked to restart from the savepoint that it is stopped with."
+    attempt = settle(attempt, now)
+
+    assert (attempt.state, attempt.error) == ("succeeded", "")
+    assert attempt.savepoint == attempt.stop_savepoint
+    assert started(job_manager) == [("RUNNING", attempt.stop_savepoint.path)]
+    assert job_manager.jobs[old].state == "FINISHED"
+    assert job_manager.most_alive == 1
+
+
+def test_when_that_savepoint_fails_the_job_goes_on(live, job_manager, settle, now):
+    job_manager.answers["stop"] = (400, "The disk is full.")
+    attempt = settle(restart_from(live, None, "ada", now), now)
+    assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
+    assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
+
+
+@pytest.mark.parametrize(
+    ("state", "stop_first", "why"),
+    [
+        ("FAILED", True, "state is 'FAILED': the job does not run, so choose the savepoint to go on from."),
+        ("RESTARTING", True, "state is 'RESTARTING': the job does not run, so choose the savepoint to go on from."),
+        (
+            *("RUNNING", False),
+            "stop is 'cancel': the savepoint that it is stopped with is there only when it is stopped with one.",
+        ),
+    ],
+)
+def test_without_such_a_savepoint_nothing_is_stopped(live, now, state, stop_first, why):
+    Run.objects.filter(pk=live.current_run_id).update(state=state)
+    live.current_run.refresh_from_db()
+    with pytest.raises(RestartRefused) as refused:
+        restart_from(live, None, "ada", now, stop_first)
+    assert str(refused.value) == why
+    assert not RestartAttempt.objects.exists()
+
+
 def test_a_checkpoint_of_the_live_job_outlives_the_stop(live, job_manager, settle, now):
     """A job that is stopped with a savepoint is FINISHED, and takes its retained checkpoints along."""
     old = live.current_run.engine_job_id

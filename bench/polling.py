@@ -117,7 +117,7 @@ def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
             for port in ports[:hanging]:
                 _ask(port, "/_hang")
             time.sleep(12)  # the first requests to them have timed out by then
-            hung = _span(worker, ports, span_s / 2)
+            hung = _span(worker, ports, span_s)
             # Last: what half a minute has left to be read keeps a worker busy for as long again.
             burst = _burst(dsn, worker, ports, (plan.clusters - hanging) * JOBS)
         answering = ports[hanging:]

@@ -44,6 +44,7 @@ def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now:
     match outcome:
         case Next(state, text, shown_as):
             show_step(attempt, stage.step, shown_as, text, now)
+            show_step(attempt, STAGES[state].step, StepState.RUNNING, "", now)
             write(attempt, state=state, next_step_at=now)
             return "moved"
         case Wait(text, after):

@@ -117,15 +117,16 @@ def end(attempt: RestartAttempt, state: AttemptState, why: str, now: datetime) -
 
 
 def show_step(attempt: RestartAttempt, name: str, state: StepState, text: str, now: datetime) -> None:
-    """The newest step of that name if it is still under way, else a new one."""
+    """The newest step of that name if it is still under way, else a new one, which began when the one before ended."""
     ended_at = None if state is StepState.RUNNING else now
-    running = attempt.steps.filter(name=name, state=StepState.RUNNING).last()
-    if running is None:
-        RestartStep.objects.create(
-            attempt=attempt, name=name, state=state, text=text, started_at=now, ended_at=ended_at
-        )
-    else:
-        RestartStep.objects.filter(pk=running.pk).update(state=state, text=text, ended_at=ended_at)
+    last = attempt.steps.order_by("id").last()
+    if last is not None and last.name == name and last.ended_at is None:
+        RestartStep.objects.filter(pk=last.pk).update(state=state, text=text, ended_at=ended_at)
+        return
+    started_at = min(now, last.ended_at) if last is not None and last.ended_at is not None else now
+    RestartStep.objects.create(
+        attempt=attempt, name=name, state=state, text=text, started_at=started_at, ended_at=ended_at
+    )
 
 
 def _engine_job_id(job: Job) -> str:

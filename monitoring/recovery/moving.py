@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -31,12 +31,15 @@ def move_attempts(now: datetime) -> Counter[str]:
     """How many attempts came to which end of this cycle, in words."""
     outcome: Counter[str] = Counter()
     started = time.monotonic()
+
+    def moment() -> datetime:
+        """The caller's `now`, and what the cycle itself has taken since: claims must cover real time."""
+        return now + timedelta(seconds=int(time.monotonic() - started))
+
     moving = [claimed for attempt in _due(now) if (claimed := _claim(attempt, attempt.claimed_until, now))]
     for _ in range(ROUNDS):
         if not moving:
             break
-        # The caller's `now`, and what the cycle itself has taken since: claims must cover real time.
-        moment = now + timedelta(seconds=int(time.monotonic() - started))
         moving = _one_round(moving, moment, outcome)
     for attempt in moving:
         RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=attempt.claimed_until).update(claimed_until=None)
@@ -60,10 +63,14 @@ def _claim(attempt: RestartAttempt, seen: datetime | None, now: datetime) -> Res
     return RestartAttempt.objects.select_related(*RELATED).get(pk=attempt.pk)
 
 
-def _one_round(moving: Iterable[RestartAttempt], now: datetime, outcome: Counter[str]) -> list[RestartAttempt]:
+def _one_round(
+    moving: Iterable[RestartAttempt], moment: Callable[[], datetime], outcome: Counter[str]
+) -> list[RestartAttempt]:
     """One stage of each; returns those that go on at once."""
-    planned = [(attempt, plan) for attempt in moving if (plan := _plan(attempt, now))]
+    begun = moment()
+    planned = [(attempt, plan) for attempt in moving if (plan := _plan(attempt, begun))]
     answers = iter(call_all([Call(attempt.job.cluster, plan) for attempt, plan in planned if callable(plan)]))
+    now = moment()  # an act may take long, as a command does that starts a job
     further: list[RestartAttempt] = []
     for attempt, plan in planned:
         result = _settle(attempt, next(answers) if callable(plan) else None, None if callable(plan) else plan, now)

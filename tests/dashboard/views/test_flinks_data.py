@@ -169,6 +169,17 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
         assert value in row
 
 
+def test_failures_that_the_engine_counts_and_has_no_entry_of_are_explained(
+    run: Run, seen: Callable[..., str], now: datetime
+) -> None:
+    said = "2 failed before they began"
+    Run.objects.filter(pk=run.pk).update(counts={**run.counts, "failed": 2})
+    run.checkpoints.filter(status="FAILED").delete()
+    assert said in seen("job", run.job_id, range="all")
+    run.checkpoints.update(status="FAILED", failed_at=now)
+    assert said not in seen("job", run.job_id, range="all")
+
+
 def test_what_was_restored_is_told_with_its_path(run: Run, seen: Callable[..., str]) -> None:
     restored = sample("checkpoints_restored_from_savepoint")["latest"]["restored"]
     Run.objects.filter(pk=run.pk).update(

@@ -1,3 +1,4 @@
+import time
 from datetime import timedelta
 
 import pytest
@@ -47,6 +48,26 @@ def test_a_live_job_goes_on_from_the_savepoint_that_it_is_stopped_with(live, job
     assert started(job_manager) == [("RUNNING", attempt.stop_savepoint.path)]
     assert job_manager.jobs[old].state == "FINISHED"
     assert job_manager.most_alive == 1
+
+
+def test_each_step_begins_where_the_one_before_ended_and_tells_how_long_its_act_took(
+    live, savepoint, job_manager, settle, now
+):
+    before, launches = job_manager.answer, 0
+
+    def answer(method, path, body):
+        nonlocal launches
+        if path.endswith("/run"):
+            launches += 1
+            time.sleep(2)
+        return before(method, path, body)
+
+    job_manager.answer = answer
+    attempt = settle(restart_from(live, savepoint, "ada", now), now)
+    steps = list(attempt.steps.all())
+    assert [step.started_at for step in steps[1:]] == [step.ended_at for step in steps[:-1]]
+    start = next(step for step in steps if step.name == "Start the job")
+    assert (launches, start.ended_at - start.started_at >= timedelta(seconds=2)) == (1, True)
 
 
 def test_when_that_savepoint_fails_the_job_goes_on(live, job_manager, settle, now):

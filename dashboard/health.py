@@ -87,6 +87,11 @@ class JobFacts:
         return self.run.started_at if self.run else None
 
     @property
+    def missing_since(self) -> datetime | None:
+        """The engine has answered without the run since then."""
+        return self.run.missing_since if self.run else None
+
+    @property
     def configured_interval(self) -> object:
         """Milliseconds, as the engine told them."""
         return self.run.checkpoint_config.get("interval") if self.run else None
@@ -125,11 +130,20 @@ def judge_within(facts: JobFacts, not_known: str, now: datetime) -> Health:
         why = not_known or _("No run of this job has been seen yet.")
         return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", why)
     state = RunState(facts.state)
+    if facts.missing_since is not None and facts.attempt is None and not state.terminal:
+        return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", _why_missing(now - facts.missing_since))
     freshness, intervals = Freshness.ENDED, None
     if not state.terminal:
         freshness, intervals = _freshness(facts, now)
     level, sentence = _level(facts, state, freshness)
     return Health(level, freshness, facts.state, sentence, intervals)
+
+
+def _why_missing(lasts: timedelta) -> str:
+    since = age_text(max(lasts, timedelta()))
+    return _("The engine answers and has not named this job for %(since)s; if that lasts, it counts as lost.") % {
+        "since": since
+    }
 
 
 def _level(facts: JobFacts, state: RunState, freshness: Freshness) -> tuple[Level, str]:

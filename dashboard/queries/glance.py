@@ -76,6 +76,7 @@ class _Glance(JobFacts):
     state: str | None = None
     exception: str = ""
     started_at: datetime | None = None
+    missing_since: datetime | None = None
     configured_interval: object = None
 
     @cached_property
@@ -119,7 +120,7 @@ def _rows(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:
 
 def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
     """Of thousands: without the way over each field that an instance of its class takes."""
-    pk, _, _, name, *_, state, exception, interval, _, started, _, completed, took, size = row
+    pk, _, _, name, *_, state, exception, interval, _, started, missing, completed, took, size = row
     facts = _Glance.__new__(_Glance)
     facts.__dict__.update(
         row=row,
@@ -130,6 +131,7 @@ def _glance(row: tuple[Any, ...], cluster: Cluster) -> JobFacts:
         exception=exception,
         configured_interval=interval,
         started_at=_moment(started),
+        missing_since=_moment(missing),
         last_completed_at=_moment(completed),
         last_duration_ms=took,
         state_size=size,

@@ -93,7 +93,7 @@ def scene_of_job(job: Job, now: datetime) -> Scene:
         settings=settings_of(job, run),
         engine=cluster.engine,
         version=version_of(cluster),
-        runs=run is not None and run.state == "RUNNING",
+        runs=run is not None and run.state == "RUNNING" and run.missing_since is None,
         run_started_at=run.started_at if run else None,
         last_triggered_at=last_triggered_at,
         silent_since=silent_since(cluster, now),

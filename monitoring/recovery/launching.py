@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import Malformed, Unreachable
 from monitoring.recovery import launch_command
 
 
@@ -94,7 +96,20 @@ class CommandLaunch:
 
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
         self.check(order.launch)
-        return await launch_command.run(order.launch.get("command"), order.job_id, order.job_name, order.restore_path)
+        before = {job.id for job in await client.jobs_overview()}
+        try:
+            command = order.launch.get("command")
+            return await launch_command.run(command, order.job_id, order.job_name, order.restore_path)
+        except (Malformed, Unreachable):
+            # It may have started the job all the same, under an id that it kept to itself.
+            new = [job.id for job in await client.jobs_overview() if _is_new(job, order, before)]
+            if len(new) != 1:
+                raise
+            return new[0]
+
+
+def _is_new(job: JobOverview, order: LaunchOrder, before: Collection[str]) -> bool:
+    return job.name == order.job_name and job.id not in before
 
 
 _PROGRAM = ProgramLaunch()

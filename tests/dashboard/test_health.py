@@ -57,6 +57,17 @@ def test_when_nobody_asks_the_cluster_any_more_nothing_is_claimed() -> None:
     assert "Not looked at for 5 min" in health.sentence
 
 
+def test_of_a_job_that_the_engine_does_not_name_nothing_is_claimed_until_it_counts_as_lost() -> None:
+    known = facts(last_completed_s=90)
+    assert known.run is not None
+    known.run.missing_since = NOW - timedelta(seconds=45)
+    health = judge(known, NOW)
+    assert (health.level, health.state_word, health.freshness) == (Level.UNKNOWN, "unknown", Freshness.UNKNOWN)
+    assert health.sentence == (
+        "The engine answers and has not named this job for 45 s; if that lasts, it counts as lost."
+    )
+
+
 def test_an_open_incident_degrades_and_a_critical_one_fails() -> None:
     warned = facts(incidents=1, worst_severity=Severity.WARNING, incident_sentence="4 failed.")
     assert judge(warned, NOW).level is Level.DEGRADED

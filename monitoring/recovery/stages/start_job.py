@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.identity import Identity, identity_of, same, stranger_sentence
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
@@ -121,10 +121,17 @@ class StartJob:
             case Refused(of_the_request=True):
                 write(attempt, launch_sent_at=None)  # refused, so certainly not started
                 return _refused(attempt, str(answer))
+            case Malformed():
+                write(attempt, error=str(answer))  # what is known of its fate, should it never be seen
+                return _looked_for(attempt, answer)
             case EngineError():
-                return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
+                return _looked_for(attempt, answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
+
+
+def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
+    return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
 
 
 def _refused(attempt: RestartAttempt, why: str) -> Outcome:
@@ -195,5 +202,5 @@ def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
     if attempt.launches >= most and now - sent_at >= SEND_AGAIN_AFTER:
         times = "once" if attempt.launches == 1 else f"{attempt.launches} times"
         why = f"The engine was told {times} to start {attempt.engine_job_id} and does not know it."
-        return End(AttemptState.FAILED, why)
+        return End(AttemptState.FAILED, f"{why} {attempt.error}".strip())
     return Wait(f"The engine does not know {attempt.engine_job_id} yet.", timedelta(seconds=2))

@@ -46,6 +46,21 @@ def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: dateti
     assert "was RUNNING" in page
 
 
+def test_of_a_job_that_a_rebuilt_cluster_does_not_name_it_is_said_everywhere(operator: Client, now: datetime) -> None:
+    """Not RUNNING, not slow, and nothing of its settings: nobody knows."""
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now, missing_since=now - timedelta(seconds=80))
+    make.make_checkpoints(run, now - timedelta(minutes=5), make.Shape(count=8))
+    said = "The engine answers and has not named this job for"
+    (row,) = operator.get(reverse("fleet")).context["fleet"].shown.rows
+    assert (row.health.state_word, row.health.sentence.startswith(said)) == ("unknown", True)
+    page = operator.get(reverse("job", args=[job.pk])).content.decode()
+    assert said in page
+    assert "was RUNNING" in page
+    assert "No checkpoint is triggered" not in page
+    assert "The cluster does not answer" not in page
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [({"q": "FLIGHTS"}, 1), ({"state": "unknown"}, 3), ({"cluster": "apac"}, 3), ({"q": "nothing like it"}, 0)],

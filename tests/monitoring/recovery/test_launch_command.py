@@ -1,7 +1,9 @@
 """A job started by a command: real processes."""
 
 import asyncio
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from monitoring.engine.errors import Malformed, Refused, Unreachable
 from monitoring.recovery.launch_command import BadCommand, check, fixes_job_id, run
 from monitoring.recovery.launching import BadLaunch, check_launch
+from monitoring.recovery.manual import restart_from
 from tests.waiting import eventually
 
 ID = "0123456789abcdef0123456789abcdef"
@@ -28,6 +31,29 @@ def program(tmp_path):
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
         return str(path)
+
+    return write
+
+
+@pytest.fixture
+def started_by(job, job_manager, tmp_path):
+    """`started_by("print('done')")`: the job is started by a command that lets the engine choose the id, and then does
+    that."""
+
+    def write(then):
+        body = '{"savepointPath": sys.argv[1], "flinkConfiguration": {"pipeline.name": "flights"}}'
+        url = f"{job_manager.url}/jars/program.py/run"
+        lines = (
+            f"#!{sys.executable}",
+            "import json, sys, time, urllib.request as web",
+            f"web.urlopen(web.Request({url!r}, json.dumps({body}).encode(), method='POST')).read()",
+            then,
+        )
+        path = tmp_path / "start.py"
+        path.write_text("\n".join(lines))
+        path.chmod(0o755)
+        job.launch = {"kind": "command", "command": [str(path), "{savepoint}"]}
+        job.save()
 
     return write
 
@@ -124,3 +150,35 @@ def test_flinks_own_command_is_fine():
     assert check(command) == command
     assert fixes_job_id(command)
     assert not fixes_job_id(["/opt/flink/bin/flink", "run", "-s", "{savepoint}", "a.jar"])
+
+
+@pytest.mark.parametrize("then", ["print('done')", "time.sleep(300)"], ids=["says no id", "never ends"])
+def test_a_job_that_it_started_without_saying_so_is_found(
+    job, savepoint, job_manager, settle, started_by, now, monkeypatch, then
+):
+    monkeypatch.setattr("monitoring.recovery.launch_command.run", partial(run, limit_s=3.0))
+    started_by(then)
+    attempt = settle(restart_from(job, savepoint, "ada", now), now)
+    assert (attempt.state, attempt.error) == ("succeeded", "")
+    assert job_manager.jobs[attempt.engine_job_id].savepoint_path == "file:/sp/1"
+    assert len(job_manager.ran) == 1
+
+
+def test_a_state_that_is_gone_is_found_out_though_it_says_no_id(job, savepoint, job_manager, started_by, go_on, now):
+    """Else each restart would try the same state again."""
+    started_by("print('done')")
+    job_manager.can_validate = False
+    job_manager.starts_as = ["FAILED", "RUNNING"]
+    job_manager.exception = "java.io.FileNotFoundException: Cannot find checkpoint or savepoint 'file:/chk/7'"
+    attempt = go_on(job, now)
+    assert attempt.state == "succeeded", attempt.error
+    assert [each["path"] for each in attempt.rejected] == ["file:/chk/7"]
+    assert [each["savepointPath"] for each in job_manager.ran] == ["file:/chk/7", "file:/sp/1"]
+
+
+def test_when_no_job_comes_it_is_told_what_the_command_said(job, savepoint, job_manager, program, settle, now):
+    job.launch = {"kind": "command", "command": [program("echo all is well"), "{savepoint}"]}
+    job.save()
+    attempt = settle(restart_from(job, savepoint, "ada", now), now)
+    assert attempt.state == "failed"
+    assert attempt.error.endswith('does not know it. The command ended well and printed no "JobID …": all is well')

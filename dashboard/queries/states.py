@@ -82,15 +82,14 @@ class Offer:
 def offered_states(job: Job) -> Offer:
     """Whatever storage does, this takes no longer than LISTED_WITHIN_S for it."""
     left = _Left(job, Patience(LISTED_WITHIN_S))
-    choices = [*_known(job), *left.choices()]
-    newest_first = sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
-    return Offer(newest_first, left.states, left.silent)
+    return Offer([*_from_stop(job), *_newest_first(_stored(job) + left.choices())], left.states, left.silent)
 
 
 def offered_state(job: Job, key: str) -> Choice | None:
     """The one of that key. Storage is looked at only for what lies nowhere else. StorageSilent."""
     if not _FOUND.fullmatch(key):
-        return next((choice for choice in _known(job) if choice.key == key), None)
+        known = [*_from_stop(job), *_stored(job)]
+        return next((choice for choice in known if choice.key == key), None)
     left = _Left(job, Patience(LISTED_WITHIN_S))
     choice = next((choice for choice in left.choices() if choice.key == key), None)
     if choice is None and left.silence is not None:
@@ -100,7 +99,7 @@ def offered_state(job: Job, key: str) -> Choice | None:
 
 def offered_savepoints(job: Job) -> list[Choice]:
     """Newest first; of a running job the one that it is stopped with, too."""
-    return sorted([*_from_stop(job), *_savepoints(job)], key=lambda choice: choice.taken_at, reverse=True)
+    return [*_from_stop(job), *_newest_first(_savepoints(job))]
 
 
 def why_not_offered(key: str) -> str:
@@ -118,8 +117,8 @@ def why_not_offered(key: str) -> str:
 def best_of(job: Job, offer: Offer) -> Choice | None:
     """Of a running job the savepoint that it is stopped with: nothing is replayed, and no newer checkpoint can take its
     place meanwhile. Else what the automation would take; else the newest that is not known to be damaged."""
-    if offer.choices and offer.choices[0].to_be_taken:
-        return offer.choices[0]
+    if to_be_taken := next((choice for choice in offer.choices if choice.to_be_taken), None):
+        return to_be_taken
     sound = [choice for choice in offer.choices if not choice.problem] or offer.choices
     offered = {choice.path: choice for choice in reversed(sound)}
     candidates = restore_candidates(job, offer.left)
@@ -127,8 +126,12 @@ def best_of(job: Job, offer: Offer) -> Choice | None:
     return next(best, sound[0] if sound else None)
 
 
-def _known(job: Job) -> list[Choice]:
-    return [*_from_stop(job), *_savepoints(job), *map(_checkpoint, read_retained(job))]
+def _newest_first(choices: list[Choice]) -> list[Choice]:
+    return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
+
+
+def _stored(job: Job) -> list[Choice]:
+    return [*_savepoints(job), *map(_checkpoint, read_retained(job))]
 
 
 def _from_stop(job: Job) -> list[Choice]:

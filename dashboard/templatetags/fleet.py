@@ -121,7 +121,7 @@ def _automation(row: JobRow) -> str:
         return f'<a href="{reverse("restart-progress", args=[attempt.pk])}">{said}</a>'
     if job.automation_paused:
         return escape(_("paused"))
-    if row.health.state_word == "unknown":
+    if row.health.state_word == "unknown" and row.facts.missing_since is None:
         return escape(_("frozen"))
     if row.health.level.word == "ended":
         return escape(_("stays stopped"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import Malformed, Unreachable
 from monitoring.recovery import launch_command
@@ -22,12 +21,14 @@ class BadLaunch(ValueError):
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """`job_id` is fixed before the launch; `restore_path` is "" only where the job was allowed to start empty."""
+    """`job_id` is fixed before the launch; `restore_path` is "" only where the job was allowed to start empty.
+    `named`: the ids of all jobs that the engine named right before."""
 
     launch: Mapping[str, object]
     job_id: str
     job_name: str
     restore_path: str
+    named: frozenset[str] = frozenset()
 
 
 class LaunchKind(Protocol):
@@ -96,20 +97,16 @@ class CommandLaunch:
 
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
         self.check(order.launch)
-        before = {job.id for job in await client.jobs_overview()}
+        command = order.launch.get("command")
         try:
-            command = order.launch.get("command")
             return await launch_command.run(command, order.job_id, order.job_name, order.restore_path)
         except (Malformed, Unreachable):
             # It may have started the job all the same, under an id that it kept to itself.
-            new = [job.id for job in await client.jobs_overview() if _is_new(job, order, before)]
+            jobs = await client.jobs_overview()
+            new = [job.id for job in jobs if job.name == order.job_name and job.id not in order.named]
             if len(new) != 1:
                 raise
             return new[0]
-
-
-def _is_new(job: JobOverview, order: LaunchOrder, before: Collection[str]) -> bool:
-    return job.name == order.job_name and job.id not in before
 
 
 _PROGRAM = ProgramLaunch()

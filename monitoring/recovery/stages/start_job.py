@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
@@ -179,7 +179,10 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
             return LivesAlready(living)
         if decided_by_itself and lives.died_anew(jobs):
             return DiedAnew()
-        return Launched(await kind_of(launch).launch(client, order)) if send else NotSeen()
+        if not send:
+            return NotSeen()
+        named = frozenset(job.id for job in jobs)
+        return Launched(await kind_of(launch).launch(client, replace(order, named=named)))
 
     return act
 

@@ -65,9 +65,15 @@ def test_the_restart_page_says_what_is_stopped_and_what_is_replayed(operator: Cl
     assert not RestartAttempt.objects.exists()
 
 
-def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first(operator: Client, job: Job) -> None:
+def test_of_a_running_job_the_savepoint_that_it_is_stopped_with_is_offered_first(
+    operator: Client, job: Job, now: datetime
+) -> None:
+    assert job.current_run is not None
+    make.make_savepoint(job.current_run, now + timedelta(hours=1))  # by an engine whose clock is ahead
     address = reverse("job-restart", args=[job.pk])
-    page = operator.get(address).content.decode()
+    response = operator.get(address)
+    assert [choice.to_be_taken for choice in response.context["offer"].choices[:2]] == [True, False]
+    page = response.content.decode()
     assert "<b>The savepoint that it is stopped with</b>" in page
     assert 'name="from" value="stop"' in page
     assert "<b>Nothing replayed:</b>" in page

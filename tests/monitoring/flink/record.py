@@ -45,6 +45,9 @@ class Recording:
         newest = [answer["latest"][kind] for kind in ("completed", "savepoint", "failed")]
         for listed in [*answer["history"], *filter(None, newest)]:
             record = seen.setdefault(listed["id"], Recorded(listed))
+            # What has ended is read once: a look that takes longer than ten checkpoints would miss some.
+            if record.details is not None and record.listed == listed and listed["status"] != "IN_PROGRESS":
+                continue
             record.listed = listed
             self._look_into(f"/jobs/{job_id}/checkpoints/details/{listed['id']}", record)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
+# By this process, until it ends, with the descriptor of each claim. Two that start in one moment find a port free, and
+# only one of them could have it.
+_claimed: dict[int, int] = {}
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
@@ -46,8 +50,8 @@ class PortBook:
         """The port `name` had before, else `preferred`, else any; the first of these that is free."""
         taken = {port for other, port in self._ports.items() if other != name}
         wanted = [self._ports[name]] if name in self._ports else []
-        candidates = [port for port in (*wanted, preferred) if port not in taken and is_free(port)]
-        self._ports[name] = candidates[0] if candidates else _any_but(taken)
+        candidates = (port for port in (*wanted, preferred) if port not in taken and is_free(port) and _claim(port))
+        self._ports[name] = next(candidates, None) or _any_but(taken)
         self._write()
         return self._ports[name]
 
@@ -66,6 +70,21 @@ class PortBook:
 
 
 def _any_but(taken: set[int]) -> int:
-    while (port := any_free()) in taken:
+    while (port := any_free()) in taken or not _claim(port):
         pass
     return port
+
+
+def _claim(port: int) -> bool:
+    """False: another process has claimed it. By a name that lies in no directory and goes with its process; Linux has
+    such, elsewhere nothing is claimed."""
+    if port in _claimed or sys.platform != "linux":
+        return True
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0waymark-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claimed[port] = claim.detach()
+    return True

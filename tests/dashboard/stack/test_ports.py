@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,23 @@ def test_another_port_is_taken_when_the_preferred_one_is_in_use(book_path: Path)
     port = any_free()
     with taken(port):
         assert PortBook(book_path).choose("web", port) != port
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is claimed elsewhere")
+def test_two_that_start_in_one_moment_get_two_ports(book_path: Path, tmp_path: Path) -> None:
+    """Before either of them listens."""
+    port = any_free()
+    choose = f"print(PortBook(Path({str(tmp_path / 'other.json')!r})).choose('web', {port}), flush=True)"
+    other = f"from pathlib import Path; from dashboard.stack.ports import PortBook; {choose}; input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", other], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == port
+        assert PortBook(book_path).choose("web", port) != port
+        process.communicate("\n")
+    book_path.unlink()
+    assert PortBook(book_path).choose("web", port) == port
 
 
 def test_a_later_start_keeps_the_port_of_the_first(book_path: Path) -> None:

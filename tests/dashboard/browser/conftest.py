@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from monitoring import broker
+from tests.waiting import eventually
 
 # Playwright keeps an event loop in the test's thread; Django would take its presence for async code.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -123,12 +123,9 @@ def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator
     yield start
     for context in contexts:
         context.close()
-    _wait_until_all_is_answered()
+    # A page asks for its live parts until it is closed: the database is not emptied under what answers it.
+    eventually("every request is answered", _all_is_answered)
 
 
-def _wait_until_all_is_answered() -> None:
-    """A page asks for its live parts until it is closed: the database is not emptied under what answers it."""
-    deadline = time.monotonic() + 60
-    while answering := [each.name for each in threading.enumerate() if "process_request_thread" in each.name]:
-        assert time.monotonic() < deadline, answering
-        time.sleep(0.01)
+def _all_is_answered() -> bool:
+    return not any("process_request_thread" in each.name for each in threading.enumerate())

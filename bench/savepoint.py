@@ -37,7 +37,7 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.ids import new_id
 from checkpointing.java import find_java
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
-from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import IncompleteBatch
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
@@ -186,14 +186,14 @@ class _Query:
 
 
 class _Savepoints:
-    """Takes savepoints of `query` below `directory`. One `hashes`: one driver, which remembers what it has hashed."""
+    """Takes savepoints of `query` below `directory`. One `checksums`: one driver, which remembers them."""
 
     def __init__(self, query: _Query, directory: Path) -> None:
         self._query = query
         self._directory = directory
         self._storage = FileCheckpointStorage(None, new_id())
         self._numbers = itertools.count(1)
-        self.hashes = FileHashes()
+        self.checksums = FileChecksums()
 
     def take(self) -> tuple[float, float, int]:
         """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes.
@@ -206,7 +206,7 @@ class _Savepoints:
         staged = self._query.stage(self._directory / f"staging-{number}")
         taken_s = time.monotonic() - began
         trigger = TriggerCheckpoint("", number, CheckpointKind.SAVEPOINT, 0, 0, location.directory, None)
-        written = list(SnapshotWriter(trigger, self.hashes, PoolLedger()).write(staged))
+        written = list(SnapshotWriter(trigger, self.checksums, PoolLedger()).write(staged))
         self._storage.write_metadata(_savepoint(number, location.directory, staged, written))
         durable_s = time.monotonic() - began
         return taken_s, durable_s, sum(subtask.size for subtask in written)
@@ -238,7 +238,7 @@ def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[D
 
 
 def _speed(query: _Query, root: Path) -> list[Figure]:
-    """Nothing else runs. The first savepoint hashes everything, later ones what is new since."""
+    """Nothing else runs. The first savepoint finds out every checksum, later ones what is new since."""
     savepoints = _Savepoints(query, root / "savepoints")
     first = savepoints.taken_and_removed()
     linked = [savepoints.taken_and_removed() for _ in range(_ROUNDS)]
@@ -258,11 +258,13 @@ def _speed(query: _Query, root: Path) -> list[Figure]:
         Figure("`cp -r` of them", cp, "s"),
         Figure("`cp -r` and sync", durable_cp, "s"),
         Figure("hard link: all files taken", statistics.median(t for t, _, _ in linked) * 1000, "ms", goal=100),
-        Figure("hard link: `_metadata` durable, state hashed before", statistics.median(d for _, d, _ in linked), "s"),
-        Figure("hard link: `_metadata` durable, nothing hashed before", first[1], "s"),
+        Figure(
+            "hard link: `_metadata` durable, checksums known before", statistics.median(d for _, d, _ in linked), "s"
+        ),
+        Figure("hard link: `_metadata` durable, none known before", first[1], "s"),
         Figure("copy, durable, against `cp -r` and sync: bandwidth", durable_cp / copied, "×", goal=0.9, at_most=False),
         Figure("copy, durable, against `cp -r` without sync: bandwidth", cp / copied, "×"),
-        Figure("copy, durable, nothing hashed before, against `cp -r` and sync", durable_cp / hashed_copy[1], "×"),
+        Figure("copy, durable, no checksum known before, against `cp -r` and sync", durable_cp / hashed_copy[1], "×"),
     ]
 
 

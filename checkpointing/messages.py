@@ -25,6 +25,9 @@ from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
 
+# Of a field: the name that it had before.
+_ONCE = "once"
+
 
 class MalformedMessage(ValueError):
     """Not a message of this protocol; the text names the field."""
@@ -72,14 +75,14 @@ class StateFile:
     """One file of a snapshot.
 
     `path` is relative to the query's checkpointLocation, or, for a file sink's log, starts with `sink:`.
-    `location` is where the bytes lie, relative to the job's checkpoint directory (`chk-7/…`, `shared/<sha256>`) or,
-    for a savepoint, to the savepoint's own directory.
+    `location` is where the bytes lie, relative to the job's checkpoint directory (`chk-7/…`, `shared/<checksum>`) or,
+    for a savepoint, to the savepoint's own directory. `checksum`: see storage/checksums.py.
     """
 
     path: str
     location: str
     size: int
-    sha256: str
+    checksum: str = dataclasses.field(metadata={_ONCE: "sha256"})
     shared: bool = False
 
 
@@ -359,12 +362,16 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
-    """The dataclass `cls` out of JSON values; unknown fields are ignored, so that a newer peer may add some."""
+    """The dataclass `cls` out of JSON values; unknown fields are ignored, so that a newer peer may add some.
+
+    A field may have had another name, which an older peer, or an older file, still calls it by.
+    """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name in fields:
-            values[field.name] = _typed(hints[field.name], fields[field.name], f"{cls.__name__}.{field.name}")
+        name = field.name if field.name in fields else field.metadata.get(_ONCE)
+        if name in fields:
+            values[field.name] = _typed(hints[field.name], fields[name], f"{cls.__name__}.{name}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise MalformedMessage(f"{cls.__name__}.{field.name} is missing")
     return cls(**values)

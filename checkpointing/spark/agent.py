@@ -13,8 +13,8 @@ Each query of a job is cut at its own next boundary after the trigger, all at on
 What the producer put out up to n and the consumer had not read by b lies in the channel, which is durable in itself;
 the manifest names both ends. A synchronous savepoint ends the queries in the same order, for the same reason.
 
-The main thread calls everything here; one worker thread hashes and places files, and hands each finished subtask back
-through a queue.
+The main thread calls everything here; one worker thread finds out the files' checksums, places them, and hands
+each finished subtask back through a queue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Protocol
 
 from checkpointing.clock import Clock
 from checkpointing.messages import Channel, CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
-from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import IncompleteBatch
 from checkpointing.spark.plan import QueryPlan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
@@ -142,7 +142,7 @@ class _Take:
 class CheckpointAgent:
     """Call `tick` every 20 ms or so while `is_busy`. `uploads`: who moves large state to remote storage.
 
-    `hashes`: what is known of the queries' files.
+    `checksums`: what is known of the queries' files.
     """
 
     def __init__(
@@ -152,14 +152,14 @@ class CheckpointAgent:
         staging: Path,
         clock: Clock,
         uploads: Uploads | None = None,
-        hashes: FileHashes | None = None,
+        checksums: FileChecksums | None = None,
     ) -> None:
         self._queries = queries
         self._reports = reports
         self._staging = staging
         self._clock = clock
         self._uploads = uploads
-        self._hashes = hashes or FileHashes()
+        self._checksums = checksums or FileChecksums()
         self._pool = PoolLedger()
         self._takes: dict[int, _Take] = {}
         self._ended_for: int | None = None
@@ -278,7 +278,7 @@ class CheckpointAgent:
     def _write(self, take: _Take, cut: _Cut, staged: StagedBatch) -> None:
         plan = staged.files.plan
         try:
-            writer = SnapshotWriter(take.trigger, self._hashes, self._pool, self._uploads, lambda: take.over)
+            writer = SnapshotWriter(take.trigger, self._checksums, self._pool, self._uploads, lambda: take.over)
             with contextlib.closing(writer.write(staged)) as subtasks:
                 for durable in subtasks:
                     if take.over:
@@ -331,7 +331,8 @@ class CheckpointAgent:
             state_size=durable.size,
         )
         pool = take.trigger.shared_directory
-        self._worker.submit(self._pool.acknowledged, [f"{pool}/{file.sha256}" for file in durable.files if file.shared])
+        shared = [f"{pool}/{file.checksum}" for file in durable.files if file.shared]
+        self._worker.submit(self._pool.acknowledged, shared)
         channels = tuple(c for c in cut.channels if _is_read_by(c, kind, index))
         self._reports.acknowledge(take.trigger.checkpoint_id, Acknowledged(durable, metrics, cut.batch, channels))
         cut.owed -= 1

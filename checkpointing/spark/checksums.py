@@ -10,6 +10,7 @@ What a restore puts there gets the first of these from it, so that Spark, too, n
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -18,9 +19,12 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from checkpointing.storage.checksums import STEP, of_sums, sha256_of, sums_of
+
 _MAGIC = b"crc\x00"
-_STEP = 512
 _LARGEST_CHECKED_WHOLE = 2 << 20
+# Less is read as quickly as looked for.
+_LEAST_TOLD_BY_SUMS = 1 << 20
 _LOG = re.compile(r"metadata|offsets/\d+|commits/\d+")
 
 
@@ -53,24 +57,50 @@ def write_sums(path: Path) -> None:
     """As if Hadoop had written `path`; nothing for a large file, of which Spark itself keeps a checksum."""
     if path.stat().st_size <= _LARGEST_CHECKED_WHOLE:
         content = path.read_bytes()
-        sums_path(path).write_bytes(_MAGIC + struct.pack(">i", _STEP) + _sums_of(content, _STEP))
+        sums_path(path).write_bytes(_MAGIC + struct.pack(">i", STEP) + sums_of(content))
 
 
-def _check_against_hadoop(path: Path, size: int) -> None:
+def are_told_by_sums(path: str, size: int) -> bool:
+    """Whether a snapshot may tell this file by Hadoop's checksums: a large one of RocksDB's SST files, whose names are
+    unique and never written again, so that the two always belong together."""
+    return path.endswith(".sst") and size >= _LEAST_TOLD_BY_SUMS
+
+
+def checksum_of(path: Path) -> str:
+    """How a snapshot tells the content of `path` (storage/checksums.py): without reading it where that is possible."""
+    size = path.stat().st_size
+    if are_told_by_sums(path.name, size):
+        with contextlib.suppress(ValueError):
+            written = _written_sums(path, size)
+            if written is not None and written[0] == STEP:
+                return of_sums(written[1])
+    return sha256_of(path)
+
+
+def _written_sums(path: Path, size: int) -> tuple[int, bytes] | None:
+    """For how many bytes each is, and the checksums, big-endian; None where there are none. ValueError."""
     try:
         sums = sums_path(path).read_bytes()
     except FileNotFoundError:
-        return
+        return None
     if not sums.startswith(_MAGIC) or len(sums) < 8:
         raise ValueError(f"the checksums of {path.name} are damaged")
     (step,) = struct.unpack(">i", sums[4:8])
     known = sums[8:]
     if step < 1 or len(known) != 4 * -(-size // step):
         raise ValueError(f"{path.name} is damaged: it has {size} bytes, and checksums for another number")
+    return step, known
+
+
+def _check_against_hadoop(path: Path, size: int) -> None:
+    written = _written_sums(path, size)
+    if written is None:
+        return
+    step, known = written
     with path.open("rb") as file:
         for begin, end in _checked_parts(size, step):
             file.seek(begin)
-            if _sums_of(file.read(end - begin), step) != known[begin // step * 4 : -(-end // step) * 4]:
+            if sums_of(file.read(end - begin), step) != known[begin // step * 4 : -(-end // step) * 4]:
                 raise ValueError(f"{path.name} is damaged: its checksum is another one")
 
 
@@ -80,11 +110,6 @@ def _checked_parts(size: int, step: int) -> list[tuple[int, int]]:
         return [(0, size)]
     part = _LARGEST_CHECKED_WHOLE // 2 // step * step
     return [(0, part), ((size - part) // step * step, size)]
-
-
-def _sums_of(content: bytes, step: int) -> bytes:
-    view = memoryview(content)
-    return b"".join(zlib.crc32(view[at : at + step]).to_bytes(4, "big") for at in range(0, len(content), step))
 
 
 def _check_against_spark(path: Path, size: int) -> None:

@@ -227,8 +227,8 @@ class Driver:
         self._job = prepared
         self._reports.job = prepared
         uploads = job.executor_uploads(self._spec, self._spark, self._clock)
-        hashes = job.hashes_known_to(self._spec, prepared)
-        self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock, uploads, hashes)
+        known = job.checksums_known_to(self._spec, prepared)
+        self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock, uploads, known)
         self._reports.status(DriverState.RUNNING)
         log.info("attempt %d runs: %s", self._spec.attempt, ", ".join(v.name for v in prepared.vertices))
         executors = Executors(self._spark, self._clock)

@@ -18,8 +18,8 @@ from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.spark.channels import QueryEnds, find_channels
-from checkpointing.spark.file_store import FileHashes
-from checkpointing.spark.known_hashes import known_hashes
+from checkpointing.spark.file_store import FileChecksums
+from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.spark.lost_input import check_input_is_there
 from checkpointing.spark.plan import (
     explain,
@@ -78,12 +78,12 @@ def open_session(spec: DriverSpec, work: WorkDirectory) -> SparkSession:
     return start_session(spec.job_name, settings, work)
 
 
-def hashes_known_to(spec: DriverSpec, job: SparkJob) -> FileHashes:
+def checksums_known_to(spec: DriverSpec, job: SparkJob) -> FileChecksums:
     """From what the attempt was started from."""
     directory = spec.restore.directory if spec.restore is not None else None
     if spec.local is not None:
         directory = spec.local.newest_checkpoint
-    return known_hashes(directory, {query.name: query.planned.location for query in job.queries})
+    return known_checksums(directory, {query.name: query.planned.location for query in job.queries})
 
 
 def executor_uploads(spec: DriverSpec, spark: SparkSession, clock: Clock) -> Uploads | None:

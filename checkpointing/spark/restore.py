@@ -155,7 +155,7 @@ def restore_output(
         output = Path(snapshot.path_of(files.pop(SINK_LOCATION)).read_text())
         fresh = output / f".{file_sink.LOG_NAME}.{uuid.uuid4().hex}"
         for path, file in files.items():
-            copy_verified(snapshot.path_of(file), fresh / path.rpartition("/")[2], file.size, file.sha256)
+            copy_verified(snapshot.path_of(file), fresh / path.rpartition("/")[2], file.size, file.checksum)
         fresh.mkdir(parents=True, exist_ok=True)
         file_sink.replace_log(output, fresh, keep_output=keep_output)
         if writers_are_gone and not keep_output:
@@ -185,6 +185,6 @@ def _bring(source: Path, target: Path, file: StateFile) -> None:
             target.unlink(missing_ok=True)
         else:
             return
-    copy_verified(source, target, file.size, file.sha256)
+    copy_verified(source, target, file.size, file.checksum)
     if not is_rewritten(file.path):
         write_sums(target)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpointing.messages import StateFile, TriggerCheckpoint, Vertex
-from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import BatchFile, IncompleteBatch
 from checkpointing.spark.staging import StagedBatch, file_name
 from checkpointing.spark.uploads import Upload, UploadFailed, Uploads, step_back
@@ -93,7 +93,7 @@ class SnapshotWriter:
     def __init__(
         self,
         trigger: TriggerCheckpoint,
-        hashes: FileHashes,
+        checksums: FileChecksums,
         pool: PoolLedger,
         uploads: Uploads | None = None,
         is_over: Callable[[], bool] = lambda: False,
@@ -101,7 +101,7 @@ class SnapshotWriter:
         self._trigger = trigger
         self._uploads = uploads
         self._is_over = is_over
-        self._hashes = hashes
+        self._checksums = checksums
         self._ledger = pool
         self._files = files_for(trigger.directory)
         keeps_pool = trigger.shared_directory is not None and not trigger.full
@@ -197,13 +197,13 @@ class SnapshotWriter:
         for each in found:
             file, is_new = files[each.path], each.is_new and each.location not in places
             places.add(each.location)
-            self._hashes.learn(staged.link_of(file), each.sha256)
+            self._checksums.learn(staged.link_of(file), each.checksum)
             brought[each.path] = Future()
-            brought[each.path].set_result(self._placed(file, each.sha256, each.location, is_new=is_new))
+            brought[each.path].set_result(self._placed(file, each.checksum, each.location, is_new=is_new))
         return brought
 
     def _is_in_pool(self, staged: StagedBatch, file: BatchFile) -> bool:
-        known = self._hashes.known(staged.link_of(file)) if self._is_shared(file) else None
+        known = self._checksums.known(staged.link_of(file)) if self._is_shared(file) else None
         return known is not None and self._pool_sizes.get(known) == file.size
 
     def _upload(self, staged: StagedBatch, file: BatchFile) -> Upload:
@@ -217,16 +217,16 @@ class SnapshotWriter:
 
     def _place(self, staged: StagedBatch, file: BatchFile) -> _Placed:
         link = staged.link_of(file)
-        sha256 = self._hashes.of(link)
+        checksum = self._checksums.of(link)
         if link.stat().st_size != file.size:
             raise OSError(errno.EIO, f"has {link.stat().st_size} bytes instead of {file.size}", str(link))
         if self._is_shared(file):
-            location = f"{self._pool}/{sha256}"
-            is_new = self._bring_to_pool(link, location, sha256, file.size)
+            location = f"{self._pool}/{checksum}"
+            is_new = self._bring_to_pool(link, location, checksum, file.size)
         else:
             location, is_new = self._private(staged, file), True
             self._files.put(link, location)
-        return self._placed(file, sha256, location, is_new=is_new)
+        return self._placed(file, checksum, location, is_new=is_new)
 
     def _is_shared(self, file: BatchFile) -> bool:
         return self._pool is not None and file.immutable and file.size >= LEAST_SHARED_BYTES
@@ -234,11 +234,11 @@ class SnapshotWriter:
     def _private(self, staged: StagedBatch, file: BatchFile) -> str:
         return f"{self._trigger.directory}/{_safe(staged.files.query)}/{file_name(file.path)}"
 
-    def _placed(self, file: BatchFile, sha256: str, location: str, *, is_new: bool) -> _Placed:
+    def _placed(self, file: BatchFile, checksum: str, location: str, *, is_new: bool) -> _Placed:
         relative = location.removeprefix(f"{self._base()}/")
-        return _Placed(StateFile(file.path, relative, file.size, sha256, self._is_shared(file)), location, is_new)
+        return _Placed(StateFile(file.path, relative, file.size, checksum, self._is_shared(file)), location, is_new)
 
-    def _bring_to_pool(self, link: Path, location: str, sha256: str, size: int) -> bool:
+    def _bring_to_pool(self, link: Path, location: str, checksum: str, size: int) -> bool:
         """True when it was not there. A damaged one of this name is replaced, which mends older checkpoints, too."""
         with self._claiming:
             claimed = self._claims.get(location)
@@ -247,7 +247,7 @@ class SnapshotWriter:
             claimed.result()
             return False
         try:
-            is_there = self._pool_sizes.get(sha256) == size and self._files.is_same(location, link, sha256)
+            is_there = self._pool_sizes.get(checksum) == size and self._files.is_same(location, link, checksum)
             if not is_there:
                 self._files.put(link, location)
         except BaseException as error:

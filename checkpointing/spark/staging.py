@@ -1,11 +1,13 @@
 """The files of one batch of a running query, linked aside at its end.
 
 Linking takes milliseconds, so that Spark's own cleaning cannot race it; whoever works on the links has all the time it
-needs. Links are safe because Spark writes its files under new names and renames, never in place.
+needs. Links are safe because Spark writes its files under new names and renames, never in place. Beside a large one lie
+Hadoop's checksums of it, if there are any: they tell its content unread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpointing.messages import Channel
+from checkpointing.spark.checksums import are_told_by_sums, sums_path
 from checkpointing.spark.layout import (
     SINK,
     SINK_PREFIX,
@@ -144,6 +147,9 @@ def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
         _link_or_copy(files.path_of(file.path), target)
         if target.stat().st_size != file.size:
             raise IncompleteBatch(f"{file.path} has {target.stat().st_size} bytes, {file.size} were listed")
+        if are_told_by_sums(file.path, file.size):
+            with contextlib.suppress(FileNotFoundError):
+                _link_or_copy(sums_path(files.path_of(file.path)), sums_path(target))
     return StagedBatch(files, batch, tuple(selected), directory)
 
 

@@ -1,7 +1,7 @@
 """Staged files brought into remote storage by the executors, many machines at a time: a Spark job of its own.
 
 For state that is large: one driver's network would be the limit. The executors see the links where the driver made
-them (deployment.py: a master with executors elsewhere is taken on shared storage only). Each hashes what it reads, puts
+them (deployment.py: a master with executors elsewhere is taken on shared storage only). Each finds its checksum, puts
 it and has the storage say that all of it arrived; then the driver looks for every file itself, because an executor may
 have been let into another storage of the same name. Whatever goes wrong is an UploadFailed: the driver does it then.
 
@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 
 from checkpointing.clock import Clock
 from checkpointing.spark import failure
-from checkpointing.spark.file_store import sha256_of
+from checkpointing.spark.checksums import checksum_of
 from checkpointing.storage.files import Files
 from checkpointing.storage.locations import name, parent
 from checkpointing.storage.opening import files_for
@@ -62,7 +62,7 @@ class UploadFailed(Exception):
 @dataclass(frozen=True)
 class Upload:
     """A staged file of `size` bytes. `location` is its place; or, `by_content`, the directory in which it is named by
-    its SHA-256, and in which those in `there` have this size already.
+    its checksum, and in which those in `there` have this size already.
     """
 
     path: str
@@ -79,7 +79,7 @@ class Uploaded:
 
     path: str
     location: str
-    sha256: str
+    checksum: str
     is_new: bool
     worker: str
 
@@ -199,14 +199,14 @@ def bring_share(uploads: Iterable[Upload]) -> Iterator[Uploaded]:
 
 def _bring(files: Files, upload: Upload) -> Uploaded:
     link = Path(upload.link)
-    sha256 = sha256_of(link)
+    checksum = checksum_of(link)
     if link.stat().st_size != upload.size:
         raise OSError(f"{link} has {link.stat().st_size} bytes instead of {upload.size}")
-    location = f"{upload.location}/{sha256}" if upload.by_content else upload.location
-    is_new = sha256 not in upload.there
+    location = f"{upload.location}/{checksum}" if upload.by_content else upload.location
+    is_new = checksum not in upload.there
     if is_new:
         files.put(link, location)
-    return Uploaded(upload.path, location, sha256, is_new, f"{socket.gethostname()}:{os.getpid()}")
+    return Uploaded(upload.path, location, checksum, is_new, f"{socket.gethostname()}:{os.getpid()}")
 
 
 def step_back() -> None:

@@ -6,7 +6,6 @@ Others: `fsspec_files`, `memory_files`. `opening.files_for` says which of them a
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from checkpointing.durable_files import sync
+from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
 from checkpointing.storage.layout import temporary_name
 
@@ -50,7 +50,7 @@ class Files(Protocol):
         """
         ...
 
-    def is_same(self, path: str, source: Path, sha256: str) -> bool:
+    def is_same(self, path: str, source: Path, checksum: str) -> bool:
         """`path` has the size of `source`: also its content? True where only reading it from afar could tell."""
         ...
 
@@ -61,13 +61,15 @@ class Files(Protocol):
         """
         ...
 
-    def get(self, path: str, target: Path) -> str:
-        """Copy to the local file `target`, which must not exist; the SHA-256 of what was copied."""
+    def get(self, path: str, target: Path, like: str) -> str:
+        """Copy to the local file `target`, which must not exist; the checksum of what was copied, as in `checksum`."""
         ...
 
     def read(self, path: str) -> bytes: ...
 
-    def sha256(self, path: str) -> str: ...
+    def checksum(self, path: str, like: str) -> str:
+        """Of the kind that `like` is, see `checksums`."""
+        ...
 
     def names(self, path: str) -> Sequence[str]:
         """What a directory holds, in no order; nothing when it is missing."""
@@ -132,33 +134,33 @@ class LocalFiles:
         finally:
             temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
 
-    def is_same(self, path: str, source: Path, sha256: str) -> bool:
+    def is_same(self, path: str, source: Path, checksum: str) -> bool:
         """On one file system a link is the same file; elsewhere the size has to do: reading costs what copying does."""
         there, here = Path(path).stat(), source.stat()
         if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) or there.st_dev != here.st_dev:
             return True
-        return self.sha256(path) == sha256
+        return self.checksum(path, checksum) == checksum
 
     def make_durable(self, paths: Iterable[str]) -> None:
         for path in paths:
             with in_words(path):
                 sync(Path(path))
 
-    def get(self, path: str, target: Path) -> str:
-        digest = hashlib.sha256()
+    def get(self, path: str, target: Path, like: str) -> str:
+        found = checking(like)
         target.parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("rb") as reader, target.open("xb") as writer:
             while chunk := reader.read(_CHUNK):
-                digest.update(chunk)
+                found.update(chunk)
                 writer.write(chunk)
-        return digest.hexdigest()
+        return found.checksum()
 
     def read(self, path: str) -> bytes:
         return Path(path).read_bytes()
 
-    def sha256(self, path: str) -> str:
+    def checksum(self, path: str, like: str) -> str:
         with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return checksum_of(file, like)
 
     def names(self, path: str) -> Sequence[str]:
         try:

@@ -15,7 +15,6 @@ What fsspec does not promise, and what is done about it:
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 import fsspec
 from fsspec.registry import get_filesystem_class, known_implementations
 
+from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import DriverMissing, StorageError, StorageUnreachable, UnknownScheme
 from checkpointing.storage.foreign_errors import in_words
 from checkpointing.storage.layout import temporary_name
@@ -74,23 +74,23 @@ class FsspecFiles:
     def put(self, source: Path, path: str) -> None:
         self._placed(path, lambda fs, name: fs.put_file(str(source), name), source.stat().st_size)
 
-    def is_same(self, path: str, source: Path, sha256: str) -> bool:
+    def is_same(self, path: str, source: Path, checksum: str) -> bool:
         return True
 
     def make_durable(self, paths: Iterable[str]) -> None:
         """The server has said that it keeps them."""
 
-    def get(self, path: str, target: Path) -> str:
+    def get(self, path: str, target: Path, like: str) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         self._run(path, lambda fs: _fetch(fs, path, target))
         with target.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return checksum_of(file, like)
 
     def read(self, path: str) -> bytes:
         return self._run(path, lambda fs: _read(fs, path))
 
-    def sha256(self, path: str) -> str:
-        return self._run(path, lambda fs: _sha256(fs, path))
+    def checksum(self, path: str, like: str) -> str:
+        return self._run(path, lambda fs: _checksum(fs, path, like))
 
     def names(self, path: str) -> Sequence[str]:
         return [name(entry["name"].rstrip("/")) for entry in self._listing(path)]
@@ -310,12 +310,9 @@ def _fetch(fs: Any, path: str, target: Path) -> None:
             fs.get_file(_plain(fs, path), file)
 
 
-def _sha256(fs: Any, path: str) -> str:
-    digest = hashlib.sha256()
+def _checksum(fs: Any, path: str, like: str) -> str:
     with _missing_or_unreadable(fs, path), fs.open(_plain(fs, path), "rb", block_size=8 * _CHUNK) as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return checksum_of(file, like)
 
 
 def _remove_file(fs: Any, path: str) -> None:

@@ -1,7 +1,7 @@
 """Where things lie, by name only: no access to any file.
 
 <checkpoint directory>/<job id>/chk-<N>/_metadata, private files
-                                shared/<sha256>
+                                shared/<checksum>
                                 taskowned/
 <savepoint directory>/savepoint-<first 6 of the job id>-<12 hex digits>/_metadata, <query>/ with all its files
 

@@ -17,7 +17,7 @@ from checkpointing.storage.verification import distinct_files, other_content
 
 
 def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedCheckpoint:
-    """`checkpoint` as it lies below `directory`, every file checked by its SHA-256; itself when it is local already.
+    """`checkpoint` as it lies below `directory`, every file checked by its checksum; itself when it is local already.
 
     `directory` is made; what is in it belongs to the caller. SnapshotIncomplete, or another OSError.
     """
@@ -40,8 +40,8 @@ def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedChe
 def _bring(source: CompletedCheckpoint, copy: CompletedCheckpoint, file: StateFile) -> None:
     path, target = state_file_path(source, file), Path(state_file_path(copy, file))
     try:
-        sha256 = files_for(path).get(path, target)
+        found = files_for(path).get(path, target, file.checksum)
     except FileNotFoundError as error:
         raise SnapshotIncomplete(source.location, file.location, "is missing") from error
-    if target.stat().st_size != file.size or sha256 != file.sha256:
+    if target.stat().st_size != file.size or found != file.checksum:
         raise other_content(source, file)

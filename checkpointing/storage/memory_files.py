@@ -6,11 +6,12 @@ in the job manager it holds them until the checkpoint is discarded. Nothing outl
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 
+from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import name, parent
 
@@ -59,18 +60,18 @@ class MemoryFiles:
     def put(self, source: Path, path: str) -> None:
         self.write_durably(path, source.read_bytes())
 
-    def is_same(self, path: str, source: Path, sha256: str) -> bool:
-        return self.sha256(path) == sha256
+    def is_same(self, path: str, source: Path, checksum: str) -> bool:
+        return self.checksum(path, checksum) == checksum
 
     def make_durable(self, paths: Iterable[str]) -> None:
         """As safe as the process."""
 
-    def get(self, path: str, target: Path) -> str:
+    def get(self, path: str, target: Path, like: str) -> str:
         content = self.read(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as file:
             file.write(content)
-        return hashlib.sha256(content).hexdigest()
+        return checksum_of(BytesIO(content), like)
 
     def read(self, path: str) -> bytes:
         try:
@@ -83,8 +84,8 @@ class MemoryFiles:
         with self._lock:
             return self._files.pop(path)
 
-    def sha256(self, path: str) -> str:
-        return hashlib.sha256(self.read(path)).hexdigest()
+    def checksum(self, path: str, like: str) -> str:
+        return checksum_of(BytesIO(self.read(path)), like)
 
     def names(self, path: str) -> Sequence[str]:
         with self._lock:

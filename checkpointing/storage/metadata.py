@@ -1,8 +1,9 @@
 """The `_metadata` of a checkpoint: versioned JSON with a checksum over its canonical body.
 
-    {"magic": "waymark-checkpoint", "version": 1, "sha256": "…", "checkpoint": {all fields of CompletedCheckpoint}}
+    {"magic": "waymark-checkpoint", "version": 2, "sha256": "…", "checkpoint": {all fields of CompletedCheckpoint}}
 
 The checksum guards against damage and careless editing, not against an attacker, who could compute it anew.
+Version 1, which is read as well, calls a file's checksum `sha256`: there is no other kind in it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from checkpointing.storage.errors import (
 from checkpointing.storage.layout import SHARED, is_safe_location
 
 MAGIC = "waymark-checkpoint"
-VERSION = 1
+VERSION = 2
+_READ = (1, VERSION)
 
 _BEGINNING = b'{"magic":"' + MAGIC.encode() + b'"'
 
@@ -62,7 +64,7 @@ def _checked_body(content: bytes, directory: str) -> dict[str, Any]:
     if isinstance(version, int) and version > VERSION:
         raise MetadataFromNewerVersion(directory, version, VERSION)
     body = envelope.get("checkpoint")
-    if version != VERSION or not isinstance(body, dict) or envelope.get("sha256") != _checksum(body):
+    if version not in _READ or not isinstance(body, dict) or envelope.get("sha256") != _checksum(body):
         raise MetadataTampered(directory, "the checksum of _metadata does not fit: it was changed or damaged")
     return body
 

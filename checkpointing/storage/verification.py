@@ -43,7 +43,7 @@ def verify_files(checkpoint: CompletedCheckpoint, files: Files, deep: bool = Fal
 
 
 def distinct_files(checkpoint: CompletedCheckpoint) -> list[StateFile]:
-    return list({(file.location, file.size, file.sha256): file for file in checkpoint.files}.values())
+    return list({(file.location, file.size, file.checksum): file for file in checkpoint.files}.values())
 
 
 def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
@@ -64,8 +64,9 @@ def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], 
     paths = [state_file_path(checkpoint, file) for file in distinct]
     with ThreadPoolExecutor(files.transfers, thread_name_prefix="verify") as pool:
         try:
-            for file, sha256 in zip(distinct, pool.map(files.sha256, paths), strict=True):
-                if sha256 != file.sha256:
+            promised = [file.checksum for file in distinct]
+            for file, found in zip(distinct, pool.map(files.checksum, paths, promised), strict=True):
+                if found != file.checksum:
                     raise other_content(checkpoint, file)
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -73,7 +74,7 @@ def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], 
 
 
 def other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:
-    return SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (SHA-256)")
+    return SnapshotIncomplete(checkpoint.location, file.location, "has another content than was saved (checksum)")
 
 
 def _without_metadata_name(path: str) -> str:

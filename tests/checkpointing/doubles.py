@@ -265,11 +265,11 @@ class InMemoryStorage:
 
 
 def shared_file(name: str) -> StateFile:
-    return StateFile(path=f"state/{name}", location=f"shared/{name}", size=1, sha256=name, shared=True)
+    return StateFile(path=f"state/{name}", location=f"shared/{name}", size=1, checksum=name, shared=True)
 
 
 def private_file(checkpoint_id: int, name: str) -> StateFile:
-    return StateFile(path=f"state/{name}", location=f"chk-{checkpoint_id}/{name}", size=1, sha256=name)
+    return StateFile(path=f"state/{name}", location=f"chk-{checkpoint_id}/{name}", size=1, checksum=name)
 
 
 class CoordinatorHarness:

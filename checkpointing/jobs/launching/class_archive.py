@@ -25,7 +25,8 @@ from pathlib import Path
 from checkpointing.durable_files import sync
 from checkpointing.java import real_home
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
-from checkpointing.spark.file_store import FileHashes, sha256_of
+from checkpointing.spark.file_store import FileChecksums
+from checkpointing.storage.checksums import sha256_of
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class ClassArchives:
         self._environment = environment
         self._temporaries = temporaries
         self._lock = threading.Lock()
-        self._hashes = FileHashes()
+        self._checksums = FileChecksums()
         self._tried: set[Path] = set()
         self._makers: list[subprocess.Popen[bytes]] = []
 
@@ -106,7 +107,7 @@ class ClassArchives:
     def _is_whole(self, archive: Path) -> bool:
         """Read once, and again when it is another file."""
         try:
-            if self._hashes.of(archive) != archive.with_suffix(_TOLD).read_text():
+            if self._checksums.of(archive) != archive.with_suffix(_TOLD).read_text():
                 raise ValueError("it is not what was written")
         except FileNotFoundError:
             return False

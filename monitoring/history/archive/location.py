@@ -7,7 +7,6 @@ with a manifest beside the files of each: what is there, for whoever reads it wi
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 import uuid
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from checkpointing.storage.checksums import sha256_of
 from checkpointing.storage.files import Files
 from checkpointing.storage.locations import is_local
 from checkpointing.storage.opening import files_for
@@ -65,13 +65,9 @@ def put(source: Path, path: str) -> None:
     storage.make_directory(directory)
     storage.put(source, target)
     storage.make_durable([target, directory])
-    if storage.sha256(target) != sha256_of(source):
+    sha256 = sha256_of(source)
+    if storage.checksum(target, sha256) != sha256:
         raise OSError(f"{target} was written, and reads otherwise")
-
-
-def sha256_of(source: Path) -> str:
-    with source.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def here(path: str, sha256: str) -> Path:
@@ -88,7 +84,7 @@ def _bring(path: str, sha256: str, copy: Path) -> None:
     _make_room(copy.parent)
     arriving = copy.with_name(f".{uuid.uuid4().hex}")
     try:
-        if files().get(place(path), arriving) != sha256:
+        if files().get(place(path), arriving, sha256) != sha256:
             raise OSError(f"{place(path)} has another content than was written")
         arriving.replace(copy)
     finally:

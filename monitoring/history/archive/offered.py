@@ -188,7 +188,7 @@ def _brought(file: OfferedFile, workshop: Path) -> Path:
     here = workshop / "offered.parquet"
     here.unlink(missing_ok=True)
     try:
-        sha256 = files_for(file.path).get(file.path, here)
+        sha256 = files_for(file.path).get(file.path, here, file.sha256)
     except StorageError:
         raise  # the place, and not the file
     except OSError as error:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import parquet as pq
 
+from checkpointing.storage.checksums import sha256_of
 from monitoring.history.archive import location
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.models import ArchivedFile, ArchivedKind
@@ -91,7 +92,7 @@ def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
     size = path.stat().st_size
     if size != row.size:
         raise Differs(f"it has {size:,} bytes, not {row.size:,}")
-    if footer_sha256(path) != row.footer_sha256 or (whole and location.sha256_of(path) != row.sha256):
+    if footer_sha256(path) != row.footer_sha256 or (whole and sha256_of(path) != row.sha256):
         raise Differs("it has another content than was written")
     return path
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from django.db import connection, transaction
 from pyarrow import compute as pc
 
+from checkpointing.storage.checksums import sha256_of
 from monitoring.history.archive import location, parquet
 from monitoring.history.archive.kinds import KINDS, Kind
 from monitoring.history.archive.spans import Slice
@@ -108,7 +109,7 @@ def replace_row(row: ArchivedFile) -> None:
 
 
 def _row(draft: Draft, piece: Slice) -> ArchivedFile:
-    digest = location.sha256_of(draft.path)
+    digest = sha256_of(draft.path)
     directory = location.directory_of(piece.kind, piece.day, piece.cluster_id)
     return ArchivedFile(
         kind=piece.kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.checksums import check_file
+from checkpointing.spark.checksums import check_file, checksum_of, sums_path
+from checkpointing.storage.checksums import checksum_of as file_checksum
 
 STEP = 512
 
@@ -29,6 +31,44 @@ def written(directory: Path, name: str, content: bytes) -> Path:
 def test_a_whole_file_passes_whatever_its_size(tmp_path: Path, size: int) -> None:
     written(tmp_path, "1.sst", os.urandom(size))
     check_file(tmp_path, "1.sst")
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1, (3 << 20) - 7], ids=str)
+def test_a_large_sst_file_is_told_unread_by_what_hadoop_wrote_beside_it(tmp_path: Path, size: int) -> None:
+    path = written(tmp_path, "1.sst", os.urandom(size))
+    told = checksum_of(path)
+    with path.open("rb") as file:
+        assert file_checksum(file, told) == told
+
+    path.write_bytes(bytes(size))
+    assert checksum_of(path) == told, "it was read"
+    with path.open("rb") as file:
+        assert file_checksum(file, told) != told, "and so it shows that it is not what was written"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "sums"),
+    [
+        ("1.sst", (1 << 20) - 1, None),
+        ("1.delta", 1 << 20, None),
+        ("1.sst", 1 << 20, b""),
+        ("1.sst", 1 << 20, b"crc\x00" + struct.pack(">i", STEP)),
+        ("1.sst", 1 << 20, b"crc\x00" + struct.pack(">i", 1024) + bytes(4096)),
+        ("1.sst", 1 << 20, b"CRC\x00" + struct.pack(">i", STEP) + bytes(8192)),
+    ],
+    ids=["small", "another kind of file", "empty", "cut off", "of other lengths", "not Hadoop's"],
+)
+def test_anything_else_is_told_by_its_sha256(tmp_path: Path, name: str, size: int, sums: bytes | None) -> None:
+    path = written(tmp_path, name, content := os.urandom(size))
+    if sums is not None:
+        sums_path(path).write_bytes(sums)
+    assert checksum_of(path) == hashlib.sha256(content).hexdigest()
+
+
+def test_a_file_that_nobody_wrote_checksums_of_is_told_by_its_sha256(tmp_path: Path) -> None:
+    path = written(tmp_path, "1.sst", content := os.urandom(2 << 20))
+    sums_path(path).unlink()
+    assert checksum_of(path) == hashlib.sha256(content).hexdigest()
 
 
 @pytest.mark.parametrize("at", [0, 700, -1], ids=["first byte", "within", "last byte"])

@@ -23,7 +23,7 @@ from checkpointing.coordinator.checkpoint import (
 )
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
 from checkpointing.spark import failure
-from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import source_positions
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import (
@@ -37,7 +37,7 @@ from checkpointing.spark.restore import (
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import stage
-from checkpointing.storage import FileCheckpointStorage, SnapshotUnusable, state_file_path, verify
+from checkpointing.storage import FileCheckpointStorage, SnapshotIncomplete, SnapshotUnusable, state_file_path, verify
 from tests.checkpointing.spark.topic_log import Topic, TopicLog
 from tests.spark_session import spark_session
 
@@ -118,7 +118,7 @@ class Bench:
         batch = query.files.last_commit()
         assert batch is not None
         staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}")
-        writer = SnapshotWriter(trigger, FileHashes(), PoolLedger())
+        writer = SnapshotWriter(trigger, FileChecksums(), PoolLedger())
         written = list(writer.write(staged))
         operators = []
         for vertex in query.planned.plan.vertices:
@@ -207,6 +207,36 @@ def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, e
     assert all(location.startswith("shared/") for location in shared[0] | shared[1])
     pool = {f"shared/{path.name}" for path in Path(str(first.shared_location)).iterdir()}
     assert pool == shared[0] | shared[1]
+
+
+def test_large_state_is_told_by_what_hadoop_wrote_beside_it_and_verified_by_its_content(
+    format_2: Bench, eventually: Any
+) -> None:
+    bench = format_2
+    query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
+    query.start()
+    (bench.input / "many.txt").write_text("\n".join(word(number) for number in range(30_000)))
+    for _ in range(4):
+        bench.run_all(query)
+        bench.feed()
+    bench.run_all(query)
+    eventually("a snapshot", lambda: [*query.planned.location.rglob("*.zip")])
+    checkpoint = bench.snapshot(query)
+    query.stop()
+
+    large = [file for file in checkpoint.files if file.size >= 1 << 20]
+    assert large, "the state is smaller than was thought"
+    assert all(file.path.endswith(".sst") and file.checksum.startswith("crc32-") for file in large)
+    assert {len(file.checksum) for file in checkpoint.files if file not in large} == {64}
+    assert verify(checkpoint.location, deep=True) == checkpoint
+
+    path = Path(state_file_path(checkpoint, large[0]))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(content)
+    with pytest.raises(SnapshotIncomplete, match=r"shared/crc32-\w+ has another content than was saved"):
+        verify(checkpoint.location, deep=True)
 
 
 def test_a_file_sink_is_rewound_with_the_query(format_2: Bench) -> None:

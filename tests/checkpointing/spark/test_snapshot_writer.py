@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import struct
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +18,15 @@ from typing import Any
 import pytest
 
 from checkpointing.messages import CheckpointKind, StateFile, TriggerCheckpoint, VertexKind
-from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.checksums import sums_path
+from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner
 from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch
 from checkpointing.spark.uploads import Upload, Uploaded, UploadFailed, bring_share
 from checkpointing.storage import StorageError, StorageFull, files_for
+from checkpointing.storage.checksums import of_sums, sums_of
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY, parent
 from checkpointing.storage.memory_files import MAX_STATE_SIZE, StateTooLarge
 from tests.storage_servers import StorageServer
@@ -44,7 +47,7 @@ class Bench:
 
     live: Path
     root: str
-    hashes: FileHashes = field(default_factory=FileHashes)
+    checksums: FileChecksums = field(default_factory=FileChecksums)
     ledger: PoolLedger = field(default_factory=PoolLedger)
 
     def write(self, name: str, data: bytes) -> None:
@@ -55,12 +58,19 @@ class Bench:
         partial.write_bytes(data)
         partial.rename(path)
 
+    def write_with_sums(self, name: str, data: bytes) -> None:
+        """As Spark does through Hadoop's file system."""
+        self.write(name, data)
+        sums_path(self.live / name).write_bytes(b"crc\x00" + struct.pack(">i", 512) + sums_of(data))
+
     def stage(self, *names: str) -> StagedBatch:
         staging = self.live.parent / f"staging-{uuid.uuid4().hex}"
         selected = []
         for name in names:
             (staging / name).parent.mkdir(parents=True, exist_ok=True)
             os.link(self.live / name, staging / name)
+            with contextlib.suppress(FileNotFoundError):
+                os.link(sums_path(self.live / name), sums_path(staging / name))
             owner = Owner(VertexKind.STATEFUL, 0, int(name.split("/")[2])) if name.startswith("state") else SOURCE
             selected.append(BatchFile(name, (staging / name).stat().st_size, owner, immutable=name.endswith(".sst")))
         plan = query_plan("words", PLAN, Sink("noop", None), {})
@@ -75,7 +85,7 @@ class Bench:
         return TriggerCheckpoint("s", checkpoint_id, kind, 0, 1000, directory, shared, **more)
 
     def take(self, trigger: TriggerCheckpoint, *names: str) -> list[DurableSubtask]:
-        return list(SnapshotWriter(trigger, self.hashes, self.ledger).write(self.stage(*names)))
+        return list(SnapshotWriter(trigger, self.checksums, self.ledger).write(self.stage(*names)))
 
     def stored(self, trigger: TriggerCheckpoint, file: StateFile) -> bytes:
         base = trigger.directory if trigger.kind.is_savepoint else parent(trigger.directory)
@@ -127,7 +137,7 @@ def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_be
     for subtask in taken:
         for file in subtask.files:
             stored = bench.stored(first, file)
-            assert (len(stored), hashlib.sha256(stored).hexdigest()) == (file.size, file.sha256)
+            assert (len(stored), hashlib.sha256(stored).hexdigest()) == (file.size, file.checksum)
 
     bench.write(A, content("a, compacted"))
     second = bench.trigger(2)
@@ -151,7 +161,7 @@ def test_a_subtask_comes_when_its_files_are_on_disk_and_then_their_names(
     bench.take(bench.trigger(1), A)
     trigger = bench.trigger(2)
 
-    for durable in SnapshotWriter(trigger, bench.hashes, bench.ledger).write(bench.stage(A, B)):
+    for durable in SnapshotWriter(trigger, bench.checksums, bench.ledger).write(bench.stage(A, B)):
         places = [f"{bench.root}/{file.location}" for file in durable.files]
         assert set(places) <= set(synced)
         pool = f"{bench.root}/shared"
@@ -200,6 +210,26 @@ def test_a_damaged_file_of_the_pool_is_replaced_which_mends_older_checkpoints(be
     assert bench.stored(first, file) == content("a")
 
 
+def test_a_large_file_goes_by_the_checksums_that_were_written_with_it(any_bench: Bench) -> None:
+    data = content("large", 3_000_000)
+    any_bench.write_with_sums(A, data)
+    file = any_bench.take(trigger := any_bench.trigger(1), A)[1].files[0]
+    assert file.checksum == of_sums(sums_of(data))
+    assert file.location == f"shared/{file.checksum}"
+    assert any_bench.stored(trigger, file) == data
+    assert files_for(any_bench.root).checksum(f"{any_bench.root}/{file.location}", file.checksum) == file.checksum
+
+    fresh = Bench(any_bench.live, any_bench.root)
+    assert fresh.take(fresh.trigger(2), A)[1].new_bytes == 0, "a driver that remembers nothing names it the same"
+
+
+def test_a_large_file_that_was_damaged_before_it_was_taken_is_found_out(bench: Bench) -> None:
+    bench.write_with_sums(A, data := content("large", 3_000_000))
+    (bench.live / A).write_bytes(data[:-1] + b"?")
+    file = bench.take(bench.trigger(1), A)[1].files[0]
+    assert files_for(bench.root).checksum(f"{bench.root}/{file.location}", file.checksum) != file.checksum
+
+
 def test_a_file_of_no_known_operator_is_an_incomplete_batch(bench: Bench) -> None:
     bench.write("state/0/7/SSTs/x.sst", b"x")
     with pytest.raises(IncompleteBatch, match=r"state/0/7/SSTs/x\.sst belongs to no operator"):
@@ -210,7 +240,7 @@ def test_given_up_in_the_middle_it_leaves_nothing_running_and_knows_what_it_brou
     names = [f"state/0/0/SSTs/{number}.sst" for number in range(20)]
     for name in names:
         any_bench.write(name, content(name))
-    writer = SnapshotWriter(any_bench.trigger(1), any_bench.hashes, any_bench.ledger)
+    writer = SnapshotWriter(any_bench.trigger(1), any_bench.checksums, any_bench.ledger)
     subtasks = writer.write(any_bench.stage(*names))
     next(subtasks)
     subtasks.close()
@@ -274,7 +304,7 @@ def s3_bench(s3: StorageServer, admitted: Callable[[StorageServer], None], tmp_p
 
 
 def brought_by(bench: Bench, carriers: Carriers, checkpoint_id: int, *names: str) -> list[DurableSubtask]:
-    writer = SnapshotWriter(bench.trigger(checkpoint_id), bench.hashes, bench.ledger, carriers)
+    writer = SnapshotWriter(bench.trigger(checkpoint_id), bench.checksums, bench.ledger, carriers)
     return list(writer.write(bench.stage(*names)))
 
 
@@ -287,7 +317,8 @@ def test_executors_are_asked_for_what_is_not_there_and_what_they_bring_counts_as
     assert [each.new_bytes for each in taken] == [10_000, 10_000, 0, 0], "the same content counts once"
     for file in [file for each in taken for file in each.files]:
         assert (
-            hashlib.sha256(files_for(s3_bench.root).read(f"{s3_bench.root}/{file.location}")).hexdigest() == file.sha256
+            hashlib.sha256(files_for(s3_bench.root).read(f"{s3_bench.root}/{file.location}")).hexdigest()
+            == file.checksum
         )
     assert brought_by(s3_bench, again, 2, A, B, "sources/0/3")[1].new_bytes == 0
     assert [each.path for each in again.asked] == ["sources/0/3"], "what is known to be in the pool is not"

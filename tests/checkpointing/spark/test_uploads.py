@@ -64,7 +64,7 @@ def test_what_an_executor_put_elsewhere_is_missed(spark: Any, tmp_path: Path) ->
     assert [Path(each.location).name for each in brought] == [hashlib.sha256(b"content").hexdigest()]
     (tmp_path / "pool" / Path(brought[0].location).name).unlink()
     known = Upload(
-        "there", str(there), 7, str(tmp_path / "pool"), by_content=True, there=frozenset([brought[0].sha256])
+        "there", str(there), 7, str(tmp_path / "pool"), by_content=True, there=frozenset([brought[0].checksum])
     )
     with pytest.raises(UploadFailed, match="the executors' storage is another"):
         uploads.bring([known], "an upload", NEVER)

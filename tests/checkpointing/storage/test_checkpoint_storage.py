@@ -222,8 +222,17 @@ def test_metadata_without_a_field_is_refused(savepoint: CompletedCheckpoint) -> 
 
 
 def test_metadata_of_a_newer_release_says_which_version(savepoint: CompletedCheckpoint) -> None:
-    with pytest.raises(MetadataFromNewerVersion, match="version 2, this release reads up to 1"):
-        read_metadata(edited(savepoint, lambda envelope: envelope.update(version=2)))
+    with pytest.raises(MetadataFromNewerVersion, match="version 3, this release reads up to 2"):
+        read_metadata(edited(savepoint, lambda envelope: envelope.update(version=3)))
+
+
+def test_metadata_of_version_1_is_read(savepoint: CompletedCheckpoint) -> None:
+    def as_it_was(envelope: dict[str, Any]) -> None:
+        envelope["version"] = 1
+        for file in envelope["checkpoint"]["operators"][0]["subtasks"][0]["files"]:
+            file["sha256"] = file.pop("checksum")
+
+    assert read_metadata(edited(savepoint, as_it_was, sign=True)) == savepoint
 
 
 @pytest.mark.parametrize("location", ["../../etc/passwd", "/etc/passwd", "q/../../x", ""])

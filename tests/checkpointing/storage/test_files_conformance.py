@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.storage.checksums import of_sums, sums_of
 from tests.checkpointing.storage.conftest import Place
+
+# Checksums of both kinds.
+SHA256, CRC32 = "e3" * 32, of_sums(b"")
 
 
 def local(tmp_path: Path, content: bytes, name: str = "source") -> Path:
@@ -26,7 +30,8 @@ def test_what_was_written_is_read_back_whatever_was_there(place: Place) -> None:
     for content in (b"first", b"second, longer", b""):
         place.files.write_durably(path, content)
         assert place.files.read(path) == content
-        assert place.files.sha256(path) == hashlib.sha256(content).hexdigest()
+        assert place.files.checksum(path, SHA256) == hashlib.sha256(content).hexdigest()
+        assert place.files.checksum(path, CRC32) == of_sums(sums_of(content))
         assert place.files.sizes(f"{place.root}/a/b") == {"_metadata": len(content)}, "nothing temporary stays"
 
 
@@ -36,8 +41,10 @@ def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path,
     path = f"{place.root}/chk-1/words/state/0/1.zip"
     place.files.put(local(tmp_path, content), path)
     place.files.make_durable([path.rpartition("/")[0]])
-    assert place.files.get(path, tmp_path / "back" / "1.zip") == hashlib.sha256(content).hexdigest()
-    assert (tmp_path / "back" / "1.zip").read_bytes() == content
+    expected = {SHA256: hashlib.sha256(content).hexdigest(), CRC32: of_sums(sums_of(content))}
+    for like, checksum in expected.items():
+        assert place.files.get(path, tmp_path / like / "1.zip", like) == checksum
+        assert (tmp_path / like / "1.zip").read_bytes() == content
 
 
 def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
@@ -52,9 +59,13 @@ def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
 
 def test_what_is_missing_is_file_not_found(place: Place, tmp_path: Path) -> None:
     missing = f"{place.root}/no/such/file"
-    for ask in (place.files.read, place.files.sha256, lambda path: place.files.get(path, tmp_path / "x")):
+    for ask in (
+        lambda: place.files.read(missing),
+        lambda: place.files.checksum(missing, SHA256),
+        lambda: place.files.get(missing, tmp_path / "x", SHA256),
+    ):
         with pytest.raises(FileNotFoundError):
-            ask(missing)
+            ask()
     assert list(place.files.names(missing)) == []
     assert place.files.sizes(missing) == {}
     place.files.remove_file(missing)

@@ -58,5 +58,5 @@ def test_a_file_is_freed_exactly_when_its_last_user_goes(steps: list[tuple[str, 
         else:
             gone = users.pop(checkpoint_id, set())
             still_used = set().union(*users.values())
-            freed = {file.sha256 for file in registry.release(checkpoint_id)}
+            freed = {file.checksum for file in registry.release(checkpoint_id)}
             assert freed == gone - still_used

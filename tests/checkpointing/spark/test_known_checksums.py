@@ -1,4 +1,4 @@
-"""The first checkpoint after a restart reads no file again that an earlier one has hashed."""
+"""The first checkpoint after a restart reads no file again of which an earlier one knows the checksum."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from checkpointing.coordinator.checkpoint import (
     SubtaskState,
 )
 from checkpointing.messages import CheckpointKind, StateFile, SubtaskMetrics, VertexKind
-from checkpointing.spark.file_store import sha256_of
-from checkpointing.spark.known_hashes import known_hashes
+from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.storage import FileCheckpointStorage
+from checkpointing.storage.checksums import sha256_of
 
 SST, OTHER_SST, ZIP = "state/0/0/SSTs/a.sst", "state/0/1/SSTs/b.sst", "state/0/0/2.zip"
 
@@ -57,31 +57,31 @@ def live(tmp_path: Path, snapshot: str) -> Path:
 
 
 def test_what_was_brought_from_the_snapshot_is_known_linked_or_copied(snapshot: str, live: Path) -> None:
-    hashes = known_hashes(snapshot, {"words": live})
+    checksums = known_checksums(snapshot, {"words": live})
 
     for path in (SST, OTHER_SST):
-        assert hashes.known(live / path) == sha256_of(Path(snapshot, "words", path))
+        assert checksums.known(live / path) == sha256_of(Path(snapshot, "words", path))
 
 
 def test_what_may_be_written_again_under_its_name_is_not(snapshot: str, live: Path) -> None:
-    assert known_hashes(snapshot, {"words": live}).known(live / ZIP) is None
+    assert known_checksums(snapshot, {"words": live}).known(live / ZIP) is None
 
 
 def test_a_file_of_another_size_or_that_has_gone_is_not(snapshot: str, live: Path) -> None:
     (live / SST).unlink()
     (live / OTHER_SST).write_text("another size")
 
-    hashes = known_hashes(snapshot, {"words": live})
+    checksums = known_checksums(snapshot, {"words": live})
 
-    assert hashes.known(live / OTHER_SST) is None
+    assert checksums.known(live / OTHER_SST) is None
 
 
 def test_of_a_query_that_the_program_no_longer_has_nothing_is_looked_for(snapshot: str, live: Path) -> None:
-    assert known_hashes(snapshot, {"others": live}).known(live / SST) is None
+    assert known_checksums(snapshot, {"others": live}).known(live / SST) is None
 
 
 def test_a_snapshot_that_cannot_be_read_costs_only_time(snapshot: str, live: Path) -> None:
     Path(snapshot, "_metadata").write_text("{")
 
-    assert known_hashes(snapshot, {"words": live}).known(live / SST) is None
-    assert known_hashes(None, {"words": live}).known(live / SST) is None
+    assert known_checksums(snapshot, {"words": live}).known(live / SST) is None
+    assert known_checksums(None, {"words": live}).known(live / SST) is None

@@ -1,6 +1,6 @@
 """What an attempt knows of its files' content without reading them: what a checkpoint before it says of them.
 
-A driver remembers what it has hashed; the next one would read the whole state again for its first checkpoint.
+A driver remembers what it has found out; the next one would read the whole state again for its first checkpoint.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from checkpointing.spark.file_store import FileHashes
+from checkpointing.spark.file_store import FileChecksums
 from checkpointing.storage import read_metadata
 
 log = logging.getLogger(__name__)
 
 
-def known_hashes(directory: str | None, locations: Mapping[str, Path]) -> FileHashes:
+def known_checksums(directory: str | None, locations: Mapping[str, Path]) -> FileChecksums:
     """Those of the snapshot in `directory`, for files that the queries have at their `locations`, by query.
 
     Only of RocksDB's SST files, by far the most bytes: they carry unique names and are never written again. What cannot
-    be read is hashed, as it would be anyway.
+    be read is read, as it would be anyway.
     """
-    hashes = FileHashes()
+    checksums = FileChecksums()
     if directory is None:
-        return hashes
+        return checksums
     try:
         checkpoint = read_metadata(directory)
     except OSError as error:
-        log.info("every file is hashed anew: %s", error)
-        return hashes
+        log.info("every file is read anew: %s", error)
+        return checksums
     for operator in checkpoint.operators:
         for file in (file for subtask in operator.subtasks for file in subtask.files):
             if operator.query in locations and file.path.endswith(".sst"):
-                _learn(hashes, locations[operator.query] / file.path, file.size, file.sha256)
-    return hashes
+                _learn(checksums, locations[operator.query] / file.path, file.size, file.checksum)
+    return checksums
 
 
-def _learn(hashes: FileHashes, path: Path, size: int, sha256: str) -> None:
+def _learn(checksums: FileChecksums, path: Path, size: int, checksum: str) -> None:
     try:
         is_same = path.stat().st_size == size
     except FileNotFoundError:
         return
     if is_same:
-        hashes.learn(path, sha256)
+        checksums.learn(path, checksum)

@@ -1,0 +1,45 @@
+"""Both kinds of a content's checksum, in whatever pieces it comes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zlib
+from itertools import pairwise
+
+import pytest
+
+from checkpointing.storage.checksums import checking, checksum_of, of_sums, sums_of
+
+CONTENT = os.urandom(5000)
+
+
+def crc32_kind(content: bytes) -> str:
+    """As the manifest's format says."""
+    sums = [zlib.crc32(content[at : at + 512]).to_bytes(4, "big") for at in range(0, len(content), 512)]
+    return "crc32-" + hashlib.sha256(b"".join(sums)).hexdigest()
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 5000], ids=str)
+def test_each_kind_is_what_it_says(size: int) -> None:
+    content = CONTENT[:size]
+    assert checksum_of(io.BytesIO(content), crc32_kind(b"")) == crc32_kind(content) == of_sums(sums_of(content))
+    assert checksum_of(io.BytesIO(content), "0" * 64) == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("cuts", [[0, 1, 2, 513, 5000], [0, 512, 1024, 5000], [0, 0, 4999, 5000], [0, 511, 1100, 5000]])
+@pytest.mark.parametrize("like", [crc32_kind(b""), "0" * 64], ids=["crc32", "sha256"])
+def test_the_pieces_do_not_matter(like: str, cuts: list[int]) -> None:
+    found = checking(like)
+    for begin, end in pairwise(cuts):
+        found.update(CONTENT[begin:end])
+    assert found.checksum() == found.checksum() == checksum_of(io.BytesIO(CONTENT), like)
+
+
+def test_one_other_bit_anywhere_is_another_checksum() -> None:
+    known = crc32_kind(CONTENT)
+    for at in (0, 511, 512, 2500, 4999):
+        changed = bytearray(CONTENT)
+        changed[at] ^= 0x10
+        assert checksum_of(io.BytesIO(changed), known) != known

@@ -19,8 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -54,6 +54,7 @@ _SETTLING_BATCHES = 4
 _STEADY_KEYS = 20_000
 # Spark's working copy, the versions that it retains, and two copies that are compared; and the batches' own changes.
 MOST_BYTES = 12 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
+_BATCHES_OF_A_SPAN = 6
 _ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "8"))
 _EVERY_S = 3.0
 _ROUNDS = 3
@@ -221,6 +222,11 @@ class _Savepoints:
         finally:
             self.remove()
 
+    def taken_anew(self) -> tuple[float, float, int]:
+        """As by a driver that knows no file's checksum."""
+        self.checksums = FileChecksums()
+        return self.taken_and_removed()
+
 
 def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[DurableSubtask]) -> CompletedCheckpoint:
     operators = tuple(
@@ -291,69 +297,78 @@ def _no_links() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Arm:
-    """What is done beside batches: a savepoint, or `take` False: nothing, for what such batches differ by anyway."""
+    """What is done beside batches: savepoints, or `take` False: nothing."""
 
     name: str
     take: bool = True
     links: bool = True
 
 
-_ARMS = (
-    _Arm("no savepoint", take=False),
-    _Arm("a linked savepoint"),
-    _Arm("a copied savepoint", links=False),
-)
+# Twice in each round: by how much such spans differ anyway.
+_ALONE = (_Arm("no savepoint", take=False), _Arm("no savepoint, once more", take=False))
+_ARMS = (_Arm("a linked savepoint"), _Arm("a copied savepoint", links=False))
 
 
 @dataclass
 class _Compared:
-    """Of one arm: each round's batches against those right before and after, and how long its savepoints took."""
+    """Of one arm: each round's batches against those of the same round beside nothing, and its savepoints' seconds."""
 
     ratios: list[float] = field(default_factory=list)
     spans_s: list[float] = field(default_factory=list)
 
     def figures(self, name: str, *, goal: float | None) -> list[Figure]:
         low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
-        return [
-            Figure(f"beside {name} against those around them: median", statistics.median(self.ratios), "×", goal),
+        figures = [
+            Figure(f"beside {name}: mean", statistics.mean(self.ratios), "×", goal),
             Figure(f"beside {name}: half of the rounds from", low, "×"),
             Figure(f"beside {name}: half of the rounds to", high, "×"),
-            Figure(f"{name}: `_metadata` durable after", statistics.median(self.spans_s), "s"),
         ]
+        if self.spans_s:
+            figures.append(Figure(f"{name}: `_metadata` durable after", statistics.median(self.spans_s), "s"))
+        return figures
 
 
 def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figure]:
-    """All batches that overlap a savepoint, against the batches right before and after it; arms in random order.
+    """Spans of `_BATCHES_OF_A_SPAN` batches with a savepoint beside each, against such spans beside nothing.
 
     A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
-    leaves no processor over. A savepoint begins when a batch has committed, as in a driver.
+    leaves no processor over. A savepoint begins when a batch has committed, as in a driver; where it outlasts the next
+    batch, that one gets none of its own. Arms in random order.
     """
     paced = _Paced(query, every_s)
     savepoints = _Savepoints(query, root / "meanwhile")
     savepoints.taken_and_removed()
-    compared = {arm.name: _Compared() for arm in _ARMS}
-    alone, least = [paced.run_batch()], 1
-    for _ in range(rounds):
-        for arm in random.sample(_ARMS, len(_ARMS)):
-            with _meanwhile(lambda arm=arm: _taken(savepoints, arm)) as taking:
-                beside = [paced.run_batch()]
-                # The mean of many batches is above that of a few, as some are long: nothing lasts as long as something.
-                while not taking.done() or (not arm.take and len(beside) < least):
-                    beside.append(paced.run_batch())
-            least = len(beside)
-            query.check_use()
-            savepoints.remove()
-            alone.append(paced.run_batch())
-            ratio = statistics.mean(beside) / statistics.mean(alone[-2:])
-            print(f"beside {arm.name}: {ratio:.2f} ×, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-            compared[arm.name].ratios.append(ratio)
-            compared[arm.name].spans_s.append(taking.result())
-    figures = [Figure("without a savepoint: median", statistics.median(alone), "ms")]
-    for arm in _ARMS:
-        goal = 1.05 if arm.take else None
-        figures += compared[arm.name].figures(arm.name, goal=goal)[: None if arm.take else 3]
+    compared = {arm.name: _Compared() for arm in (_ALONE[1], *_ARMS)}
+    alone_ms = []
+    for number in range(rounds):
+        arms = [*_ALONE, *_ARMS]
+        spans = {arm: _span(paced, savepoints, arm) for arm in random.sample(arms, len(arms))}
+        query.check_use()
+        first_ms, again_ms = (spans[arm][0] for arm in _ALONE)
+        compared[_ALONE[1].name].ratios.append(again_ms / first_ms)
+        alone_ms += [first_ms, again_ms]
+        for arm in _ARMS:
+            batch_ms, durable_s = spans[arm]
+            compared[arm.name].ratios.append(batch_ms / statistics.mean([first_ms, again_ms]))
+            compared[arm.name].spans_s += durable_s
+        said = ", ".join(f"{name} {each.ratios[-1]:.2f} ×" for name, each in compared.items())
+        print(f"round {number + 1}: {said}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    figures = [Figure("beside no savepoint: mean", statistics.mean(alone_ms), "ms")]
+    for name, each in compared.items():
+        figures += each.figures(name, goal=None if name == _ALONE[1].name else 1.05)
     how = f"every {every_s:g} s" if every_s else "at full speed"
     return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
+
+
+def _span(paced: _Paced, savepoints: _Savepoints, arm: _Arm) -> tuple[float, list[float]]:
+    """The mean of the batches' durations in ms, and after how many seconds each savepoint was durable."""
+    durations, takings = [], []
+    with contextlib.nullcontext() if arm.links else _no_links(), ThreadPoolExecutor(1) as executor:
+        for _ in range(_BATCHES_OF_A_SPAN):
+            if arm.take and (not takings or takings[-1].done()):
+                takings.append(executor.submit(savepoints.taken_anew))
+            durations.append(paced.run_batch())
+    return statistics.mean(durations), [taking.result()[1] for taking in takings]
 
 
 class _Paced:
@@ -367,18 +382,3 @@ class _Paced:
         time.sleep(max(0.0, self._due - time.monotonic()))
         self._due = time.monotonic() + self._every_s
         return self._query.run_batch()
-
-
-def _taken(savepoints: _Savepoints, arm: _Arm) -> float:
-    """Seconds."""
-    if not arm.take:
-        return 0.0
-    with contextlib.nullcontext() if arm.links else _no_links():
-        return savepoints.take()[1]
-
-
-@contextlib.contextmanager
-def _meanwhile(work: Callable[[], float]) -> Iterator[Future[float]]:
-    """`work` begins with the block; both have ended when this does."""
-    with ThreadPoolExecutor(1) as executor:
-        yield executor.submit(work)

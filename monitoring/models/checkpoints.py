@@ -32,6 +32,21 @@ class CheckpointType(models.TextChoices):
     SYNC_SAVEPOINT = "SYNC_SAVEPOINT", _("savepoint on stop")
 
 
+class CheckpointRows(models.QuerySet["Checkpoint"]):
+    def there(self) -> CheckpointRows:
+        """Completed ones that should still have their files.
+
+        An engine subsumes the oldest first: what is older than a discarded one of its run is gone, too, also where
+        nobody saw it go, because its job manager was replaced or its history had rolled over.
+        """
+        gone = Checkpoint.objects.filter(
+            run=models.OuterRef("run"), status=CheckpointStatus.COMPLETED, is_savepoint=False, discarded=True,
+            triggered_at__gt=models.OuterRef("triggered_at"),
+        )  # fmt: skip
+        completed = self.filter(status=CheckpointStatus.COMPLETED, discarded=False).exclude(external_path="")
+        return completed.filter(models.Q(is_savepoint=True) | ~models.Exists(gone))
+
+
 class Checkpoint(models.Model):
     """One checkpoint or savepoint of one run, keyed by (run, checkpoint_id): reading it again changes nothing.
 
@@ -70,6 +85,8 @@ class Checkpoint(models.Model):
     first_seen_at = models.DateTimeField(auto_now_add=True)
     # The transaction that last changed a figure of it, written by the database: what the roll-ups have yet to take in.
     changed_in = models.BigIntegerField(default=0, editable=False)
+
+    objects = CheckpointRows.as_manager()
 
     class Meta:
         ordering = ("-triggered_at", "-checkpoint_id")

@@ -8,7 +8,6 @@ from django.db.models import QuerySet
 
 from monitoring.models import (
     Checkpoint,
-    CheckpointStatus,
     Job,
     RestoreFrom,
     Run,
@@ -64,8 +63,8 @@ def retained_checkpoints(job: Job) -> QuerySet[Checkpoint]:
 
 def _kept(job: Job) -> QuerySet[Checkpoint]:
     return (
-        Checkpoint.objects.filter(run__job=job, status=CheckpointStatus.COMPLETED, discarded=False)
-        .exclude(external_path="")
+        Checkpoint.objects.filter(run__job=job)
+        .there()
         .exclude(external_path__startswith="<")  # Flink's "<checkpoint-not-externally-addressable>"
         .select_related("run")
         .order_by("-triggered_at")

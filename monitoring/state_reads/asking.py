@@ -40,8 +40,9 @@ def snapshots(job: Job) -> Sequence[Checkpoint]:
     """Those that may still have their files: the newest checkpoints and savepoints, newest first."""
     if job.cluster.engine != Engine.SPARK:
         return []
-    there = Checkpoint.objects.filter(run__job=job, status=CheckpointStatus.COMPLETED, discarded=False)
-    there = there.exclude(external_path="").select_related("run").defer("run__exceptions", "run__summary")
+    there = (
+        Checkpoint.objects.filter(run__job=job).there().select_related("run").defer("run__exceptions", "run__summary")
+    )
     newest = [
         each
         for is_savepoint in (False, True)

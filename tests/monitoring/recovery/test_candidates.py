@@ -60,13 +60,27 @@ def job(rows):
 
 def test_discarded_failed_and_nameless_checkpoints_are_no_candidates(rows, job):
     run = rows.run(job)
-    good = rows.checkpoint(run)
     rows.checkpoint(run, discarded=True)
+    good = rows.checkpoint(run)
     rows.checkpoint(run, external_path="")
     rows.checkpoint(run, external_path="<checkpoint-not-externally-addressable>")
     rows.checkpoint(run, status="IN_PROGRESS")
     rows.failed(run, 99, rows.now)
     assert [each.path for each in restore_candidates(job)] == [good.external_path]
+
+
+def test_what_is_older_than_a_discarded_checkpoint_of_its_run_is_gone_too(rows, job):
+    """Its job manager was replaced: nobody saw it go."""
+    earlier = rows.checkpoint(rows.run(job, RunState.FAILED), triggered_at=rows.ago(60))
+    run = rows.run(job)
+    savepoint = rows.checkpoint(run, triggered_at=rows.ago(50), is_savepoint=True)
+    rows.checkpoint(run, triggered_at=rows.ago(40))
+    rows.checkpoint(run, triggered_at=rows.ago(30), discarded=True)
+    left = [rows.checkpoint(run, triggered_at=rows.ago(seconds)) for seconds in (20, 15)]
+    # A savepoint that was disposed of tells nothing of others.
+    rows.checkpoint(run, triggered_at=rows.ago(10), is_savepoint=True, discarded=True)
+    newest_first = [*reversed(left), savepoint, earlier]
+    assert [each.path for each in restore_candidates(job)] == [each.external_path for each in newest_first]
 
 
 @pytest.mark.parametrize(

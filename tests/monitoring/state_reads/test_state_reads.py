@@ -51,8 +51,8 @@ def reader(tmp_path: Path, settings: Any) -> Any:
 
 
 def test_only_completed_snapshots_of_the_job_itself_are_offered(job: Job, now: datetime) -> None:
-    Checkpoint.objects.filter(run__job=job, checkpoint_id=2).update(discarded=True)
-    assert [each.checkpoint_id for each in snapshots(job)] == [5, 3, 1]
+    Checkpoint.objects.filter(run__job=job, checkpoint_id=1).update(discarded=True)
+    assert [each.checkpoint_id for each in snapshots(job)] == [5, 3, 2]
     other = make.make_run(make.make_job(job.cluster, "other"), now)
     (foreign,) = make.make_checkpoints(other, now, make.Shape(count=1))
     failed = Checkpoint.objects.get(run__job=job, status="FAILED")

@@ -69,7 +69,7 @@ LOST_MACHINE = Family(
     re.compile(
         r"TaskManager .*(?:lost|no longer reachable|timed out)|remote task ?manager|TaskExecutor.*(?:lost|disconnected)"
         r"|ExecutorLostFailure|Lost executor|ResourceManager.*disconnected|DriverLost|HeartbeatTimeout"
-        r"|sent no heartbeat|heartbeat .*timed out|did not come back|NoResourceAvailable"
+        r"|sent no heartbeat|heartbeat .*timed out|did not come back"
         r"|exit code 137|through signal 9\b",
         re.IGNORECASE | re.DOTALL,
     ),
@@ -85,6 +85,32 @@ LOST_MACHINE = Family(
             "",
             Words("where the system killed it for its memory", "如果因内存被系统终止"),
             f"{FLINK}deployment/memory/mem_trouble/",
+        ),
+    ),
+)
+NO_SLOTS = Family(
+    "no_slots",
+    Words("Too few task slots", "任务槽不足"),
+    Words("The cluster lacks the free task slots that the job needs", "集群没有作业所需的空闲任务槽"),
+    re.compile(
+        r"NoResourceAvailable|Could not acquire the minimum required resources|job has not accepted any resources",
+        re.IGNORECASE,
+    ),
+    (
+        Advice(
+            "taskmanager.numberOfTaskSlots",
+            "",
+            Words(
+                "start the TaskManagers that are missing, or give each more slots",
+                "启动缺少的 TaskManager，或为每个增加槽位",
+            ),
+            f"{FLINK}concepts/flink-architecture/#task-slots-and-resources",
+        ),
+        Advice(
+            "jobmanager.scheduler",
+            "adaptive",
+            Words("lets the job run with the slots that there are", "使作业能以现有槽位运行"),
+            f"{FLINK}deployment/elastic_scaling/",
         ),
     ),
 )
@@ -124,7 +150,7 @@ USER_CODE = Family(
     Words("The program threw an exception", "程序抛出异常"),
     None,
 )
-FAMILIES = (OUT_OF_MEMORY, LOST_MACHINE, STORAGE_REFUSES, EXTERNAL_TIMEOUT, USER_CODE)
+FAMILIES = (OUT_OF_MEMORY, LOST_MACHINE, NO_SLOTS, STORAGE_REFUSES, EXTERNAL_TIMEOUT, USER_CODE)
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,8 @@ def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:
         ("TaskManager with id 10.0.0.7:4 is no longer reachable.", "lost_machine"),
         ("The driver of attempt 3 sent no heartbeat for 20 s.", "lost_machine"),
         ("ExecutorLostFailure (executor 3 exited)", "lost_machine"),
+        ("Could not acquire the minimum required resources.", "no_slots"),
+        ("NoResourceAvailableException: Slot request bulk is not fulfillable!", "no_slots"),
         ("java.io.IOException: No space left on device", "storage_refuses"),
         ("AmazonS3Exception: Access Denied (Service: Amazon S3; Status Code: 403)", "storage_refuses"),
         ("java.util.concurrent.TimeoutException: Async function call has timed out.", "external_timeout"),

@@ -20,6 +20,7 @@ from monitoring.models import (
     Notification,
     Outage,
     OutageKind,
+    RunState,
 )
 
 
@@ -55,6 +56,14 @@ def wide_rule(rows):
     ensure_default_rules()
     AlertRule.objects.exclude(kind="failed_in_window").update(enabled=False)
     return AlertRule.objects.get(kind="failed_in_window")
+
+
+def test_of_a_job_that_died_people_are_told_from_the_start(rows, job, now):
+    rows.run(job, RunState.FAILED, ended_at=rows.ago(5))
+
+    evaluate_due(now)
+
+    assert [(each.rule.kind, each.severity) for each in Incident.objects.all()] == [("job_failed", "critical")]
 
 
 def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from monitoring.history.partitions import AHEAD, DAY, TABLES, WEEK, bounds, cover, make_ahead, partitions_of
 from monitoring.models import Checkpoint, OperatorCheckpoint, Savepoint
@@ -40,9 +41,9 @@ def is_without_a_hole(table) -> bool:
 
 
 @pytest.mark.parametrize("days", [-40_000, -400, 0, 400, 40_000])
-def test_a_row_of_any_time_is_stored_and_found(rows, now, days):
+def test_a_row_of_any_time_is_stored_and_found(rows, days):
     run = rows.run(rows.job())
-    made = rows.checkpoint(run, 1, triggered_at=now + timedelta(days=days))
+    made = rows.checkpoint(run, 1, triggered_at=timezone.now() + timedelta(days=days))
     assert Checkpoint.objects.get(pk=made.pk).triggered_at == made.triggered_at
     assert (place(made) == "monitoring_checkpoint_before") == (days < 0)
     assert (place(made) == "monitoring_checkpoint_after") == (days > 0)

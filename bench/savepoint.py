@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -222,10 +222,23 @@ class _Savepoints:
         finally:
             self.remove()
 
-    def taken_anew(self) -> tuple[float, float, int]:
-        """As by a driver that knows no file's checksum."""
+    def taken_anew(self) -> float:
+        """As by a driver that knows no file's checksum; seconds until `_metadata` was durable."""
         self.checksums = FileChecksums()
-        return self.taken_and_removed()
+        return self.taken_and_removed()[1]
+
+    def copied_anew(self) -> float:
+        with _no_links():
+            return self.taken_anew()
+
+    def copied_by_cp(self) -> float:
+        """The files of one by `cp -r` and sync; seconds."""
+        source, target = self._directory / "source", self._directory / "target"
+        try:
+            self._query.stage(source)
+            return _cp(source, target, durable=True)
+        finally:
+            self.remove()
 
 
 def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[DurableSubtask]) -> CompletedCheckpoint:
@@ -277,16 +290,20 @@ def _speed(query: _Query, root: Path) -> list[Figure]:
 def _copied(root: Path, *, durable: bool) -> float:
     source, target = root / "cp" / "source", root / "cp" / "target"
     os.sync()
+    seconds = _cp(source, target, durable=durable)
+    shutil.rmtree(target)
+    os.sync()
+    return seconds
+
+
+def _cp(source: Path, target: Path, *, durable: bool) -> float:
     began = time.monotonic()
     subprocess.run([*_AT_THEIR_PRIORITY, "cp", "-r", str(source), str(target)], check=True)
     if durable:
         subprocess.run(
             [*_AT_THEIR_PRIORITY, "sync", *(str(path) for path in target.rglob("*") if path.is_file())], check=True
         )
-    seconds = time.monotonic() - began
-    shutil.rmtree(target)
-    os.sync()
-    return seconds
+    return time.monotonic() - began
 
 
 @contextlib.contextmanager
@@ -297,39 +314,42 @@ def _no_links() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Arm:
-    """What is done beside batches: savepoints, or `take` False: nothing."""
+    """What is done beside batches. `goal`: how many times as long they may take."""
 
     name: str
-    take: bool = True
-    links: bool = True
+    goal: float | None = None
 
 
 # Twice in each round: by how much such spans differ anyway.
-_ALONE = (_Arm("no savepoint", take=False), _Arm("no savepoint, once more", take=False))
-_ARMS = (_Arm("a linked savepoint"), _Arm("a copied savepoint", links=False))
+_ALONE = (_Arm("no savepoint"), _Arm("no savepoint, once more"))
+_LINKED, _COPIED = _Arm("a linked savepoint", 1.05), _Arm("a copied savepoint", 1.05)
+# What copying as many bytes costs in any case.
+_CP = _Arm("`cp -r` of its files, and sync")
+_ARMS = (_LINKED, _COPIED, _CP)
 
 
 @dataclass
 class _Compared:
-    """Of one arm: each round's batches against those of the same round beside nothing, and its savepoints' seconds."""
+    """Of one arm: each round's batches against those of the same round beside nothing, and the seconds that each
+    savepoint or copy took."""
 
     ratios: list[float] = field(default_factory=list)
     spans_s: list[float] = field(default_factory=list)
 
-    def figures(self, name: str, *, goal: float | None) -> list[Figure]:
+    def figures(self, arm: _Arm) -> list[Figure]:
         low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
         figures = [
-            Figure(f"beside {name}: mean", statistics.mean(self.ratios), "×", goal),
-            Figure(f"beside {name}: half of the rounds from", low, "×"),
-            Figure(f"beside {name}: half of the rounds to", high, "×"),
+            Figure(f"beside {arm.name}: mean", statistics.mean(self.ratios), "×", arm.goal),
+            Figure(f"beside {arm.name}: half of the rounds from", low, "×"),
+            Figure(f"beside {arm.name}: half of the rounds to", high, "×"),
         ]
         if self.spans_s:
-            figures.append(Figure(f"{name}: `_metadata` durable after", statistics.median(self.spans_s), "s"))
+            figures.append(Figure(f"{arm.name}: durable after", statistics.median(self.spans_s), "s"))
         return figures
 
 
 def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figure]:
-    """Spans of `_BATCHES_OF_A_SPAN` batches with a savepoint beside each, against such spans beside nothing.
+    """Spans of `_BATCHES_OF_A_SPAN` batches with a savepoint (or `cp`) beside each, against such spans beside nothing.
 
     A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
     leaves no processor over. A savepoint begins when a batch has committed, as in a driver; where it outlasts the next
@@ -338,37 +358,39 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
     paced = _Paced(query, every_s)
     savepoints = _Savepoints(query, root / "meanwhile")
     savepoints.taken_and_removed()
-    compared = {arm.name: _Compared() for arm in (_ALONE[1], *_ARMS)}
+    first, again = _ALONE
+    act = {_LINKED: savepoints.taken_anew, _COPIED: savepoints.copied_anew, _CP: savepoints.copied_by_cp}
+    compared = {arm: _Compared() for arm in (again, *_ARMS)}
     alone_ms = []
     for number in range(rounds):
         arms = [*_ALONE, *_ARMS]
-        spans = {arm: _span(paced, savepoints, arm) for arm in random.sample(arms, len(arms))}
+        spans = {arm: _span(paced, act.get(arm)) for arm in random.sample(arms, len(arms))}
         query.check_use()
-        first_ms, again_ms = (spans[arm][0] for arm in _ALONE)
-        compared[_ALONE[1].name].ratios.append(again_ms / first_ms)
+        first_ms, again_ms = spans[first][0], spans[again][0]
+        compared[again].ratios.append(again_ms / first_ms)
         alone_ms += [first_ms, again_ms]
         for arm in _ARMS:
             batch_ms, durable_s = spans[arm]
-            compared[arm.name].ratios.append(batch_ms / statistics.mean([first_ms, again_ms]))
-            compared[arm.name].spans_s += durable_s
-        said = ", ".join(f"{name} {each.ratios[-1]:.2f} ×" for name, each in compared.items())
+            compared[arm].ratios.append(batch_ms / statistics.mean([first_ms, again_ms]))
+            compared[arm].spans_s += durable_s
+        said = ", ".join(f"{arm.name} {each.ratios[-1]:.2f} ×" for arm, each in compared.items())
         print(f"round {number + 1}: {said}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     figures = [Figure("beside no savepoint: mean", statistics.mean(alone_ms), "ms")]
-    for name, each in compared.items():
-        figures += each.figures(name, goal=None if name == _ALONE[1].name else 1.05)
+    for arm, each in compared.items():
+        figures += each.figures(arm)
     how = f"every {every_s:g} s" if every_s else "at full speed"
     return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
 
 
-def _span(paced: _Paced, savepoints: _Savepoints, arm: _Arm) -> tuple[float, list[float]]:
-    """The mean of the batches' durations in ms, and after how many seconds each savepoint was durable."""
-    durations, takings = [], []
-    with contextlib.nullcontext() if arm.links else _no_links(), ThreadPoolExecutor(1) as executor:
+def _span(paced: _Paced, act: Callable[[], float] | None) -> tuple[float, list[float]]:
+    """The mean of the batches' durations in ms, and what each `act` beside them returned."""
+    durations, acts = [], []
+    with ThreadPoolExecutor(1) as executor:
         for _ in range(_BATCHES_OF_A_SPAN):
-            if arm.take and (not takings or takings[-1].done()):
-                takings.append(executor.submit(savepoints.taken_anew))
+            if act is not None and (not acts or acts[-1].done()):
+                acts.append(executor.submit(act))
             durations.append(paced.run_batch())
-    return statistics.mean(durations), [taking.result()[1] for taking in takings]
+    return statistics.mean(durations), [each.result() for each in acts]
 
 
 class _Paced:

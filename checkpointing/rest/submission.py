@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkpointing.jobs.known_keys import check_keys
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 
 _POLL_S = 0.5
+_STACK_LINES = 40
 _NO_LEADER = 503
 # FAILING says what happened, FAILED what came of it: it tells when a job never got as far as failing.
 _TELLING = ("FAILING", "FAILED")
@@ -17,7 +19,11 @@ _ENDED = ("FAILED", "CANCELED", "SUSPENDED")
 
 
 class JobDidNotStart(Exception):
-    """The job failed, or did not run in time; the text says why."""
+    """The job failed, or did not run in time; the text says why, `stack` where, "" when nobody knows."""
+
+    def __init__(self, text: str, stack: str = "") -> None:
+        super().__init__(text)
+        self.stack = stack
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,14 @@ class Submission:
     ) -> Submission:
         """`program`: `path/wordcount.py:function` or `path/jobs.zip:module:function`. ValueError says what is wrong."""
         path, entry = _split_program(program)
+        configuration = _pairs("--conf", settings)
+        check_keys(configuration)
         return cls(
             path,
             entry,
             name,
             _pairs("--arg", arguments),
-            _pairs("--conf", settings),
+            configuration,
             parallelism,
             str(Path(savepoint).absolute()) if savepoint and not savepoint.startswith("file:") else savepoint,
             allow_non_restored_state,
@@ -91,7 +99,7 @@ def follow_until_running(
         if status in ("RUNNING", "FINISHED"):
             return
         if status in _ENDED:
-            raise JobDidNotStart(_with_cause(f"The job is {status}", job))
+            raise JobDidNotStart(_with_cause(f"The job is {status}", job), _stack(client, job_id))
         if monotonic() > deadline:
             raise JobDidNotStart(_with_cause(f"The job is {status} after {timeout_s:g} s", job))
         wait(_POLL_S)
@@ -110,10 +118,20 @@ def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
 
 
 def _with_cause(text: str, job: Mapping[str, Any]) -> str:
-    """One sentence; the stack trace is at `/jobs/:id/exceptions`."""
+    """One sentence."""
     moves = job.get("status-history", ())
     causes = [move["cause"] for status in _TELLING for move in reversed(moves) if move["status"] == status]
     return f"{text}: {causes[0].splitlines()[0]}" if causes else f"{text}."
+
+
+def _stack(client: JobManagerClient, job_id: str) -> str:
+    """The newest failure's, from its beginning: Python's traceback comes before Java's frames. One line is none."""
+    try:
+        entries = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+    except (JobManagerUnreachable, RequestRefused):
+        return ""
+    lines = str(entries[0]["stacktrace"]).splitlines() if entries else []
+    return "\n".join(lines[:_STACK_LINES]) if len(lines) > 1 else ""
 
 
 def _split_program(text: str) -> tuple[Path, str]:

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from checkpointing.jobs.known_keys import check_keys
 from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import Job, LaunchVersion
 from monitoring.recovery.found_launch import parallelism_of, settings_of
@@ -136,6 +137,8 @@ class LaunchForm(forms.Form):
             return cleaned
         try:
             self.spec = unmasked_launch(self._spec(cleaned), self.base or self.found)
+            if cleaned["kind"] == "waymark":
+                check_keys(self.spec["configuration"])
         except ValueError as problem:
             self.add_error(
                 "command" if cleaned["kind"] == "command" else "configuration", _("%(problem)s.") % {"problem": problem}

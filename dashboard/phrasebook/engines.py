@@ -186,6 +186,6 @@ EXAMINATION = {
     "Its clock is {time} s ahead of ours.": "其时钟比本机快 {time} 秒。",
     "Its clock is {time} s behind ours.": "其时钟比本机慢 {time} 秒。",
     "PySpark, by Waymark's job manager": "PySpark（由 Waymark 的作业管理器运行）",
-    "Flink REST API {version} with no job": "Flink REST API {version}，没有作业",
-    "Flink REST API {version} with {jobs}": "Flink REST API {version}，作业：{jobs}",
+    "Flink REST API {version}, no jobs": "Flink REST API {version}，没有作业",
+    "Flink REST API {version}, jobs: {jobs}": "Flink REST API {version}，作业：{jobs}",
 }

@@ -135,10 +135,9 @@ def savepoint_text(savepoint: Savepoint) -> str:
     number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
     why = f" ({_why(savepoint)})"
     stops = _(", the job stops with it") if savepoint.stops_job else ""
-    if savepoint.state == SavepointState.COMPLETED and savepoint.completed_at:
-        took = (savepoint.completed_at - savepoint.requested_at).total_seconds() * 1000
+    if savepoint.state == SavepointState.COMPLETED and savepoint.took_ms is not None:
         said = _("savepoint%(number)s completed: %(size)s in %(took)s")
-        figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(took)}
+        figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
         return said % figures + why + stops
     said = _(SavepointState(savepoint.state).label).lower()
     cause = f": {told(savepoint.failure.strip().partition(chr(10))[0])}" if savepoint.failure else ""

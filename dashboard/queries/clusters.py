@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as _
 from dashboard.access.reach import EVERYTHING, Reach
 from monitoring.engine.identity import Identity
 from monitoring.engine.versions import EngineVersion
+from monitoring.engine.zookeeper import base_path
 from monitoring.models import Authentication, Cluster, Discovery, Job, RunState
 
 LIVE = [state for state in RunState if not state.terminal]
@@ -90,6 +91,10 @@ class ClusterCard:
     @property
     def through_zookeeper(self) -> bool:
         return self.cluster.discovery == Discovery.ZOOKEEPER
+
+    @property
+    def zookeeper_path(self) -> str:
+        return base_path(self.cluster.zookeeper_root, self.cluster.zookeeper_cluster_id) or "/"
 
     @property
     def asked_with(self) -> str:

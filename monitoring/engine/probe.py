@@ -50,8 +50,8 @@ class Found:
         return sum(self.jobs.values())
 
     def sentence(self) -> str:
-        jobs = "no job" if not self.jobs else ", ".join(f"{count} {state}" for state, count in self.jobs.items())
-        return f"Flink REST API {self.version.text} with {jobs}"
+        jobs = ", ".join(f"{count} {state}" for state, count in self.jobs.items())
+        return f"Flink REST API {self.version.text}, {f'jobs: {jobs}' if jobs else 'no jobs'}"
 
 
 async def probe(client: FlinkClient, now: Now) -> Found:

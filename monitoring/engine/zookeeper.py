@@ -64,7 +64,12 @@ class Quorum:
 
     @property
     def _base(self) -> str:
-        return "".join(f"/{part.strip('/')}" for part in (self.root, self.cluster_id) if part.strip("/"))
+        return base_path(self.root, self.cluster_id)
+
+
+def base_path(root: str, cluster_id: str) -> str:
+    """Where a cluster's nodes are, "" for ZooKeeper's own root: Flink takes both parts with or without a slash."""
+    return "".join(f"/{part.strip('/')}" for part in (root, cluster_id) if part.strip("/"))
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,13 @@ class Savepoint(models.Model):
     def __str__(self) -> str:
         return f"{self.job} savepoint {self.trigger_id[:8]} ({self.state})"
 
+    @property
+    def took_ms(self) -> float | None:
+        """As the engine measured it; as long as its checkpoint is not known, from the request until we heard of it."""
+        if self.checkpoint is not None and self.checkpoint.end_to_end_duration is not None:
+            return self.checkpoint.end_to_end_duration
+        return None if self.completed_at is None else (self.completed_at - self.requested_at).total_seconds() * 1000
+
 
 class CheckedState(models.Model):
     """When the files of a retained checkpoint were last looked at, and what was wrong. A savepoint has it itself."""

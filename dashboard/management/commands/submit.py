@@ -57,7 +57,11 @@ class Command(BaseCommand):
             follow_until_running(client, job_id, self.stdout.write, time.monotonic, time.sleep, options["timeout"])
         except OSError as error:
             raise CommandError(f"{error.filename or options['program']}: {error.strerror or error}") from error
-        except (ValueError, JobManagerUnreachable, RequestRefused, JobDidNotStart) as error:
+        except JobDidNotStart as error:
+            if error.stack:
+                self.stderr.write(error.stack)
+            raise CommandError(str(error)) from error
+        except (ValueError, JobManagerUnreachable, RequestRefused) as error:
             raise CommandError(str(error)) from error
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
-from checkpointing.rest.submission import follow_until_running
+from checkpointing.rest.submission import JobDidNotStart, follow_until_running
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager
 
 
@@ -23,9 +23,9 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
-async def submit(manager: RunningJobManager, *arguments: str) -> str:
-    out = StringIO()
-    await asyncio.to_thread(call_command, "submit", *arguments, "--jobmanager", manager.address, stdout=out)
+async def submit(manager: RunningJobManager, *arguments: str, stderr: StringIO | None = None) -> str:
+    out, more = StringIO(), {"stderr": stderr or StringIO()}
+    await asyncio.to_thread(call_command, "submit", *arguments, "--jobmanager", manager.address, stdout=out, **more)
     return out.getvalue()
 
 
@@ -44,9 +44,37 @@ async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, progr
 
 async def test_submit_tells_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
     manager.launcher.launch_error = "There is no Java."
+    stderr = StringIO()
 
     with pytest.raises(CommandError, match=r"^The job is FAILED: There is no Java\.$"):
-        await submit(manager, f"{program}:wordcount")
+        await submit(manager, f"{program}:wordcount", stderr=stderr)
+    assert stderr.getvalue() == ""
+
+
+TRACEBACK = 'ValueError: bad thing\nTraceback (most recent call last):\n  File "words.py", line 8, in boom'
+
+
+@pytest.mark.parametrize(
+    ("entries", "stack"),
+    [
+        ([{"stacktrace": TRACEBACK}], TRACEBACK),
+        ([{"stacktrace": "a line\n" * 90}], "\n".join(["a line"] * 40)),
+        ([], ""),
+    ],
+)
+async def test_a_program_that_fails_shows_where(entries: list[dict[str, str]], stack: str) -> None:
+    moves = [{"status": "FAILING", "cause": "bad thing"}]
+
+    class Client(JobManagerClient):
+        def get(self, path: str) -> dict[str, Any]:
+            if path.endswith("/exceptions"):
+                return {"exceptionHistory": {"entries": entries}}
+            return {"state": "FAILED", "status-history": moves}
+
+    client = Client("http://127.0.0.1:9")
+    with pytest.raises(JobDidNotStart, match=r"^The job is FAILED: bad thing$") as failed:
+        follow_until_running(client, "0" * 32, lambda status: None, lambda: 0, lambda seconds: None, 60)
+    assert failed.value.stack == stack
 
 
 async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None:

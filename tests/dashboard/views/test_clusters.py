@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from monitoring.engine.connection import bearer
 from monitoring.engine.identity import Identity
-from monitoring.models import AuditEntry, Authentication, Cluster
+from monitoring.models import AuditEntry, Authentication, Cluster, Discovery
 from monitoring.secret import seal
 from tests.certificates import Authority
 from tests.dashboard import builders as make
@@ -101,7 +101,7 @@ def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: Flink
     response = admin.post(reverse("cluster-add"), sent, follow=True)
     cluster = Cluster.objects.get()
     assert response.redirect_chain[-1][0] == reverse("cluster", args=[cluster.pk])
-    assert "prod is watched from now on: Flink REST API 2.3.0 with 1 RUNNING." in response.content.decode()
+    assert "prod is watched from now on: Flink REST API 2.3.0, jobs: 1 RUNNING." in response.content.decode()
     assert (cluster.rest_url, cluster.token.reveal(), cluster.labels) == (flink.url, "s3cret", {"team": "a"})
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.action, entry.details["now"]["token"]) == ("alma", "cluster.add", "set")
@@ -377,3 +377,15 @@ def test_the_list_says_how_they_are_in_a_sentence_and_what_needs_somebody_comes_
 def test_without_clusters_the_page_says_what_to_do(viewer: Client, admin: Client) -> None:
     assert "An administrator can add one here." in viewer.get(reverse("clusters")).content.decode()
     assert reverse("cluster-add") in admin.get(reverse("clusters")).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("root", "cluster_id", "path"),
+    [("/flink", "demo", "/flink/demo"), ("/flink/", "/demo", "/flink/demo"), ("/", "/", "/")],
+)
+def test_a_clusters_path_in_zookeeper_is_the_one_that_is_read(
+    admin: Client, root: str, cluster_id: str, path: str
+) -> None:
+    found = {"zookeeper_hosts": "zk:2181", "zookeeper_root": root, "zookeeper_cluster_id": cluster_id}
+    cluster = Cluster.objects.create(name="prod", discovery=Discovery.ZOOKEEPER, **found)
+    assert f'<dd class="path">{path}</dd>' in admin.get(reverse("cluster", args=[cluster.pk])).content.decode()

@@ -128,6 +128,11 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
         ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
         ({"jar_id": ""}, "jar_id", "the id of an uploaded program is needed"),
         ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon': key: value is needed."),
+        (
+            {"configuration": "execution.checkpointing.intervall: 10s"},
+            "configuration",
+            "intervall: a PySpark job has no such key; the nearest is execution.checkpointing.interval.",
+        ),
         ({"kind": "command", "command": "/bin/x\n{savepoint}\n; rm"}, "command", "means something to a shell"),
         ({"kind": "command", "command": "/bin/x\n{nothing}"}, "command", "there is no {nothing}"),
         ({"now": "clone", "name": "", "state": "stop"}, "name", "needs a name of its own"),

@@ -49,7 +49,7 @@ def test_it_says_what_it_found(flink: FlinkServer) -> None:
     assert (found.savepoint_directory, found.can_submit, found.can_cancel) == ("file:///savepoints", True, True)
     assert (found.clock_s, found.remarks) == (30, ("Its clock is 30 s ahead of ours.",))
     assert str(found.identity) == "path /flink, cluster-id /demo at zk1:2181,zk2:2181"
-    assert found.sentence() == "Flink REST API 2.3.0 with 1 RUNNING"
+    assert found.sentence() == "Flink REST API 2.3.0, jobs: 1 RUNNING"
 
 
 def test_what_it_does_not_tell_is_not_guessed(flink: FlinkServer) -> None:

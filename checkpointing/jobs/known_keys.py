@@ -1,0 +1,55 @@
+"""The keys that a PySpark job's configuration may have where all of them are known: Flink's, and Waymark's own.
+
+A misspelt key is a default that nobody asked for. What people enter is checked; a job manager takes any key, as Flink
+does, so that a job whose record has an old mistake in it can still be brought back.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from checkpointing.configuration import InvalidConfiguration
+
+_BY_FAMILY = {
+    "execution.checkpointing.": (
+        *("interval", "timeout", "min-pause", "max-concurrent-checkpoints", "tolerable-failed-checkpoints", "mode"),
+        *("externalized-checkpoint-retention", "num-retained", "dir", "savepoint-dir", "storage"),
+    ),
+    "execution.state-recovery.": ("path", "ignore-unclaimed-state", "claim-mode", "from-local"),
+    # Their names before Flink 2.
+    "execution.savepoint": (".path", ".ignore-unclaimed-state", "-restore-mode"),
+    "restart-strategy": (
+        *("", ".type", ".fixed-delay.attempts", ".fixed-delay.delay"),
+        *(".failure-rate.max-failures-per-interval", ".failure-rate.failure-rate-interval", ".failure-rate.delay"),
+        *(".exponential-delay.initial-backoff", ".exponential-delay.max-backoff"),
+        *(".exponential-delay.backoff-multiplier", ".exponential-delay.reset-backoff-threshold"),
+        *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
+    ),
+    "waymark.": ("allow-empty-start", "executor-uploads.min-size"),
+}
+KNOWN_KEYS = frozenset(family + rest for family, names in _BY_FAMILY.items() for rest in names)
+
+
+class UnknownKey(InvalidConfiguration):
+    """Nobody reads `key`; `allowed` says which there are."""
+
+    def __init__(self, key: str, value: str, allowed: str) -> None:
+        super().__init__(key, value, allowed)
+        self.args = (f"{key}: a PySpark job has no such key; {allowed}",)
+
+
+def is_checked(key: str) -> bool:
+    """Whether all keys that begin like it are known; of others (`spark.*`, `pipeline.*`) anything may be meant."""
+    return key.startswith(tuple(_BY_FAMILY))
+
+
+def check_keys(configuration: Mapping[str, str]) -> None:
+    """UnknownKey names the first one that nobody reads, and the nearest that somebody does."""
+    for key, value in configuration.items():
+        if not is_checked(key) or key in KNOWN_KEYS:
+            continue
+        near = difflib.get_close_matches(key, KNOWN_KEYS, n=1, cutoff=0.85)
+        family = next(family for family in _BY_FAMILY if key.startswith(family))
+        there_are = f"there are {', '.join(sorted(each for each in KNOWN_KEYS if each.startswith(family)))}"
+        raise UnknownKey(key, value, f"the nearest is {near[0]}" if near else there_are)

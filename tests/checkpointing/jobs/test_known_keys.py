@@ -1,0 +1,79 @@
+"""The keys that are known are those that somebody reads; what people enter is checked against them."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
+from checkpointing.jobs import local_recovery
+from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
+from checkpointing.jobs.restart import restart_strategy
+from checkpointing.jobs.restore import ALLOW_EMPTY_START
+from checkpointing.jobs.state_recovery import StateRecovery
+from checkpointing.rest.submission import Submission
+
+
+class Read(dict[str, str]):
+    """Settings that remember which keys were asked for."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(settings)
+        self.keys_read: set[str] = set()
+
+    def __contains__(self, key: object) -> bool:
+        self.keys_read.add(str(key))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+        self.keys_read.add(key)
+        return super().get(key, default)
+
+
+def test_the_known_keys_are_those_that_are_read() -> None:
+    read = {ALLOW_EMPTY_START}
+    for name in ("none", "fixed-delay", "failure-rate", "exponential-delay"):
+        for key in ("restart-strategy", "restart-strategy.type"):
+            settings = Read(**{key: name})
+            restart_strategy(settings, lambda: 0.0)
+            read |= settings.keys_read
+    for parse in (CheckpointConfiguration.parse, StateRecovery.parse, local_recovery.is_enabled):
+        settings = Read()
+        parse(settings)
+        read |= settings.keys_read
+    assert {key for key in read if is_checked(key)} == KNOWN_KEYS
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("execution.checkpointing.intervall", "the nearest is execution.checkpointing.interval"),
+        ("restart-strategy.fixed-delay.attemps", "the nearest is restart-strategy.fixed-delay.attempts"),
+        ("waymark.allow-emptystart", "the nearest is waymark.allow-empty-start"),
+        (
+            "execution.checkpointing.unaligned.enabled",
+            "there are execution.checkpointing.dir, ",
+        ),
+    ],
+)
+def test_a_key_that_nobody_reads_is_refused_with_what_there_is(key: str, said: str) -> None:
+    with pytest.raises(UnknownKey) as refused:
+        check_keys({"execution.checkpointing.interval": "10s", key: "1"})
+    assert str(refused.value).startswith(f"{key}: a PySpark job has no such key; {said}")
+    assert isinstance(refused.value, InvalidConfiguration)
+
+
+def test_keys_of_others_may_be_anything() -> None:
+    check_keys({"spark.sql.shuffle.partitions": "4", "pipeline.name": "x", "state.backend.type": "rocksdb", "x": "y"})
+
+
+def test_nothing_is_uploaded_for_a_misspelt_key() -> None:
+    with pytest.raises(UnknownKey, match=r"the nearest is execution\.checkpointing\.interval"):
+        Submission.parse(
+            "wordcount.py:wordcount",
+            name=None,
+            arguments=[],
+            settings=["execution.checkpointing.intervall=10s"],
+            parallelism=None,
+            savepoint=None,
+            allow_non_restored_state=False,
+        )

@@ -69,13 +69,15 @@ def _runs_without_rows(
 
 _SAMPLED_WITHIN = timedelta(minutes=10)  # a live run's counters are stored more often than that
 
-# A counter that fell belongs to a new job manager, which counts anew.
+# A total that fell belongs to a new job manager, which counts anew: what it has restored by then came after that.
 _RESTARTS = """
-SELECT run_id, at, restored - before AS times FROM (
-    SELECT run_id, at, restored, lag(restored) OVER (PARTITION BY run_id ORDER BY at) AS before
+SELECT run_id, at, times FROM (
+    SELECT run_id, at,
+           restored - CASE WHEN total < lag(total) OVER sampled THEN 0 ELSE lag(restored) OVER sampled END AS times
     FROM monitoring_countersample WHERE run_id = ANY(%(runs)s) AND at >= %(before)s AND at <= %(until)s
+    WINDOW sampled AS (PARTITION BY run_id ORDER BY at)
 ) counted
-WHERE restored > before AND at >= %(since)s ORDER BY at DESC LIMIT %(most)s
+WHERE times > 0 AND at >= %(since)s ORDER BY at DESC LIMIT %(most)s
 """
 
 

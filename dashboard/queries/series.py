@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
 from dashboard.queries.facts import select
 from monitoring.history.pipeline.columns import HOUR
-from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
+from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run, RunState, RunStateChange
 
 POINTS = 360
 CELLS = 2_000
@@ -30,6 +31,7 @@ RANGES: dict[str, timedelta | None] = {
 }
 DEFAULT_RANGE = "1h"
 SHORTEST = timedelta(minutes=2)
+_MOST_STARTS = 20  # marks of a chart, the newest
 STARTING = timedelta(seconds=90)  # a run restores the state it was given within that time
 
 
@@ -201,15 +203,16 @@ def read_points(job: Job, span: Span) -> list[CheckpointPoint]:
 
 
 def read_run_starts(job: Job, span: Span) -> list[RunStart]:
-    """Where runs began, the job's first one not among them, and each run's last restart by the engine, oldest first."""
-    ends = (span.start, span.end)
-    runs = Run.objects.filter(job=job).filter(Q(started_at__range=ends) | Q(restored_at__range=ends))
+    """Where runs began, the job's first one not among them, and where the engine restarted one, oldest first."""
+    runs = Run.objects.filter(job=job, started_at__lte=span.end).exclude(ended_at__lt=span.start)
     runs = runs.filter(number=span.run) if span.run else runs
-    newest = list(runs.order_by("-number")[:20])
+    newest = list(runs.defer("exceptions", "summary", "vertices").order_by("-number")[:_MOST_STARTS])
     found = RestartAttempt.objects.filter(new_run__in=newest).select_related("savepoint__checkpoint")
     attempts = {attempt.new_run_id: attempt for attempt in found}
     marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
-    return sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
+    marks += _restarts_seen(newest, span)
+    within = sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
+    return within[-_MOST_STARTS:]
 
 
 _GAPS = """
@@ -231,13 +234,24 @@ def read_gaps(job: Job, span: Span) -> list[Gap]:
 
 
 def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
-    """A run tells only its last restore: the one it began with, unless the engine has restarted it since."""
+    """A run itself tells its last restore: the one it began with, unless the engine has restarted it since."""
     own = _named(run.restored_checkpoint_id, run.restored_is_savepoint)
     since = attempt.restore_path != run.restored_path if attempt else _later(run)
     marks = [RunStart(run.number, run.started_at, _given(attempt) if since else own)] if run.number > 1 else []
     if since and own and run.restored_at:
         marks.append(RunStart(run.number, run.restored_at, own, by_engine=True))
     return marks
+
+
+def _restarts_seen(runs: Sequence[Run], span: Span) -> list[RunStart]:
+    """Beside each run's last restore: whenever it was seen to run again that had run before."""
+    seen = RunStateChange.objects.filter(
+        run__in=runs, target=RunState.RUNNING, at__range=(span.start, span.end), at__gt=F("run__started_at") + STARTING
+    )
+    restored = F("run__restored_at")
+    others = seen.filter(Q(run__restored_at=None) | Q(at__lt=restored) | Q(at__gt=restored + STARTING))
+    found = others.order_by("-at").values_list("run__number", "at")[:_MOST_STARTS]
+    return [RunStart(number, at, "", by_engine=True) for number, at in found]
 
 
 def _given(attempt: RestartAttempt | None) -> str:

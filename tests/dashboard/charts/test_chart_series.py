@@ -22,7 +22,7 @@ from dashboard.queries.series import (
     read_run_starts,
     span_of,
 )
-from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint, Run
+from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint, Run, RunStateChange
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -111,6 +111,32 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
     later = make.make_run(run.job, now, age=timedelta(minutes=5), restored_checkpoint_id=42, restored_is_savepoint=True)
     starts = read_run_starts(run.job, span_of(run.job, "7d", now))
     assert [(start.number, start.restored) for start in starts] == [(later.number, "savepoint 42")]
+
+
+def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: datetime) -> None:
+    began = now - timedelta(minutes=40)
+    last = {"restored_checkpoint_id": 106, "restored_is_savepoint": False, "restored_at": now - timedelta(minutes=5)}
+    Run.objects.filter(pk=run.pk).update(started_at=began, **last)
+    for minutes, source in (
+        (40, ""),
+        (39, "CREATED"),
+        (20, "RUNNING"),
+        (12, "RESTARTING"),
+        (4.9, "RUNNING"),
+        (2, "RUNNING"),
+    ):
+        at = now - timedelta(minutes=minutes)
+        RunStateChange.objects.create(run=run, at=at, source=source, target="RUNNING")
+    RunStateChange.objects.create(run=run, at=now - timedelta(minutes=13), source="RUNNING", target="RESTARTING")
+    starts = read_run_starts(run.job, span_of(run.job, "1h", now))
+    assert [((now - start.at) / timedelta(minutes=1), start.label) for start in starts] == [
+        (20, "engine restart"),
+        (12, "engine restart"),
+        (5, "engine restart · restored from checkpoint 106"),
+        (2, "engine restart"),
+    ]
+    within = Span(now - timedelta(minutes=15), now - timedelta(minutes=10))
+    assert [start.at for start in read_run_starts(run.job, within)] == [now - timedelta(minutes=12)]
 
 
 CHARTS = ["durations", "sizes", "alignment", "delays", "moved"]

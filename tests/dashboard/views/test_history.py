@@ -178,6 +178,18 @@ def test_a_restart_by_the_engine_is_told_between_the_checkpoints(operator: Clien
     assert page.index(f'id="checkpoint-{max(between)}"') < place < page.index(f'id="checkpoint-{min(between)}"')
 
 
+@pytest.mark.parametrize(("after", "times"), [((1, 3), 1), ((2, 3), 2), ((0, 3), 0), ((1, 201), 0)])
+def test_a_restart_with_a_new_job_manager_is_told_though_it_counts_anew(
+    operator: Client, job: Job, now: datetime, after: tuple[int, int], times: int
+) -> None:
+    for seconds, (restored, total) in ((120, (1, 200)), (55, after)):
+        counts = {"restored": restored, "total": total, "in_progress": 0, "completed": total, "failed": 0}
+        CounterSample.objects.create(run=job.current_run, at=now - timedelta(seconds=seconds), **counts)
+    page = page_of(operator, job)
+    assert ("The engine restarted run 2" in page) == (times > 0)
+    assert (" 2 times" in page) == (times == 2)
+
+
 @pytest.mark.parametrize(
     ("asked", "first", "total"),
     [

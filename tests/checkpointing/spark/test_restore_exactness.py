@@ -158,6 +158,12 @@ def counting(bench: Bench, counts: dict[str, int]) -> Any:
     return bench.lines().groupBy("value").count().writeStream.outputMode("update").foreachBatch(collect)
 
 
+def whole_everywhere(query: RunningQuery) -> bool:
+    """Without it a partition's state is its changelogs, and that of a large batch is large, too."""
+    state = query.planned.location / "state" / "0"
+    return all([*(state / str(partition)).glob("*.zip")] for partition in range(PARTITIONS))
+
+
 def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(bench: Bench, eventually: Any) -> None:
     counts: dict[str, int] = {}
     first = RunningQuery(bench.planned(counting(bench, counts), bench.root / "first"))
@@ -196,11 +202,7 @@ def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, e
     for _ in range(5):
         bench.feed()
     bench.run_all(query)
-    # Without one in a partition its changelog of the first batch belongs to the checkpoint, and that is large too.
-    state = query.planned.location / "state" / "0"
-    eventually(
-        "a snapshot of each partition", lambda: all([*(state / str(n)).glob("*.zip")] for n in range(PARTITIONS))
-    )
+    eventually("a whole state of each partition", lambda: whole_everywhere(query))
     first = bench.snapshot(query, 1)
     bench.feed()
     bench.run_all(query)
@@ -224,11 +226,7 @@ def test_large_state_is_told_by_what_hadoop_wrote_beside_it_and_verified_by_its_
         bench.run_all(query)
         bench.feed()
     bench.run_all(query)
-    # Without one in a partition its changelog of the first batch belongs to the checkpoint, and that is large too.
-    state = query.planned.location / "state" / "0"
-    eventually(
-        "a snapshot of each partition", lambda: all([*(state / str(n)).glob("*.zip")] for n in range(PARTITIONS))
-    )
+    eventually("a whole state of each partition", lambda: whole_everywhere(query))
     checkpoint = bench.snapshot(query)
     query.stop()
 

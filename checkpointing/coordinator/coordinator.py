@@ -250,6 +250,10 @@ class CheckpointCoordinator:
         """
         self._when_none(lambda pending: pending.properties.is_savepoint and pending.is_fully_acknowledged, callback)
 
+    def when_cleaned(self, callback: Callable[[], None]) -> None:
+        """Call `callback` (perhaps at once) when nothing of what checkpoints left is being removed."""
+        self._cleaner.when_idle(callback)
+
     def when_next_completed(self, callback: Callable[[int], None]) -> None:
         """Call `callback` once, after the next checkpoint or savepoint: all with a lower id than it gets are over.
 

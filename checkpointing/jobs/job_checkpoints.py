@@ -202,6 +202,8 @@ class JobCheckpoints:
             self.coordinator.when_next_completed(begin)
 
     async def _sweep_beside_driver(self, leads: Callable[[], bool], below: int) -> None:
+        # The checkpoint that the sweep waited for has subsumed another: what is being removed is no orphan.
+        await _called(self.coordinator.when_cleaned)
         swept = await self._swept(leads, below=below)
         if swept is not None and leads():
             self.coordinator.restoring.unused([unused_file(name) for name in swept.unused])

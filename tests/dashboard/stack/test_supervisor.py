@@ -3,9 +3,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +117,18 @@ def test_a_part_that_dies_is_started_again_and_the_log_says_so(stack: Stack) -> 
     stack.run(stack.server("db", ready=restarted), on_up=kill)
     assert stack.journal() == ["db started", "db started", "db stopped"]
     assert "db: was ended by SIGKILL; starting it again in 1 s" in stack.said.getvalue()
+
+
+def test_a_starting_part_is_asked_ten_times_a_second_however_much_it_says(stack: Stack) -> None:
+    asked: list[float] = []
+
+    def ready() -> bool:
+        asked.append(time.monotonic())
+        return len(asked) == 8
+
+    chatty = "import time\nwhile True: print('not yet', flush=True); time.sleep(0.002)"
+    stack.run(stack.server("db", source=chatty, ready=ready), on_up=ask_to_stop)
+    assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 0.09
 
 
 def test_a_part_that_never_comes_up_ends_everything_with_its_last_words(stack: Stack) -> None:

@@ -21,7 +21,15 @@ from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
 
 log = logging.getLogger(__name__)
 
-TRY_AGAIN = timedelta(seconds=30)
+DEFER = timedelta(seconds=30)
+# After the first, second, … failure in a row; the last of them after all that follow.
+RETRIES_AFTER = (
+    timedelta(minutes=1),
+    timedelta(minutes=5),
+    timedelta(minutes=15),
+    timedelta(hours=1),
+    timedelta(hours=6),
+)
 _SCHEDULED = (Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")) & Q(managed_elsewhere="")
 
 
@@ -52,6 +60,16 @@ def request_due(now: datetime) -> Counter[str]:
     for cluster_id in due.order_by().values_list("cluster", flat=True).distinct():
         outcome += _request_of_cluster(cluster_id, now)
     return outcome
+
+
+def try_again(job: Job, now: datetime) -> None:
+    """A scheduled savepoint of `job` has failed: its next time may be a week away."""
+    of_schedule = Savepoint.objects.filter(job=job, origin=SavepointOrigin.SCHEDULED)
+    good = Savepoint.objects.filter(job=job, state=SavepointState.COMPLETED).order_by("-requested_at").first()
+    since = of_schedule.filter(requested_at__gt=good.requested_at) if good else of_schedule
+    failures = since.filter(state=SavepointState.FAILED)[: len(RETRIES_AFTER)].count()
+    soon = now + RETRIES_AFTER[max(failures, 1) - 1]
+    Job.objects.filter(_SCHEDULED, pk=job.pk, next_savepoint_at__gt=soon).update(next_savepoint_at=soon)
 
 
 def _set_first_times(now: datetime) -> None:
@@ -86,7 +104,7 @@ def _request(job: Job, now: datetime) -> str:
     try:
         request_savepoint(job, SavepointOrigin.SCHEDULED, audit.AUTOMATION, now)
     except SavepointDeferred as deferred:
-        soon = now + TRY_AGAIN
+        soon = now + DEFER
         job.next_savepoint_at = min(job.next_savepoint_at or soon, soon)
         job.save(update_fields=["next_savepoint_at"])
         _defer([job], deferred.reason, now)

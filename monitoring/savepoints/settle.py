@@ -9,9 +9,10 @@ from django.db import IntegrityError, transaction
 
 from monitoring.engine.errors import EngineError, NotFound, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
-from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointState
-from monitoring.savepoints.claims import update
+from monitoring.models import Checkpoint, CheckpointStatus, Savepoint, SavepointOrigin, SavepointState
+from monitoring.savepoints.claims import OVERTAKEN, update
 from monitoring.savepoints.history import CLOCK_SKEW, find_by_path, find_requested
+from monitoring.savepoints.schedule import try_again
 
 POLL = timedelta(seconds=1)
 POLL_HISTORY = timedelta(seconds=3)
@@ -40,14 +41,14 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
             return _complete(savepoint, location, now)
         case Failed(reason, usable_location):
             # Flink: the job failed while it stopped, after the savepoint was complete. It is as good as any.
-            return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason)
+            return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason, now)
         case Forgotten():
             return _look_in_history(savepoint, now)
         case ForgottenBut(savepoints):
             since = savepoint.requested_at - CLOCK_SKEW
             return _look_in_history(savepoint, now, listed=any(triggered_at >= since for triggered_at in savepoints))
         case Refused(of_the_request=True) | NotFound():
-            return _fail(savepoint, str(answer))
+            return _fail(savepoint, str(answer), now)
         case EngineError():
             return _keep(savepoint, now, RETRY, str(answer))
         case InProgress():
@@ -74,7 +75,7 @@ def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = Fals
         case CheckpointStatus.COMPLETED if found and found.external_path:
             return _complete(savepoint, found.external_path, now)
         case CheckpointStatus.FAILED if found:
-            return _fail(savepoint, found.failure_message)
+            return _fail(savepoint, found.failure_message, now)
         case CheckpointStatus.IN_PROGRESS:
             return _keep(savepoint, now, POLL_HISTORY, "it is still under way", state=SavepointState.IN_PROGRESS)
     unheard = savepoint.state == SavepointState.REQUESTED and not listed
@@ -82,7 +83,7 @@ def _look_in_history(savepoint: Savepoint, now: datetime, *, listed: bool = Fals
         return _keep(savepoint, now, timedelta(), "the engine never heard of it", "to be sent again", posted_at=None)
     forgotten_at = savepoint.forgotten_at or now
     if now - forgotten_at >= HISTORY_LAG:
-        return _fail(savepoint, "The engine forgot the request, and no savepoint of it is in the job's history.")
+        return _fail(savepoint, "The engine forgot the request, and no savepoint of it is in the job's history.", now)
     return _keep(savepoint, now, POLL_HISTORY, "the engine forgot the request", forgotten_at=forgotten_at)
 
 
@@ -101,17 +102,21 @@ def _complete(savepoint: Savepoint, path: str, now: datetime) -> str:
         with transaction.atomic():
             return update(savepoint, "completed", **values)
     except IntegrityError:
-        return _fail(savepoint, f"The engine answered with {path}, which is another savepoint's.")
+        return _fail(savepoint, f"The engine answered with {path}, which is another savepoint's.", now)
 
 
-def _fail(savepoint: Savepoint, reason: str) -> str:
+@transaction.atomic
+def _fail(savepoint: Savepoint, reason: str, now: datetime) -> str:
     reason = reason.strip() or "The engine gave no reason."
-    return update(savepoint, "failed", state=SavepointState.FAILED, failure=reason)
+    outcome = update(savepoint, "failed", state=SavepointState.FAILED, failure=reason)
+    if outcome != OVERTAKEN and savepoint.origin == SavepointOrigin.SCHEDULED:
+        try_again(savepoint.job, now)
+    return outcome
 
 
 def _keep(savepoint: Savepoint, now: datetime, wait: timedelta, why: str, outcome: str = "", **values: object) -> str:
     if savepoint.deadline_at and now >= savepoint.deadline_at:
-        return _fail(savepoint, f"Not completed in time: {why.rstrip('.')}.")
+        return _fail(savepoint, f"Not completed in time: {why.rstrip('.')}.", now)
     return update(savepoint, outcome, next_check_at=now + wait, **values)
 
 

@@ -4,12 +4,14 @@ from functools import partial
 import pytest
 
 from monitoring import engine_calls
-from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import Job, Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints import cycle
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
 from monitoring.savepoints.request import MARGIN, TIMEOUT, request_savepoint
+from monitoring.savepoints.schedule import set_schedule
 from monitoring.savepoints.settle import HISTORY_LAG, SEND_AGAIN_WITHIN
+from monitoring.savepoints.timetable import Every
 
 
 @pytest.fixture
@@ -72,6 +74,58 @@ def test_why_it_failed_is_the_engines_sentence(savepoint, job_manager, now):
     job_manager.savepoints[savepoint.trigger_id].failure = "Disk is full"
     advance(seconds(now, 1))
     assert (reload(savepoint).state, savepoint.failure) == ("failed", "Disk is full")
+
+
+class TestAScheduledOneThatFails:
+    @pytest.fixture
+    def weekly(self, job, now):
+        set_schedule(job, Every(7 * 86_400), "ada", now)
+        Job.objects.filter(pk=job.pk).update(next_savepoint_at=now)
+        return job
+
+    def fails(self, job, job_manager, now):
+        """One that is due at `now`; in how many minutes the next one is, and at what time that is."""
+        assert advance(now) == "Savepoints: 1 requested, 1 sent."
+        newest = Savepoint.objects.latest("requested_at")
+        job_manager.savepoints[newest.trigger_id].failure = "Disk is full"
+        assert advance(seconds(now, 1)) == "Savepoints: 1 failed."
+        job.refresh_from_db()
+        return (job.next_savepoint_at - seconds(now, 1)) / timedelta(minutes=1), job.next_savepoint_at
+
+    def test_is_tried_again_later_and_later_and_not_only_in_a_week(self, weekly, job_manager, now):
+        waits = []
+        for _ in range(6):
+            wait, now = self.fails(weekly, job_manager, now)
+            waits.append(wait)
+        assert waits == [1, 5, 15, 60, 360, 360]
+
+        assert advance(now) == "Savepoints: 1 requested, 1 sent."
+        assert advance(seconds(now, 1)) == "Savepoints: 1 completed."
+        weekly.refresh_from_db()
+        assert weekly.next_savepoint_at - now >= timedelta(days=7)
+        assert self.fails(weekly, job_manager, weekly.next_savepoint_at)[0] == 1, "the count begins anew"
+
+    def test_never_delays_the_next_one(self, weekly, job_manager, now):
+        set_schedule(weekly, Every(60), "ada", now - timedelta(minutes=2))
+        assert self.fails(weekly, job_manager, now)[0] < 1.1
+
+    def test_is_not_tried_again_when_the_schedule_is_gone(self, weekly, job_manager, now):
+        advance(now)
+        job_manager.savepoints[Savepoint.objects.get().trigger_id].failure = "Disk is full"
+        weekly.refresh_from_db()
+        set_schedule(weekly, None, "ada", now)
+        advance(seconds(now, 1))
+        weekly.refresh_from_db()
+        assert weekly.next_savepoint_at is None
+
+    def test_by_hand_changes_no_schedule(self, weekly, job_manager, now):
+        Job.objects.filter(pk=weekly.pk).update(next_savepoint_at=(later := now + timedelta(days=3)))
+        savepoint = request_savepoint(weekly, SavepointOrigin.MANUAL, "ada", now)
+        advance(now)
+        job_manager.savepoints[savepoint.trigger_id].failure = "Disk is full"
+        assert advance(seconds(now, 1)) == "Savepoints: 1 failed."
+        weekly.refresh_from_db()
+        assert weekly.next_savepoint_at == later
 
 
 def test_a_refused_request_fails_with_the_engines_sentence(savepoint, job_manager, now):

@@ -209,11 +209,12 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     summary="Upload a program to its cluster, to change its launch to",
 )
 def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
-    """A `.py`, `.zip` or `.jar` file as the part `program` of multipart/form-data. An administrator's. The job goes on
-    with what it has; `POST …/launch` with this `jar_id` starts the new one."""
+    """A `.py` or `.zip` file, for a job on Flink a `.jar`, as the part `program` of multipart/form-data.
+    An administrator's. The job goes on with what it has; `POST …/launch` with this `jar_id` starts the new one."""
     require(request, Role.ADMIN)
-    form = checked(ProgramForm({}, MultiValueDict({"program": [program]})))
-    sent, job = form.cleaned_data["program"], find_job(job_id)
+    job = find_job(job_id)
+    form = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job))
+    sent = form.cleaned_data["program"]
     try:
         jar_id = upload(job, sent.name, sent.read(), actor_of(request), intent_at(request))
     except NotStarted as refused:

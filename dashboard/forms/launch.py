@@ -2,32 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from django.utils.text import format_lazy
+from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from checkpointing.jobs.known_keys import check_keys
+from dashboard.phrases import told
 from monitoring.masking import shown_launch, unmasked_launch
-from monitoring.models import Job, LaunchVersion
+from monitoring.models import Engine, Job, LaunchVersion
 from monitoring.recovery.found_launch import parallelism_of, settings_of
 from monitoring.recovery.launching import BadLaunch, check_launch
 
 SAVE, REPLACE, CLONE = "save", "replace", "clone"
-_KINDS = (
-    ("waymark", _("a program on Waymark's job manager")),
-    ("flink-jar", _("a jar that was uploaded to the Flink cluster")),
-    ("command", _("a command that Waymark's worker runs")),
-)
+_KINDS = {
+    "waymark": _("a program on Waymark's job manager"),
+    "flink-jar": _("a jar that was uploaded to the Flink cluster"),
+    "command": _("a command that Waymark's worker runs"),
+}
 LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 
-def _program(sent: Any) -> Any:
-    """`sent`, if it is a program, or nothing. Raises ValidationError."""
-    if sent and not sent.name.endswith((".py", ".zip", ".jar")):
-        raise forms.ValidationError(_("%(name)s is no .py, .zip or .jar file.") % {"name": sent.name})
+@dataclass(frozen=True)
+class _Programs:
+    """What an engine takes, in the words of its field."""
+
+    kind: str
+    suffixes: tuple[str, ...]
+    offered: Any
+    refused: Any
+    entry: Any
+
+
+_PROGRAMS = {
+    Engine.SPARK: _Programs(
+        kind="waymark",
+        suffixes=(".py", ".zip"),
+        offered=format_lazy(_("A .py or .zip file of up to {most} MB."), most=LARGEST_MB),
+        refused=_("%(name)s is no .py or .zip file."),
+        entry=_("Its function: module:function."),
+    ),
+    Engine.FLINK: _Programs(
+        kind="flink-jar",
+        suffixes=(".jar",),
+        offered=format_lazy(_("A .jar file of up to {most} MB."), most=LARGEST_MB),
+        refused=_("%(name)s is no .jar file."),
+        entry=_("The jar's main class. Empty: the one that its manifest names."),
+    ),
+}
+
+
+def _programs_of(job: Job) -> _Programs:
+    return _PROGRAMS[Engine.SPARK if job.cluster.engine == Engine.SPARK else Engine.FLINK]
+
+
+def _program(sent: Any, job: Job) -> Any:
+    """`sent`, if the job's engine takes such programs, or nothing. Raises ValidationError."""
+    programs = _programs_of(job)
+    if sent and not sent.name.endswith(programs.suffixes):
+        raise forms.ValidationError(programs.refused % {"name": sent.name})
     if sent and sent.size > LARGEST_MB * 1024 * 1024:
         raise forms.ValidationError(
             _("The file has %(size)s bytes; at most %(LARGEST_MB)s MB are allowed.")
@@ -39,24 +75,27 @@ def _program(sent: Any) -> Any:
 class ProgramForm(forms.Form):
     program = forms.FileField(max_length=200)
 
+    def __init__(self, *args: Any, job: Job, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._job = job
+
     def clean_program(self) -> Any:
-        return _program(self.cleaned_data["program"])
+        return _program(self.cleaned_data["program"], self._job)
 
 
 class LaunchForm(forms.Form):
     """`spec` is the launch record that the fields come to. Without `admin` only the parallelism is editable: programs,
     arguments and settings are an administrator's to choose. Secrets are shown hidden, and stay when left so."""
 
-    kind = forms.ChoiceField(choices=_KINDS, label=_("The job is"))
-    upload = forms.FileField(
+    kind = forms.ChoiceField(label=_("The job is"))
+    upload = forms.FileField(required=False, label=_("New version of the program"))
+    jar_id = forms.CharField(
         required=False,
-        label=_("New version of the program"),
-        help_text=format_lazy(_("A .py, .zip or .jar file of up to {most} MB."), most=LARGEST_MB),
+        max_length=500,
+        label=_("Program on the cluster"),
+        help_text=_("By its id there; what you upload takes its place."),
     )
-    jar_id = forms.CharField(required=False, max_length=500, label=_("Program on the cluster"))
-    entry_class = forms.CharField(
-        required=False, max_length=500, label=_("Entry"), help_text=_("module:function, or a jar's main class.")
-    )
+    entry_class = forms.CharField(required=False, max_length=500, label=_("Entry"))
     program_args = forms.CharField(
         required=False, label=_("Arguments"), help_text=_("One a line."), widget=forms.Textarea(attrs={"rows": 4})
     )
@@ -122,6 +161,12 @@ class LaunchForm(forms.Form):
         self.found: dict[str, Any] = {} if self.base else _found(job)
         typed = _as_typed(shown_launch(self.base or self.found), job)
         super().__init__(*args, **options | {"initial": typed | options.get("initial", {})})
+        programs = _programs_of(job)
+        self.fields["upload"].help_text = programs.offered
+        self.fields["entry_class"].help_text = programs.entry
+        # A record of another kind is shown as what it is.
+        kinds = dict.fromkeys((programs.kind, "command", str(typed["kind"])))
+        self.fields["kind"].choices = [(kind, _KINDS[kind]) for kind in kinds if kind in _KINDS]  # type: ignore[attr-defined]
         self.fields["state"].choices = states  # type: ignore[attr-defined]
         self.spec: dict[str, Any] = {}
         if not admin:
@@ -129,7 +174,7 @@ class LaunchForm(forms.Form):
                 self.fields[name].disabled = True
 
     def clean_upload(self) -> Any:
-        return _program(self.cleaned_data["upload"])
+        return _program(self.cleaned_data["upload"], self.job)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -147,10 +192,17 @@ class LaunchForm(forms.Form):
         try:
             check_launch(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
         except BadLaunch as problem:
-            self.add_error(problem.field if problem.field in self.fields else None, str(problem))
+            self.add_error(*self._in_its_field(problem))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
             self.add_error("name", _("A second job needs a name of its own."))
         return cleaned
+
+    def _in_its_field(self, problem: BadLaunch) -> tuple[str | None, str]:
+        """The field's label stands beside it: not the name of the record's key as well."""
+        if problem.field not in self.fields:
+            return None, str(problem)
+        allowed = told(problem.allowed)
+        return problem.field, f"{problem.value!r}: {allowed}." if problem.value else f"{capfirst(allowed)}."
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         if cleaned["kind"] == "command":
@@ -192,7 +244,7 @@ def _found(job: Job) -> dict[str, Any]:
 def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
     configuration = spec.get("configuration") or {}
     return {
-        "kind": spec.get("kind") or ("waymark" if job.cluster.engine == "spark" else "flink-jar"),
+        "kind": spec.get("kind") or _programs_of(job).kind,
         "jar_id": spec.get("jar_id") or "",
         "entry_class": spec.get("entry_class") or "",
         "program_args": "\n".join(spec.get("program_args") or []),

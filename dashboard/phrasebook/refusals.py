@@ -46,7 +46,7 @@ REFUSALS = {
     "its braces do not match ({error}); write {{ and }} for braces": "花括号不匹配（{error}）；花括号请写作 {{ 和 }}",
     "there is no {name}; there are {known}": "没有 {name}；有 {known}",
     "it printed nothing": "没有输出",
-    "the id of an uploaded program is needed": "需要已上传程序的标识",
+    "a program is needed: the id of one on the cluster, or a new one": "需要程序：集群上某个程序的标识，或一个新程序",
     "a whole number from 1 is needed, or nothing": "需要从 1 起的整数，或留空",
     "a list of texts is needed": "需要文本列表",
     "keys and values are needed": "需要键和值",

@@ -16,7 +16,7 @@ class BadLaunch(ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         super().__init__(f"launch.{field} is {value!r}: {allowed}.")
-        self.field = field
+        self.field, self.value, self.allowed = field, value, allowed
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ProgramLaunch:
     def check(self, launch: Mapping[str, object]) -> None:
         jar_id = launch.get("jar_id")
         if not isinstance(jar_id, str) or not jar_id:
-            raise BadLaunch("jar_id", jar_id, "the id of an uploaded program is needed")
+            raise BadLaunch("jar_id", jar_id, "a program is needed: the id of one on the cluster, or a new one")
         parallelism = launch.get("parallelism")
         if parallelism is not None and not (isinstance(parallelism, int) and parallelism >= 1):
             raise BadLaunch("parallelism", parallelism, "a whole number from 1 is needed, or nothing")

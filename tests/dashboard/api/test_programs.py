@@ -65,7 +65,7 @@ def test_an_operator_uploads_none(api: Caller, job: Job, engine: HTTPServer) -> 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
-    [("flights.exe", b"MZ", "is no .py, .zip or .jar file"), ("a.py", b"", "empty"), ("a" * 220 + ".py", b"1", "200")],
+    [("flights.exe", b"MZ", "is no .py or .zip file"), ("a.py", b"", "empty"), ("a" * 220 + ".py", b"1", "200")],
 )
 def test_what_is_no_program_is_refused_by_name(
     admin_api: Caller, job: Job, engine: HTTPServer, name: str, content: bytes, says: str
@@ -90,7 +90,7 @@ def test_a_program_that_is_too_large_is_refused(
 def test_what_the_cluster_refuses_is_a_conflict(admin_api: Caller, job: Job, httpserver: HTTPServer) -> None:
     Cluster.objects.update(rest_url=httpserver.url_for("/").rstrip("/"))
     httpserver.expect_request("/jars/upload").respond_with_json({"errors": ["Only a .py, please."]}, status=400)
-    answer = upload(admin_api, job, "flights.jar", b"PK")
+    answer = upload(admin_api, job, "flights.zip", b"PK")
     assert answer.status_code == 409
     assert "Only a .py, please." in answer.json()["error"]["message"]
     assert not Program.objects.exists()

@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
 from monitoring.launches import Launched, remember
-from monitoring.models import AuditEntry, Job, LaunchOrigin, RestartAttempt, Run, RunState
+from monitoring.models import AuditEntry, Cluster, Job, LaunchOrigin, RestartAttempt, Run, RunState
 from monitoring.programs import content_of, copy_of
 from monitoring.recovery.going_back import bring_back
 from tests.dashboard import builders as make
@@ -100,7 +100,7 @@ def test_a_new_program_is_uploaded_to_the_cluster(admin: Client, job: Job, engin
 
 def test_what_the_cluster_does_not_take_stops_nothing(admin: Client, job: Job, engine: HTTPServer) -> None:
     engine.expect_request("/jars/upload").respond_with_json({"errors": ["Only a .py, please."]}, status=400)
-    response = send(admin, job, upload=SimpleUploadedFile("flights.jar", b"PK"))
+    response = send(admin, job, upload=SimpleUploadedFile("flights.zip", b"PK"))
     assert response.status_code == 422
     assert "Only a .py, please." in str(response.context["form"].errors["upload"])
     assert not RestartAttempt.objects.exists()
@@ -126,7 +126,8 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
     ("typed", "field", "told"),
     [
         ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
-        ({"jar_id": ""}, "jar_id", "the id of an uploaded program is needed"),
+        ({"jar_id": ""}, "jar_id", "A program is needed: the id of one on the cluster, or a new one."),
+        ({"kind": "flink-jar"}, "kind", "flink-jar is not one of the available choices"),
         ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon': key: value is needed."),
         (
             {"configuration": "execution.checkpointing.intervall: 10s"},
@@ -148,6 +149,29 @@ def test_what_makes_no_sense_is_told_at_its_field_and_stops_nothing(
     assert told in " ".join(response.context["form"].errors[field])
     assert not RestartAttempt.objects.exists()
     assert Job.objects.count() == 1
+
+
+def test_a_job_on_flink_takes_a_jar_or_a_command_and_its_form_says_so(admin: Client, job: Job) -> None:
+    Job.objects.update(launch=None)
+    Cluster.objects.update(engine="flink")
+    page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
+    assert "a jar that was uploaded to the Flink cluster" in page
+    assert "A .jar file of up to" in page
+    assert "The jar&#x27;s main class." in page
+    for of_pyspark in ("job manager</option>", "module:function"):
+        assert of_pyspark not in page
+
+    errors = send(admin, job, kind="waymark").context["form"].errors
+    assert "waymark is not one of the available choices" in " ".join(errors["kind"])
+    errors = send(admin, job, kind="flink-jar", upload=SimpleUploadedFile("flights.py", b"x")).context["form"].errors
+    assert errors["upload"] == ["flights.py is no .jar file."]
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_record_of_another_kind_is_shown_as_what_it_is(admin: Client, job: Job) -> None:
+    Cluster.objects.update(engine="flink")
+    page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
+    assert '<option value="waymark" selected>' in page
 
 
 def test_a_job_that_does_not_run_offers_no_savepoint_on_stop(admin: Client, job: Job) -> None:

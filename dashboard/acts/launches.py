@@ -55,7 +55,8 @@ def start_with(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
             if savepoint is None:
                 raise RestartRefused("state", typed["state"], "a second job starts from a savepoint of this one")
             return clone(job, typed["name"], form.spec, savepoint, by, now)
-        what = typed["note"].strip().rstrip(".") or what_changes(dict(job.launch or {}), form.spec)
+        what, note = what_changes(dict(job.launch or {}), form.spec), typed["note"].strip().rstrip(".")
+        what += f" ({note})" if note else ""
         return change_and_restart(job, form.spec, what, savepoint, by, now, goes_back=typed["goes_back"])
     except BadLaunch as problem:
         raise NotStarted(problem.field, str(problem)) from problem
@@ -86,7 +87,7 @@ def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:
 
 def what_changes(was: dict[str, Any], now: dict[str, Any]) -> str:
     """As it goes on after "asked to"."""
-    changed = what_changed(was, now)
+    changed = what_changed(was, now) if was else []
     if changed == ["parallelism"]:
         return f"rescale it from {was.get('parallelism') or 'the default'} to {now.get('parallelism') or 'the default'}"
     return f"start it with another {', '.join(changed)}" if changed else "start it anew"

@@ -61,6 +61,13 @@ STATES = {
     "the savepoint that it is stopped with": "停止时生成的保存点",
     "{by} asked to restart from {state}.": "{by} 要求从 {state} 重启。",
     "{by} asked to clone {job}, from {state}.": "{by} 要求从 {state} 克隆 {job}。",
+    "{by} asked to rescale it from {was} to {now} ({note}), from {state}.": (
+        "{by} 要求把并行度从 {was} 改为 {now}（{note}），自 {state} 继续。"
+    ),
+    "{by} asked to start it with another {what} ({note}), from {state}.": (
+        "{by} 要求以不同的 {what} 启动（{note}），自 {state} 继续。"
+    ),
+    "{by} asked to start it anew ({note}), from {state}.": "{by} 要求重新启动（{note}），自 {state} 继续。",
     "{by} asked to rescale it from {was} to {now}, from {state}.": "{by} 要求把并行度从 {was} 改为 {now}，自 {state} 继续。",
     "{by} asked to start it with another {what}, from {state}.": "{by} 要求以不同的 {what} 启动，自 {state} 继续。",
     "{by} asked to start it anew, from {state}.": "{by} 要求重新启动，自 {state} 继续。",

@@ -121,6 +121,10 @@ def test_every_phrase_is_whole_in_both_languages() -> None:
             "olga 要求从 运行 3 的检查点 41（生成于 2026-11-21 12:00:00 UTC） 重启。",
         ),
         (
+            "olga asked to start it with another program (cheaper), from the savepoint that it is stopped with.",
+            "olga 要求以不同的 program 启动（cheaper），自 停止时生成的保存点 继续。",
+        ),
+        (
             "it was 1 h 30 min old when the job died, and the job allows 15 min",
             "作业终止时它已有 1 小时 30 分钟，而该作业允许 15 分钟",
         ),

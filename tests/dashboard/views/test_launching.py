@@ -68,6 +68,14 @@ def test_an_upgrade_goes_on_from_the_savepoint_on_stop(admin: Client, job: Job) 
     assert job.launch["jar_id"] == "4c2f_flights.py"
 
 
+def test_what_is_said_of_a_change_stands_beside_what_it_is(admin: Client, job: Job) -> None:
+    send(admin, job, jar_id="77aa_flights.py", note=" Version 2 of the routes. ")
+    assert RestartAttempt.objects.get().reason == (
+        "ada asked to start it with another program (Version 2 of the routes), "
+        "from the savepoint that it is stopped with."
+    )
+
+
 def test_an_operator_rescales_and_changes_no_program(operator: Client, job: Job) -> None:
     send(operator, job, parallelism="8", jar_id="evil.py", program_args="--rm", kind="command", command="/bin/sh")
     attempt = RestartAttempt.objects.get()

@@ -7,6 +7,7 @@ from __future__ import annotations
 SAVEPOINTS = {
     "No savepoint now: {reason}.": "现在不能创建保存点：{reason}。",
     "the job has never run": "作业从未运行",
+    "the job has not been seen since {at}": "自 {at} 以来没有看到该作业",
     "a savepoint is already under way": "已有保存点正在创建",
     "the job is {state}, not RUNNING": "作业为 {state}，不是 RUNNING",
     "it waits for its turn: {cluster} takes {count} savepoint at once": "正在排队：{cluster} 同时只创建 {count} 个保存点",

@@ -86,7 +86,7 @@ class Job(models.Model):
 
 
 class RunState(models.TextChoices):
-    """Flink's JobStatus. What Waymark itself concludes (unknown, lost) is never stored here: see Run.known_state."""
+    """Flink's JobStatus, and LOST. Whether it can be relied on is concluded where it is shown: dashboard/health.py."""
 
     INITIALIZING = "INITIALIZING"
     CREATED = "CREATED"

@@ -27,6 +27,9 @@ TIMEOUT = timedelta(minutes=10)
 # What a request takes beside: it waits for its turn, and a job that it stops has to end.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
+# A schedule does not ask by an older sight of the job than this, or than three polls: after a night without Waymark
+# what is stored says RUNNING of a job that is being recovered. A person may.
+SEEN_WITHIN = timedelta(minutes=1)
 IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 
 
@@ -65,10 +68,19 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
     )
     return PreflightFacts(
         run_state=None if run is None else RunState(run.state),
+        unseen_since=_unseen_since(job, now) if scheduled else None,
         cluster_reachable=job.cluster.reachable,
         savepoint_under_way=under_way,
         paused=why_paused(job, now) if scheduled else "",
     )
+
+
+def _unseen_since(job: Job, now: datetime) -> datetime | None:
+    if job.current_run is None:
+        return None
+    seen = job.current_run.seen_at(job.cluster.last_answer_at)
+    within = max(SEEN_WITHIN, timedelta(seconds=3 * job.cluster.poll_interval_s))
+    return seen if now - seen > within else None
 
 
 def time_limit(checkpoint_config: Mapping[str, Any]) -> timedelta:

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from monitoring import engine_calls
-from monitoring.models import Job, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import Cluster, Job, Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints import cycle
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
@@ -85,6 +85,7 @@ class TestAScheduledOneThatFails:
 
     def fails(self, job, job_manager, now):
         """One that is due at `now`; in how many minutes the next one is, and at what time that is."""
+        Cluster.objects.update(last_answer_at=now)
         assert advance(now) == "Savepoints: 1 requested, 1 sent."
         newest = Savepoint.objects.latest("requested_at")
         job_manager.savepoints[newest.trigger_id].failure = "Disk is full"
@@ -99,6 +100,7 @@ class TestAScheduledOneThatFails:
             waits.append(wait)
         assert waits == [1, 5, 15, 60, 360, 360]
 
+        Cluster.objects.update(last_answer_at=now)
         assert advance(now) == "Savepoints: 1 requested, 1 sent."
         assert advance(seconds(now, 1)) == "Savepoints: 1 completed."
         weekly.refresh_from_db()

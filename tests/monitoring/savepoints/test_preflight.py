@@ -1,9 +1,17 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from monitoring.models import RunState
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, Ready, preflight
 
-GOOD = {"run_state": RunState.RUNNING, "cluster_reachable": True, "savepoint_under_way": False, "paused": ""}
+GOOD = {
+    "run_state": RunState.RUNNING,
+    "unseen_since": None,
+    "cluster_reachable": True,
+    "savepoint_under_way": False,
+    "paused": "",
+}
 
 
 def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
@@ -16,6 +24,10 @@ def test_a_running_job_on_a_cluster_that_answers_may_be_saved():
         ({"run_state": None}, "the job has never run"),
         ({"run_state": RunState.RESTARTING}, "the job is RESTARTING, not RUNNING"),
         ({"cluster_reachable": False}, "the cluster does not answer"),
+        (
+            {"unseen_since": datetime(2026, 11, 21, 3, 0, 9, tzinfo=UTC)},
+            "the job has not been seen since 2026-11-21 03:00:09 UTC",
+        ),
         ({"savepoint_under_way": True}, "a savepoint is already under way"),
         ({"paused": "its automation is paused"}, "its automation is paused"),
     ],

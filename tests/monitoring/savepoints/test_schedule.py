@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from monitoring.models import AuditEntry, Job, RunState, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import AuditEntry, Cluster, Job, RunState, Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.schedule import request_due, set_schedule
 from monitoring.savepoints.timetable import Cron, Every
@@ -18,14 +18,20 @@ def job(rows, now):
     return job
 
 
+def polled_and_due(at):
+    """As at a tick of which the clusters have answered right before."""
+    Cluster.objects.update(last_answer_at=at)
+    return request_due(at)
+
+
 def due_time(job):
     return Job.objects.get(pk=job.pk).next_savepoint_at
 
 
 def test_a_savepoint_is_asked_for_when_its_time_has_come(job, now):
-    assert not request_due(due_time(job) - timedelta(microseconds=1))
+    assert not polled_and_due(due_time(job) - timedelta(microseconds=1))
     due = due_time(job)
-    assert request_due(due)["requested"] == 1
+    assert polled_and_due(due)["requested"] == 1
 
     savepoint = Savepoint.objects.get()
     assert (savepoint.origin, savepoint.state, savepoint.requested_at) == ("scheduled", "requested", due)
@@ -34,7 +40,7 @@ def test_a_savepoint_is_asked_for_when_its_time_has_come(job, now):
 
 def test_a_job_given_an_interval_by_other_hands_starts_one_interval_later(rows, now):
     job = rows.job(savepoint_interval_s=100)
-    request_due(now)
+    polled_and_due(now)
     assert timedelta(seconds=100) <= due_time(job) - now <= timedelta(seconds=105)
 
 
@@ -43,22 +49,35 @@ def test_what_cannot_be_now_is_deferred_with_its_reason_and_tried_soon(rows, job
     job.current_run.save()
     due = due_time(job)
 
-    assert request_due(due)["deferred"] == 1
-    assert request_due(due_time(job))["deferred"] == 1
+    assert polled_and_due(due)["deferred"] == 1
+    assert polled_and_due(due_time(job))["deferred"] == 1
 
     deferred = Savepoint.objects.get()
     assert (deferred.state, deferred.failure) == ("deferred", "the job is RESTARTING, not RUNNING")
     assert due_time(job) == due + timedelta(seconds=60)
 
 
+def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
+    """After a night without Waymark what is stored says RUNNING of a job that is just being recovered."""
+    due = due_time(job)
+    assert request_due(due)["deferred"] == 1
+    assert Savepoint.objects.get().failure == f"the job has not been seen since {now:%Y-%m-%d %H:%M:%S} UTC"
+
+    assert request_savepoint(job, SavepointOrigin.MANUAL, "ada", due).state == "requested", "a person may ask for one"
+    Savepoint.objects.filter(state="requested").delete()
+
+    assert polled_and_due(due_time(job))["requested"] == 1
+    assert Savepoint.objects.get().state == "requested"
+
+
 def test_the_deferred_one_becomes_the_requested_one(job, now):
     job.current_run.state = RunState.RESTARTING
     job.current_run.save()
-    request_due(due_time(job))
+    polled_and_due(due_time(job))
     job.current_run.state = RunState.RUNNING
     job.current_run.save()
 
-    request_due(due_time(job))
+    polled_and_due(due_time(job))
 
     assert Savepoint.objects.get().state == SavepointState.REQUESTED
 
@@ -67,14 +86,14 @@ def test_the_deferred_one_becomes_the_requested_one(job, now):
 def test_a_job_that_ended_as_wished_is_left_in_peace(job, state):
     job.current_run.state = state
     job.current_run.save()
-    assert not request_due(due_time(job))
+    assert not polled_and_due(due_time(job))
     assert not Savepoint.objects.exists()
 
 
 def test_a_paused_job_is_not_saved_by_the_schedule_but_by_hand(job, now):
     job.automation_paused = True
     job.save()
-    assert request_due(due_time(job))["deferred"] == 1
+    assert polled_and_due(due_time(job))["deferred"] == 1
     assert request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
 
 
@@ -103,14 +122,14 @@ def test_a_cron_schedule_is_kept_in_its_time_zone(job, now):
     assert (job.savepoint_interval_s, job.scheduled) == (None, True)
     due = due_time(job)
     assert timedelta() <= due - datetime(2026, 11, 22, 3, 30, tzinfo=UTC) < timedelta(seconds=60)
-    assert request_due(due)["requested"] == 1
+    assert polled_and_due(due)["requested"] == 1
     assert due_time(job) == due + timedelta(days=1)
 
 
 def test_times_missed_while_nobody_was_there_are_one_savepoint(job, now):
     set_schedule(job, Cron("0 * * * *"), "ada", now)
     back = now + timedelta(days=2, minutes=10)
-    assert request_due(back)["requested"] == 1
+    assert polled_and_due(back)["requested"] == 1
     assert back < due_time(job) <= back + timedelta(hours=1)
 
 
@@ -118,7 +137,7 @@ def test_a_schedule_that_no_longer_makes_sense_stops_nobody_else(job, rows, now)
     Job.objects.filter(pk=job.pk).update(savepoint_interval_s=None, savepoint_cron="0 0 30 2 *", next_savepoint_at=now)
     other = rows.job(savepoint_interval_s=600, next_savepoint_at=now)
     rows.run(other)
-    request_due(now)
+    polled_and_due(now)
     assert Savepoint.objects.filter(job=other).exists()
 
 
@@ -128,17 +147,17 @@ def test_a_cluster_takes_so_many_at_once_and_the_rest_waits_its_turn(rows, now):
         rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now - timedelta(seconds=late)))
     rows.run(rows.job(savepoint_interval_s=600, next_savepoint_at=now))
 
-    assert request_due(now)["requested"] == 4
+    assert polled_and_due(now)["requested"] == 4
     waiting = Savepoint.objects.filter(state=SavepointState.DEFERRED)
     assert {each.failure for each in waiting} == {f"it waits for its turn: {cluster.name} takes 3 savepoints at once"}
     first = Savepoint.objects.filter(state=SavepointState.REQUESTED, job__cluster=cluster)
     assert {each.job.name for each in first} == {f"job-{number}" for number in (7, 8, 9)}
-    assert not request_due(now)
+    assert not polled_and_due(now)
 
     first.update(state=SavepointState.COMPLETED)
-    assert request_due(now)["requested"] == 3
+    assert polled_and_due(now)["requested"] == 3
     Savepoint.objects.filter(state=SavepointState.REQUESTED).update(state=SavepointState.FAILED)
-    assert request_due(now)["requested"] == 2
+    assert polled_and_due(now)["requested"] == 2
     assert not Savepoint.objects.filter(state=SavepointState.DEFERRED).exists()
     assert Savepoint.objects.count() == 9
 
@@ -147,14 +166,14 @@ def test_waiting_costs_the_same_for_five_and_for_fifty(rows, now, django_assert_
     cluster = rows.cluster(savepoints_at_once=1)
     for _ in range(50):
         rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now))
-    request_due(now)
+    polled_and_due(now)
     with django_assert_max_num_queries(10):
-        assert not request_due(now)
+        assert not polled_and_due(now)
 
 
 def test_no_interval_ends_the_schedule(job, now):
     set_schedule(job, None, "ada", now)
-    assert not request_due(now + timedelta(days=1))
+    assert not polled_and_due(now + timedelta(days=1))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -166,7 +185,7 @@ def test_four_schedulers_at_once_ask_once_per_job(rows, now):
 
     def work(_worker):
         try:
-            return request_due(now)
+            return polled_and_due(now)
         finally:
             connection.close()
 

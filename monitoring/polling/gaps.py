@@ -18,7 +18,8 @@ def unseen(answer: Checkpoints, newest_seen: int | None, lost: Collection[int], 
     """The ids between what was seen last and the history's oldest, and those whose end was `lost` while pending.
 
     `newest_seen` None: watching begins with this answer, and what was before is no gap. An id that is missing *inside*
-    what the engine still remembers never was a checkpoint: a trigger that failed early uses an id up.
+    what the engine still remembers never was a checkpoint: a trigger that failed early uses an id up. `replaced`: what
+    was seen last may be of an earlier job manager, so that all before this one's first is what nobody remembers.
     """
     missing = [Ids(one, one) for one in lost]
     history = {entry.id for entry in answer.history}

@@ -172,7 +172,10 @@ def _conclude(
     replaced = [row.pk for checkpoint_id, row in lost.items() if checkpoint_id not in rolled]
     changes.replaced += replaced
     changes.failed += len(replaced)
-    for ids in unseen(answer, _newest_seen(each, answer), rolled, replaced=each.replaced):
+    # A job manager lists all that it has had until its history rolls over. A row that is older than that is of the one
+    # before it, which was perhaps replaced at an earlier look, when the new one had no checkpoint yet.
+    may_forget = each.replaced or each.newest_checkpoint is not None
+    for ids in unseen(answer, _newest_seen(each, answer), rolled, replaced=may_forget):
         changes.gaps.append(CheckpointGap(run=each.run, first_id=ids.first, last_id=ids.last, noticed_at=now))
 
 

@@ -97,9 +97,10 @@ def test_the_leader_is_killed_and_nobody_is_taken_for_dead_but_who_is_given_up(
 
         # 2. It fails until Flink gives it up: no leader has it any more, and Waymark brings it back.
         jobs.turn("fail", on=True)
+        eventually("Flink gives it up", lambda: flink.state(job_id) == "FAILED", 120)
+        jobs.turn("fail", on=False)
         attempt = waymark.until("a restart is decided", lambda: job.restart_attempts.first(), 120)
         assert attempt is not None
-        jobs.turn("fail", on=False)
         jobs.adopt(attempt.engine_job_id)
         back = waymark.ended(attempt)
         assert (back.state, back.old_run.engine_job_id) == ("succeeded", job_id), back.error

@@ -223,6 +223,25 @@ def test_a_pending_checkpoint_whose_end_rolled_over_belongs_to_the_gap(engine, c
     assert not Checkpoint.objects.filter(checkpoint_id=3).exists()
 
 
+def test_what_a_job_manager_did_before_it_was_replaced_is_a_gap_also_when_the_next_one_had_done_nothing_yet(
+    engine, cluster, poll
+):
+    job = engine.job()
+    job.add(1, 2, 3)
+    poll()
+    job.checkpoints.clear()  # after 4 to 8, which nobody saw
+    restored = {"id": 8, "is_savepoint": False, "external_path": "file:/cp/8"}
+    job.restored = {**restored, "restore_timestamp": job.started + 60_000}
+    job.started += 60_000
+    poll()
+    assert not CheckpointGap.objects.exists()
+    job.add(9)
+    poll()
+    job.add(10, 11)
+    poll()
+    assert list(CheckpointGap.objects.values_list("first_id", "last_id")) == [(4, 8)]
+
+
 def test_an_id_missing_inside_the_history_is_no_gap(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2)

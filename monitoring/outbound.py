@@ -152,10 +152,14 @@ def judge(target: Target, found: Sequence[str], policy: Policy) -> Allowed | Den
         if kind:
             named = target.host if target.host == text else f"{target.host} is {text},"
             verb = "is " if target.host == text else ""
+            # The box of a channel's form is enough for what a cluster may have anyway.
+            is_private = not _forbidden(_embedded(address), private_allowed=True)
+            where = (
+                "“May lead to a private address”, or WAYMARK_OUTBOUND_ALLOW" if is_private else "WAYMARK_OUTBOUND_ALLOW"
+            )
             return Denied(
                 Why.FORBIDDEN,
-                f"{named} {verb}{kind}. {policy.what} may not lead there unless an administrator allows it "
-                "(WAYMARK_OUTBOUND_ALLOW).",
+                f"{named} {verb}{kind}. {policy.what} may not lead there unless an administrator allows it ({where}).",
             )
     return Allowed(target, tuple(dict.fromkeys(found)))
 

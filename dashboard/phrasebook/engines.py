@@ -83,12 +83,13 @@ ADDRESSES = {
     "Name and password do not belong into an address: it is shown and stored.": "地址中不能含用户名和密码：地址会被显示和保存。",
     "{host} is no name of a host.": "{host} 不是主机名。",
     "{host} has no address.": "{host} 没有地址。",
-    "{named} is {kind}. {what} may not lead there unless an administrator allows it (WAYMARK_OUTBOUND_ALLOW).": (
-        "{named} 是{kind}。除非管理员允许（WAYMARK_OUTBOUND_ALLOW），{what}不能指向那里。"
+    "{named} is {kind}. {what} may not lead there unless an administrator allows it ({where}).": (
+        "{named} 是{kind}。除非管理员允许（{where}），{what}不能指向那里。"
     ),
-    "{host} is {address}, {kind}. {what} may not lead there unless an administrator allows it (WAYMARK_OUTBOUND_ALLOW).": (
-        "{host} 指向 {address}，是{kind}。除非管理员允许（WAYMARK_OUTBOUND_ALLOW），{what}不能指向那里。"
+    "{host} is {address}, {kind}. {what} may not lead there unless an administrator allows it ({where}).": (
+        "{host} 指向 {address}，是{kind}。除非管理员允许（{where}），{what}不能指向那里。"
     ),
+    "“May lead to a private address”, or WAYMARK_OUTBOUND_ALLOW": "“允许指向私有地址”，或 WAYMARK_OUTBOUND_ALLOW",
     "A channel": "渠道",
     "A cluster's address": "集群地址",
     "where clouds hand out credentials": "云平台发放凭据的地址",

@@ -49,6 +49,8 @@ REFUSALS = {
     "a program is needed: the id of one on the cluster, or a new one": "需要程序：集群上某个程序的标识，或一个新程序",
     "a whole number from 1 is needed, or nothing": "需要从 1 起的整数，或留空",
     "a list of texts is needed": "需要文本列表",
+    "{key}: a PySpark job has no such key; the nearest is {near}.": "{key}：PySpark 作业没有这个键；最接近的是 {near}。",
+    "{key}: a PySpark job has no such key; there are {keys}.": "{key}：PySpark 作业没有这个键；可用的键有 {keys}。",
     "keys and values are needed": "需要键和值",
     "one of {kinds} is needed": "需要 {kinds} 之一",
     "Waymark does not know how this job was started, so it cannot start it": "Waymark 不知道此作业如何启动，因此无法启动它",

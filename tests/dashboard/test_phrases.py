@@ -133,6 +133,14 @@ def test_every_phrase_is_whole_in_both_languages() -> None:
             "不清楚谁是 leader。位于 zk 的 ZooKeeper 没有响应。最后已知的地址：the end of it.",
         ),
         (
+            "{}. A channel may not lead there unless an administrator allows it ({}).".format(
+                "hooks is 10.0.0.7, a private address", "“May lead to a private address”, or WAYMARK_OUTBOUND_ALLOW"
+            ),
+            "{}。除非管理员允许（{}），渠道不能指向那里。".format(
+                "hooks 指向 10.0.0.7，是私有地址", "“允许指向私有地址”，或 WAYMARK_OUTBOUND_ALLOW"
+            ),
+        ),
+        (
             "http://flink:8081 cannot be reached: nothing listens there.",
             "无法连接 http://flink:8081：该处没有服务在监听。",
         ),

@@ -58,6 +58,8 @@ def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: str, for_c
             assert refusal.why is Why.FORBIDDEN
             assert said in refusal.sentence
             assert "WAYMARK_OUTBOUND_ALLOW" in refusal.sentence
+            # The box helps only where it would be enough.
+            assert ("“May lead to a private address”, or" in refusal.sentence) is (for_clusters == "")
 
 
 @pytest.mark.parametrize(

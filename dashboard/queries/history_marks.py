@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from dashboard.queries.engine_restarts import restarts_seen
 from dashboard.queries.facts import select
 from monitoring.models import Checkpoint, Job, Run
 
@@ -14,7 +15,8 @@ MOST_MARKS = 20  # a page: a job that restarts in a loop has its own tab for tha
 
 @dataclass(frozen=True)
 class Mark:
-    """A run's heading; or, with `restarted_at`, a restart of the run by the engine itself, `times` times."""
+    """A run's heading; or, with `restarted_at`, a restart of the run by the engine itself. `times`: so many before
+    that, each of which nobody saw."""
 
     run: Run
     restarted_at: datetime | None = None
@@ -70,9 +72,9 @@ def _runs_without_rows(
 _SAMPLED_WITHIN = timedelta(minutes=10)  # a live run's counters are stored more often than that
 
 # A total that fell belongs to a new job manager, which counts anew: what it has restored by then came after that.
-_RESTARTS = """
-SELECT run_id, at, times FROM (
-    SELECT run_id, at,
+_COUNTED = """
+SELECT run_id, since, at, times FROM (
+    SELECT run_id, at, lag(at) OVER sampled AS since,
            restored - CASE WHEN total < lag(total) OVER sampled THEN 0 ELSE lag(restored) OVER sampled END AS times
     FROM monitoring_countersample WHERE run_id = ANY(%(runs)s) AND at >= %(before)s AND at <= %(until)s
     WINDOW sampled AS (PARTITION BY run_id ORDER BY at)
@@ -82,12 +84,15 @@ WHERE times > 0 AND at >= %(since)s ORDER BY at DESC LIMIT %(most)s
 
 
 def _restarts(checkpoints: Sequence[Checkpoint], newest: datetime | None) -> list[tuple[datetime, Mark]]:
+    """Those that were seen, and by the engine's counters those between two looks that were not."""
     runs = {each.run_id: each.run for each in checkpoints}
-    parameters = {
-        "runs": list(runs),
-        "since": checkpoints[-1].triggered_at,
-        "before": checkpoints[-1].triggered_at - _SAMPLED_WITHIN,
-        "until": newest or datetime.max.replace(tzinfo=UTC),
-        "most": MOST_MARKS,
-    }
-    return [(row["at"], Mark(runs[row["run_id"]], row["at"], row["times"])) for row in select(_RESTARTS, parameters)]
+    since, until = checkpoints[-1].triggered_at, newest or datetime.max.replace(tzinfo=UTC)
+    seen = restarts_seen(runs, since, until)
+    before = {"before": since - _SAMPLED_WITHIN, "since": since, "until": until}
+    counted = select(_COUNTED, {"runs": list(runs), "most": MOST_MARKS, **before})
+    marks = [(at, Mark(runs[key], at)) for key, at in seen]
+    for row in counted:
+        unseen = row["times"] - sum(key == row["run_id"] and row["since"] < at <= row["at"] for key, at in seen)
+        if unseen > 0:
+            marks.append((row["at"], Mark(runs[row["run_id"]], row["at"], unseen)))
+    return marks

@@ -10,9 +10,10 @@ from typing import Any
 from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
+from dashboard.queries.engine_restarts import STARTING, restarts_seen
 from dashboard.queries.facts import select
 from monitoring.history.pipeline.columns import HOUR
-from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run, RunState, RunStateChange
+from monitoring.models import Job, OperatorCheckpoint, RestartAttempt, Rollup, Run
 
 POINTS = 360
 CELLS = 2_000
@@ -32,7 +33,6 @@ RANGES: dict[str, timedelta | None] = {
 DEFAULT_RANGE = "1h"
 SHORTEST = timedelta(minutes=2)
 _MOST_STARTS = 20  # marks of a chart, the newest
-STARTING = timedelta(seconds=90)  # a run restores the state it was given within that time
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def read_run_starts(job: Job, span: Span) -> list[RunStart]:
     found = RestartAttempt.objects.filter(new_run__in=newest).select_related("savepoint__checkpoint")
     attempts = {attempt.new_run_id: attempt for attempt in found}
     marks = [mark for run in newest for mark in _marks(run, attempts.get(run.pk))]
-    marks += _restarts_seen(newest, span)
+    marks += _other_restarts(newest, span)
     within = sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
     return within[-_MOST_STARTS:]
 
@@ -243,15 +243,13 @@ def _marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:
     return marks
 
 
-def _restarts_seen(runs: Sequence[Run], span: Span) -> list[RunStart]:
-    """Beside each run's last restore: whenever it was seen to run again that had run before."""
-    seen = RunStateChange.objects.filter(
-        run__in=runs, target=RunState.RUNNING, at__range=(span.start, span.end), at__gt=F("run__started_at") + STARTING
-    )
+def _other_restarts(runs: Sequence[Run], span: Span) -> list[RunStart]:
+    """Beside each run's last restore, which the run itself tells."""
     restored = F("run__restored_at")
-    others = seen.filter(Q(run__restored_at=None) | Q(at__lt=restored) | Q(at__gt=restored + STARTING))
-    found = others.order_by("-at").values_list("run__number", "at")[:_MOST_STARTS]
-    return [RunStart(number, at, "", by_engine=True) for number, at in found]
+    others = Q(run__restored_at=None) | Q(at__lt=restored) | Q(at__gt=restored + STARTING)
+    numbers = {run.pk: run.number for run in runs}
+    seen = restarts_seen(numbers, span.start, span.end, others)
+    return [RunStart(numbers[key], at, "", by_engine=True) for key, at in seen]
 
 
 def _given(attempt: RestartAttempt | None) -> str:

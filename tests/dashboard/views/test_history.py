@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from dashboard.queries.history import PAGE_SIZE, Cursor, HistoryFilter, read_history
-from monitoring.models import Checkpoint, CheckpointGap, CounterSample, Job, Run
+from monitoring.models import Checkpoint, CheckpointGap, CounterSample, Job, Run, RunStateChange
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -176,6 +177,22 @@ def test_a_restart_by_the_engine_is_told_between_the_checkpoints(operator: Clien
     between = [checkpoint.pk for checkpoint in Checkpoint.objects.filter(run=run, checkpoint_id__in=(64, 65))]
     place = page.index("The engine restarted run 2")
     assert page.index(f'id="checkpoint-{max(between)}"') < place < page.index(f'id="checkpoint-{min(between)}"')
+
+
+def test_restarts_that_were_seen_are_told_with_their_time_and_those_between_two_looks_by_their_number(
+    operator: Client, job: Job, now: datetime
+) -> None:
+    """One in local state restores nothing, so that no counter tells it."""
+    run = job.current_run
+    Run.objects.filter(pk=run.pk).update(started_at=now - timedelta(minutes=30))
+    for seconds, restored in ((300, 1), (120, 1), (55, 4)):
+        counts = {"restored": restored, "total": 9, "in_progress": 0, "completed": 9, "failed": 0}
+        CounterSample.objects.create(run=run, at=now - timedelta(seconds=seconds), **counts)
+    for seconds, source in ((1750, "CREATED"), (200, "RESTARTING"), (70, "RUNNING")):
+        at = now - timedelta(seconds=seconds)
+        RunStateChange.objects.create(run=run, at=at, source=source, target="RUNNING")
+    text = re.sub(r"<[^>]+>", "", page_of(operator, job))
+    assert re.findall(r"The engine restarted run 2 (2 times before|at) ", text) == ["2 times before", "at", "at"]
 
 
 @pytest.mark.parametrize(("after", "times"), [((1, 3), 1), ((2, 3), 2), ((0, 3), 0), ((1, 201), 0)])

@@ -19,19 +19,16 @@ A client lives in one event loop, as an asynchronous context manager, and keeps 
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from io import BytesIO
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-from yarl import URL
 
 from monitoring.engine import causes, operations
 from monitoring.engine.answers import (
@@ -50,14 +47,12 @@ from monitoring.engine.answers import (
     SourceRows,
     WebConfig,
 )
-from monitoring.engine.connection import BadTls, CheckedResolver, Connection, connection_of, trust
+from monitoring.engine.connection import Connection, connection_of
 from monitoring.engine.errors import (
     EngineError,
     Malformed,
-    NotAsked,
     NotFound,
     NotReady,
-    Redirected,
     Refused,
     Trouble,
     Unreachable,
@@ -65,16 +60,13 @@ from monitoring.engine.errors import (
 from monitoring.engine.fields import Fields, decode
 from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine.silence import unreachable
+from monitoring.engine.transport import BODY_LIMIT, Answer, Transport
 from monitoring.models import Cluster
 
 T = TypeVar("T")
 
 # Starting a program may take an engine long before it answers.
 COMMAND_LIMIT_S = 60.0
-CONNECT_LIMIT_S = 3.0
-BODY_LIMIT = 16 * 1024 * 1024
-# An idle connection: longer than any cluster's polls are apart, shorter than Flink's own limit (5 minutes).
-KEPT_OPEN_S = 90.0
 
 _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobMaster is not initialized")
 
@@ -90,43 +82,14 @@ class FlinkClient:
         command_limit_s: float = COMMAND_LIMIT_S,
         body_limit: int = BODY_LIMIT,
     ) -> None:
-        self._connection = connection
         self._base_url = connection.url
         self._read_limit_s = connection.request_limit_s if read_limit_s is None else read_limit_s
         self._command_limit_s = command_limit_s
-        self._within = {limit_s: _within(limit_s) for limit_s in (self._read_limit_s, self._command_limit_s)}
-        self._body_limit = body_limit
-        self._headers = {"User-Agent": "waymark", "Accept-Encoding": "identity"}
-        if connection.authorization:
-            self._headers["Authorization"] = connection.authorization
-        self._session: aiohttp.ClientSession | None = None
-        self._dated = ""
+        self._transport = Transport(connection, body_limit)
 
     @property
     def url(self) -> str:
         return self._base_url
-
-    @property
-    def _http(self) -> aiohttp.ClientSession:
-        """Made inside the event loop that it belongs to, at the first request. Raises NotAsked."""
-        if self._session is None:
-            self._connection.require_allowed()
-            self._session = aiohttp.ClientSession(
-                connector=self._connector(),
-                headers=self._headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                # A proxy named in the worker's environment is for the internet, not for the clusters it watches.
-                trust_env=False,
-            )
-        return self._session
-
-    def _connector(self) -> aiohttp.TCPConnector:
-        try:
-            tls = trust(self._connection.tls)
-        except BadTls as error:
-            raise NotAsked(str(error)) from error
-        # As many connections as requests at once: how many those are is the caller's choice.
-        return aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEPT_OPEN_S, resolver=CheckedResolver())
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,9 +101,7 @@ class FlinkClient:
 
     async def close(self) -> None:
         """Ends every connection; the next request opens new ones."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._transport.close()
 
     # --- reads
 
@@ -157,10 +118,10 @@ class FlinkClient:
     async def server_date(self) -> datetime | None:
         """The server's clock, to the second. Flink gives it with its pages only, our job manager with every answer."""
         try:
-            await self._exchange("GET", "/", self._read_limit_s, None, None)
+            answer = await self._exchange("GET", "/", self._read_limit_s, None, None)
         except EngineError:
             return None
-        return _date(self._dated)
+        return _date(answer.headers.get("Date", ""))
 
     async def jobs_overview(self) -> tuple[JobOverview, ...]:
         """All of them, or Malformed: what is decided by this list must not overlook a job."""
@@ -372,44 +333,26 @@ class FlinkClient:
     async def _read(
         self, method: str, path: str, limit_s: float, *, content: bytes | None = None, kind: str | None = None
     ) -> bytes:
-        status, answer = await self._exchange(method, path, limit_s, content, kind)
-        if 200 <= status < 300:
-            return answer
-        raise _error(status, answer, path)
+        answer = await self._exchange(method, path, limit_s, content, kind)
+        if 200 <= answer.status < 300:
+            return answer.content
+        raise _error(answer, path)
 
     async def _exchange(
         self, method: str, path: str, limit_s: float, content: bytes | None, kind: str | None
-    ) -> tuple[int, bytes]:
-        """One request within `limit_s` in all, however slowly the bytes drip."""
-        headers = {"Content-Type": kind} if content is not None and kind else None
+    ) -> Answer:
+        """One request within `limit_s` in all."""
         try:
-            async with self._http.request(
-                method,
-                URL(self._base_url + path, encoded=True),
-                data=None if content is None else BytesIO(content),  # in pieces: a program may be large
-                headers=headers,
-                allow_redirects=False,
-                timeout=self._within[limit_s],
-            ) as response:
-                self._dated = response.headers.get("Date", "")
-                if 300 <= response.status < 400:
-                    raise Redirected(response.status, response.headers.get("Location", ""))
-                return response.status, await self._content(response, path)
+            if method == "GET":
+                return await self._transport.get(path, limit_s)
+            return await self._transport.send(method, path, limit_s, content, kind)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise unreachable(self._base_url, error) from error
         except TimeoutError as error:
             sentence = f"{self._base_url} did not answer {path} within {limit_s:g} s."
             raise Unreachable(sentence, Trouble.TIMED_OUT) from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise unreachable(self._base_url, error) from error
-
-    async def _content(self, response: aiohttp.ClientResponse, path: str) -> bytes:
-        if response.content_length is not None and response.content_length <= self._body_limit:
-            return await response.read()
-        content = bytearray()
-        async for chunk in response.content.iter_any():
-            content += chunk
-            if len(content) > self._body_limit:
-                raise Malformed(f"The answer to {path} is larger than {self._body_limit} bytes.")
-        return bytes(content)
 
 
 def client_for(cluster: Cluster) -> FlinkClient:
@@ -430,18 +373,13 @@ def _date(text: str) -> datetime | None:
         return None
 
 
-def _within(limit_s: float) -> aiohttp.ClientTimeout:
-    """All of a request, to the end of its answer, and to the instant."""
-    return aiohttp.ClientTimeout(total=limit_s, sock_connect=min(CONNECT_LIMIT_S, limit_s), ceil_threshold=math.inf)
-
-
 def _part(text: str) -> str:
     return text if text.isascii() and text.isalnum() else quote(text, safe="")
 
 
-def _error(status: int, content: bytes, path: str) -> EngineError:
-    text = content.decode(errors="replace")
-    message = _message(content) or f"It answers {path} with HTTP {status}."
+def _error(answer: Answer, path: str) -> EngineError:
+    status, text = answer.status, answer.content.decode(errors="replace")
+    message = _message(answer.content) or f"It answers {path} with HTTP {status}."
     if status == 404:
         return NotFound(message)
     if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):

@@ -1,15 +1,16 @@
 """Polling many clusters with one worker process on one core, against plain GETs of the same answers.
 
 Clusters of Flink's REST API are played (`polling_engines`) with 200 jobs each, checkpoints every 60 s, read every 10 s:
-10 clusters, or with `--full` 50. The worker has one core to itself, the players and PostgreSQL the other. Three spans:
-from nothing to everything read; the steady state; and one in ten clusters hangs (accepts, and never answers) while the
-others go on as before.
+10 clusters, or with `--full` 50. The worker has one core to itself, the players and PostgreSQL the other. From nothing
+to everything read; the steady state; twice everything due at once; and one in ten clusters hangs (accepts, and never
+answers) while the others go on as before.
 
 The ratios compare requests per processor second with those of plain concurrent GETs (aiohttp's) of the same mix of
 answers on the same core, in the same run. One is taken at the pace of the steady state: the GETs come in the same
 bursts over as many connections, so both wait and wake as often. The other is taken with work without end: every cluster
-that answers becomes due at one moment, half a minute after the last poll, until nothing is asked any more, and the GETs
-follow each other without a pause over as many connections.
+becomes due at one moment, half a minute after the last poll, until nothing is asked any more, and the GETs follow each
+other without a pause over as many connections. They are made in these half minutes, in which the worker asks for
+nothing: a machine is faster in one minute than in another.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from bench.figures import Figure
+from bench.figures import BenchmarkFailed, Figure
 from bench.polling_engines import COUNT, SOURCE, Plan, arguments
 from bench.polling_worker import Flight
 from dashboard.stack.postgres import PostgresServer
@@ -47,8 +48,12 @@ READ_EVERY_S = 10.0
 PLAIN_S = 8.0
 AT_ONCE = 8  # requests to one cluster, as the product's default
 # Nothing is polled for so long; then everything is at once, and that is over when nothing was asked for so long.
-STANDSTILL_S = 30.0
+STANDSTILL_S = 35.0
 OVER_AFTER_S = 1.0
+# What flies when a standstill begins has landed by then.
+LANDED_AFTER_S = 6.0
+# Polls are spread over their 10 s again.
+AS_BEFORE_AFTER_S = 20.0
 BURST_LIMIT_S = 120.0
 # Processor seconds of the worker: how many real ones they are is for the machine's other work to say, up to a limit.
 READ_LIMIT_S, READ_WITHIN_S = 300.0, 3600.0
@@ -113,20 +118,20 @@ def _measure(plan: Plan, span_s: float, core: int, root: Path) -> list[Figure]:
             first_sight_s, first_sight_cpu_s = time.monotonic() - began, _cpu(worker)
             steady = _span(worker, ports, span_s)
             memory = worker.memory_info().rss
+            burst, plain = _burst(dsn, worker, plan, ports, lambda: _plain(_flights(plan, ports, steady), core, True))
+            again, plain_burst = _burst(
+                dsn, worker, plan, ports, lambda: _plain(_flights(plan, ports, burst), core, False)
+            )
+            time.sleep(AS_BEFORE_AFTER_S)
             hanging = plan.clusters // 10
             for port in ports[:hanging]:
                 _ask(port, "/_hang")
             time.sleep(12)  # the first requests to them have timed out by then
             hung = _span(worker, ports, span_s)
-            # Last: what half a minute has left to be read keeps a worker busy for as long again.
-            burst = _burst(dsn, worker, ports, (plan.clusters - hanging) * JOBS)
-        answering = ports[hanging:]
-        plain = _plain(_flights(plan, answering, steady), core, paced=True)
-        plain_burst = _plain(_flights(plan, answering, burst), core, paced=False)
         stored = _stored(dsn)
     return [
         *_pace(plan, steady, plain),
-        *_saturated(burst, plain_burst),
+        *_saturated([burst, again], plain_burst),
         Figure("from nothing to every checkpoint that the engines remember", first_sight_s, "s"),
         Figure("of it the worker's processor, starting included", first_sight_cpu_s, "s"),
         *_figures(plan, steady, hung, memory, stored, hanging),
@@ -147,10 +152,12 @@ def _pace(plan: Plan, steady: Span, plain: float) -> list[Figure]:
     ]
 
 
-def _saturated(burst: Span, plain: float) -> list[Figure]:
-    rate = burst.requests / burst.cpu_s
+def _saturated(bursts: list[Span], plain: float) -> list[Figure]:
+    cpu_s = sum(burst.cpu_s for burst in bursts)
+    polls = sum(burst.polls for burst in bursts) / cpu_s
+    rate = sum(burst.requests for burst in bursts) / cpu_s
     return [
-        Figure("everything due at once: job polls a processor second", burst.polls / burst.cpu_s, "/s", 1000, False),
+        Figure("everything due at once: job polls a processor second", polls, "/s", 1000, False),
         Figure("everything due at once: requests a processor second", rate, "/s"),
         Figure("plain GETs of the same answers without a pause, a processor second", plain, "/s"),
         Figure("ratio without a pause", rate / plain, "×", goal=0.6, at_most=False),
@@ -212,11 +219,19 @@ def _span(worker: psutil.Process, ports: list[int], seconds: float, settle_s: fl
     return Span(took, used, done, began_ms, ended_ms)
 
 
-def _burst(dsn: str, worker: psutil.Process, ports: list[int], jobs: int) -> Span:
-    """Until every job was read, and then its figures."""
+def _burst(
+    dsn: str, worker: psutil.Process, plan: Plan, ports: list[int], meanwhile: Callable[[], float]
+) -> tuple[Span, float]:
+    """Until every job was read, and then its figures. And what `meanwhile` returned, before it."""
     with psycopg.connect(dsn) as connection:
         connection.execute(f"UPDATE monitoring_cluster SET next_poll_at = now() + interval '{STANDSTILL_S} seconds'")
-    time.sleep(STANDSTILL_S)
+    due = time.monotonic() + STANDSTILL_S
+    time.sleep(LANDED_AFTER_S)
+    found = meanwhile()
+    if time.monotonic() > due:
+        raise BenchmarkFailed(f"what is done in a standstill took longer than {STANDSTILL_S - LANDED_AFTER_S:g} s")
+    time.sleep(due - time.monotonic())
+    jobs = plan.clusters * JOBS
     before, cpu, began, began_ms = _asked(ports), _cpu(worker), time.monotonic(), _now_ms()
     done: dict[str, int] = {}
     busy_at = began
@@ -227,10 +242,10 @@ def _burst(dsn: str, worker: psutil.Process, ports: list[int], jobs: int) -> Spa
         if now - busy_at > OVER_AFTER_S and done.get("checkpoints", 0) >= jobs:
             break
         time.sleep(OVER_AFTER_S / 10)
-    return Span(busy_at - began, _cpu(worker) - cpu, done, began_ms, _now_ms())
+    return Span(busy_at - began, _cpu(worker) - cpu, done, began_ms, _now_ms()), found
 
 
-def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
+def _plain(flights: list[Flight], core: int, paced: bool) -> float:
     """Plain GETs a processor second."""
     given = {"flights": flights, "every_s": TICK_S if paced else 0, "at_once": AT_ONCE}
     done = subprocess.run(
@@ -249,7 +264,7 @@ def _flights(plan: Plan, ports: list[int], span: Span) -> list[Flight]:
     """What the worker asked each cluster for in the span, as it asks: the list, every job, then figures."""
     flights = []
     details, subtasks = (span.asked.get(kind, 0) / max(1, span.polls) for kind in ("details", "subtasks"))
-    for number, port in enumerate(ports, plan.clusters - len(ports)):
+    for number, port in enumerate(ports):
         at = f"http://127.0.0.1:{port}/jobs"
         jobs = [(f"{at}/{job.id}/checkpoints", job.completed(_now_ms())) for job in plan.cluster(number)]
         newest = [f"{url}/details/{one}" for url, one in jobs]

@@ -6,6 +6,8 @@ Others: `fsspec_files`, `memory_files`. `opening.files_for` says which of them a
 from __future__ import annotations
 
 import errno
+import fcntl
+import mmap
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +22,8 @@ from checkpointing.storage.layout import temporary_name
 _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
 _NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
+_LEAST_HANDED_OVER, _WINDOW = 1 << 20, 8 << 20
+_NO_HANDING_OVER = (errno.EINVAL, errno.EFAULT, errno.ENODEV, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -220,13 +224,48 @@ def _link_or_copy(source: Path, target: Path) -> None:
     if _linked(source, target):
         return
     with source.open("rb") as reader, target.open("xb") as writer:
-        copied = _copied_by_kernel(reader.fileno(), writer.fileno())
-        if copied == 0:
+        size = os.fstat(reader.fileno()).st_size
+        copied = _handed_over(reader.fileno(), writer.fileno(), size) if size >= _LEAST_HANDED_OVER else 0
+        reader.seek(copied)
+        copied += _copied_by_kernel(reader.fileno(), writer.fileno())
+        if copied < size:
+            reader.seek(copied)
+            writer.seek(copied)
             shutil.copyfileobj(reader, writer, _CHUNK)
             writer.flush()
             copied = writer.tell()
-    if copied != source.stat().st_size:
-        raise OSError(errno.EIO, f"{copied} bytes were copied, not the {source.stat().st_size} of {source}")
+    if copied != size:
+        raise OSError(errno.EIO, f"{copied} bytes were copied, not the {size} of {source}")
+
+
+def _handed_over(reader: int, writer: int, size: int) -> int:
+    """Bytes at the beginning, in whole pages, that the disk took from the pages of the file that is read.
+
+    No processor copies them then, and no memory holds them twice until they are written out: a query that leaves no
+    processor over is delayed by both. What is left, or all where a file system cannot do that, is for the others.
+    """
+    handed_over, whole = 0, size - size % mmap.ALLOCATIONGRANULARITY
+    flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_DIRECT)
+        while handed_over < whole:
+            length = min(_WINDOW, whole - handed_over)
+            # Read by the kernel alone: were the file cut short meanwhile, it gets an error and we no signal.
+            with mmap.mmap(
+                reader, length, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ, offset=handed_over
+            ) as pages:
+                written = os.write(writer, pages)
+            handed_over += written
+            if written < length:
+                break
+    except ValueError:  # it was cut short
+        pass
+    except OSError as error:
+        if error.errno not in _NO_HANDING_OVER:
+            raise
+    finally:
+        fcntl.fcntl(writer, fcntl.F_SETFL, flags)
+    return handed_over
 
 
 def _copied_by_kernel(reader: int, writer: int) -> int:

@@ -23,11 +23,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fields:
-    """One JSON object of an answer; `where` is its place, or its parent and its place in that, for the error text."""
+    """One JSON object of an answer.
+
+    `where` is its place, for the error text: in words, or its parent with its name there or its index in a list there.
+    """
 
     __slots__ = ("_where", "raw")
 
-    def __init__(self, value: object, where: str | tuple[Fields, str]) -> None:
+    def __init__(self, value: object, where: str | tuple[Fields, str] | tuple[Fields, str, int]) -> None:
         self._where = where
         if not isinstance(value, dict):
             raise Malformed(f"{self.where} is {_kind(value)}, not an object.")
@@ -36,7 +39,10 @@ class Fields:
     @property
     def where(self) -> str:
         """Put together only when an error needs it: most answers have none."""
-        return self._where if isinstance(self._where, str) else f"{self._where[0].where}{self._where[1]}"
+        if isinstance(self._where, str):
+            return self._where
+        parent, name, *index = self._where
+        return f"{parent.where}.{name}" + "".join(f"[{each}]" for each in index)
 
     def _fail(self, name: str, expected: str) -> Malformed:
         if name not in self.raw:
@@ -121,20 +127,23 @@ class Fields:
     def child(self, name: str) -> Fields:
         if name not in self.raw:
             raise self._fail(name, "an object")
-        return Fields(self.raw[name], (self, f".{name}"))
+        return Fields(self.raw[name], (self, name))
 
     def optional_child(self, name: str) -> Fields | None:
         return None if self.raw.get(name) is None else self.child(name)
 
     def children(self, name: str) -> list[Fields]:
-        return [item() for item in self.items(name)]
+        return [Fields(item, (self, name, index)) for index, item in enumerate(self._list(name))]
 
     def items(self, name: str) -> list[Callable[[], Fields]]:
         """Each raises Malformed only for itself."""
+        return [partial(Fields, item, (self, name, index)) for index, item in enumerate(self._list(name))]
+
+    def _list(self, name: str) -> list[object]:
         value = self.raw.get(name)
         if not isinstance(value, list):
             raise self._fail(name, "a list")
-        return [partial(Fields, item, (self, f".{name}[{index}]")) for index, item in enumerate(value)]
+        return value
 
     def texts(self, name: str) -> list[str]:
         value = self.raw.get(name)
@@ -144,7 +153,8 @@ class Fields:
 
     def named(self, name: str) -> dict[str, Fields]:
         """An object whose keys are names."""
-        return {key: Fields(value, (self, f".{name}.{key}")) for key, value in self.child(name).raw.items()}
+        child = self.child(name)
+        return {key: Fields(value, (child, key)) for key, value in child.raw.items()}
 
 
 def decode(body: bytes) -> object:

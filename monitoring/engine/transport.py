@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
+from typing import NamedTuple
 
 import aiohttp
 from aiohttp.http import HttpProcessingError, RawResponseMessage
@@ -32,8 +32,7 @@ _TRIES = 2
 _SWITCHING_PROTOCOLS = 101
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """`headers`: by name in any case."""
 
     status: int

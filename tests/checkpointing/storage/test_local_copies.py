@@ -1,0 +1,141 @@
+"""Where a file cannot be linked it is copied: from its own pages past the page cache, by the kernel, or by us."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import resource
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.storage import files
+from checkpointing.storage.files import LocalFiles
+
+PAGE, LEAST, WINDOW = mmap.ALLOCATIONGRANULARITY, files._LEAST_HANDED_OVER, files._WINDOW
+SIZES = [0, 1, LEAST - 1, LEAST, LEAST + 1, WINDOW - 1, WINDOW, WINDOW + PAGE, 2 * WINDOW + PAGE + 7]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "000213.sst"
+
+
+def written(path: Path, size: int) -> bytes:
+    """No page of it is like another."""
+    content = b"".join(number.to_bytes(8) for number in range(size // 8 + 1))[:size]
+    path.write_bytes(content)
+    return content
+
+
+def names(directory: Path) -> list[str]:
+    return [entry.name for entry in directory.iterdir()]
+
+
+@pytest.fixture
+def other_file_system(tmp_path: Path) -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is no file system of its own here")
+    directory = memory / f"waymark-test-{uuid.uuid4().hex}"
+    directory.mkdir()
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *, past_the_cache: bool = False, by_kernel: bool = False) -> None:
+    """As on a file system that cannot do it."""
+    control = fcntl.fcntl
+
+    def without_direct(file: Any, command: int, argument: int = 0) -> Any:
+        if command == fcntl.F_SETFL and argument & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return control(file, command, argument)
+
+    def no_copying(*_: object) -> int:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    if past_the_cache:
+        monkeypatch.setattr(fcntl, "fcntl", without_direct)
+    if by_kernel:
+        monkeypatch.setattr(os, "copy_file_range", no_copying)
+
+
+@pytest.mark.usefixtures("no_links")
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("way", ["whatever it can do", "not past the cache", "only by us"])
+def test_a_copy_has_every_byte(
+    source: Path, tmp_path: Path, size: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, past_the_cache=way != "whatever it can do", by_kernel=way == "only by us")
+    content = written(source, size)
+    LocalFiles().put(source, str(tmp_path / "shared" / "x"))
+    assert (tmp_path / "shared" / "x").read_bytes() == content
+    assert names(tmp_path / "shared") == ["x"]
+    assert (tmp_path / "shared" / "x").stat().st_ino != source.stat().st_ino
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_copy_in_another_file_system_has_every_byte(source: Path, other_file_system: Path, size: int) -> None:
+    content = written(source, size)
+    LocalFiles().put(source, str(other_file_system / "x"))
+    assert (other_file_system / "x").read_bytes() == content
+    assert names(other_file_system) == ["x"]
+
+
+def test_whole_pages_are_handed_over_and_nothing_more(source: Path, tmp_path: Path) -> None:
+    content = written(source, WINDOW + 3 * PAGE + 5)
+    with source.open("rb") as reader, (tmp_path / "x").open("xb") as writer:
+        handed_over = files._handed_over(reader.fileno(), writer.fileno(), len(content))
+        flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+    if not handed_over:
+        pytest.skip(f"the file system of {tmp_path} writes nothing past the page cache")
+    assert handed_over == WINDOW + 3 * PAGE
+    assert (tmp_path / "x").read_bytes() == content[:handed_over]
+    assert not flags & os.O_DIRECT, "what comes after it is no whole page"
+
+
+def test_a_file_that_is_cut_short_meanwhile_is_no_whole_copy(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = written(source, 2 * WINDOW)
+    mapped = mmap.mmap
+
+    def cut_short(*args: Any, **given: Any) -> mmap.mmap:
+        pages = mapped(*args, **given)
+        os.truncate(source, WINDOW // 2)
+        return pages
+
+    monkeypatch.setattr(mmap, "mmap", cut_short)
+    monkeypatch.setattr(files, "_linked", lambda *_: False)
+    with pytest.raises(OSError, match=f"not the {len(content)} of"):
+        LocalFiles().put(source, str(tmp_path / "shared" / "x"))
+    assert names(tmp_path / "shared") == []
+
+
+@pytest.mark.usefixtures("no_links")
+def test_a_disk_that_takes_no_more_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    """By the limit of a process: as on a full disk, a write takes what fits, and the next one fails."""
+    written(source, 3 * WINDOW)
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (WINDOW + WINDOW // 2, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            LocalFiles().put(source, str(tmp_path / "shared" / "x"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path / "shared") == []

@@ -23,7 +23,7 @@ _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
 _NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 _LEAST_HANDED_OVER, _WINDOW = 1 << 20, 8 << 20
-_NO_HANDING_OVER = (errno.EINVAL, errno.EFAULT, errno.ENODEV, errno.ENOTSUP, errno.EOPNOTSUPP)
+_NO_HANDING_OVER = (errno.EINVAL, errno.EFAULT, errno.ENODEV, errno.EOPNOTSUPP)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 

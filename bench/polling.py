@@ -247,7 +247,7 @@ def _burst(dsn: str, worker: psutil.Process, plan: Plan, ports: list[int]) -> Sp
     return Span(busy_at - began, _cpu(worker) - cpu, done, began_ms, _now_ms())
 
 
-def _plain(flights: list[Flight], core: int, paced: bool) -> float:
+def _plain(flights: list[Flight], core: int, *, paced: bool) -> float:
     """Plain GETs a processor second."""
     given = {"flights": flights, "every_s": TICK_S if paced else 0, "at_once": AT_ONCE}
     done = subprocess.run(

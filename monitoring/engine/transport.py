@@ -27,8 +27,6 @@ BODY_LIMIT = 16 * 1024 * 1024
 # An idle connection: longer than any cluster's polls are apart, shorter than Flink's own limit (5 minutes).
 KEPT_OPEN_S = 90.0
 
-# That an engine ends an idle connection is seen only when the next request meets it: that one is made anew, once.
-_TRIES = 2
 _SWITCHING_PROTOCOLS = 101
 
 
@@ -143,24 +141,28 @@ class _Reads:
         self, path: str, limit_s: float
     ) -> tuple[aiohttp.connector.Connection, RawResponseMessage, aiohttp.StreamReader]:
         """The answer's head, and its body as it comes, for which the connection is to be released or closed."""
-        for tries_left in reversed(range(_TRIES)):
-            connection = await self._connected(limit_s)
-            try:
-                message, body = await self._asked(connection, path)
-            except HttpProcessingError as error:
-                connection.close()
-                info = self._request.request_info
-                raise aiohttp.ClientResponseError(info, (), status=error.code, message=error.message) from error
-            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                connection.close()
-                if not tries_left:
-                    raise
-            except BaseException:
-                connection.close()
-                raise
-            else:
-                return connection, message, body
-        raise AssertionError("the last try returns or raises")
+        try:
+            return await self._ask(path, limit_s)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            # That an engine has ended an idle connection is seen only by the next request, which is made anew, once.
+            return await self._ask(path, limit_s)
+
+    async def _ask(
+        self, path: str, limit_s: float
+    ) -> tuple[aiohttp.connector.Connection, RawResponseMessage, aiohttp.StreamReader]:
+        connection = await self._connected(limit_s)
+        try:
+            message, body = await self._head(connection, path)
+        except HttpProcessingError as error:
+            connection.close()
+            info = self._request.request_info
+            raise aiohttp.ClientResponseError(info, (), status=error.code, message=error.message) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection, message, body
 
     async def _connected(self, limit_s: float) -> aiohttp.connector.Connection:
         try:
@@ -168,7 +170,7 @@ class _Reads:
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {self._request.url}") from error
 
-    async def _asked(
+    async def _head(
         self, connection: aiohttp.connector.Connection, path: str
     ) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
         protocol, transport = connection.protocol, connection.transport

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -20,6 +24,18 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageServer]:
 def ftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageServer]:
     with ftp_server(tmp_path_factory.mktemp("ftp")) as server:
         yield server
+
+
+@pytest.fixture
+def other_file_system(tmp_path: Path) -> Iterator[Path]:
+    """A directory that nothing in `tmp_path` can be linked into."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or not os.access(memory, os.W_OK) or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is no file system of its own here")
+    directory = memory / f"waymark-test-{uuid.uuid4().hex}"
+    directory.mkdir()
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

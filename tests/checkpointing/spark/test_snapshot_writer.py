@@ -6,7 +6,6 @@ import base64
 import contextlib
 import hashlib
 import os
-import shutil
 import struct
 import subprocess
 import uuid
@@ -109,19 +108,11 @@ def any_bench(
         case "local":
             yield Bench(tmp_path / "live", str(tmp_path / "storage"))
         case "another file system":
-            if not _is_another_file_system(Path("/dev/shm"), tmp_path):
-                pytest.skip("/dev/shm is no file system of its own here")
-            root = Path("/dev/shm") / f"waymark-test-{uuid.uuid4().hex}"
-            yield Bench(tmp_path / "live", str(root))
-            shutil.rmtree(root, ignore_errors=True)
+            yield Bench(tmp_path / "live", str(request.getfixturevalue("other_file_system")))
         case kind:
             server: StorageServer = request.getfixturevalue(kind)
             admitted(server)
             yield Bench(tmp_path / "live", f"{server.root}/{uuid.uuid4().hex}")
-
-
-def _is_another_file_system(place: Path, tmp_path: Path) -> bool:
-    return place.is_dir() and os.access(place, os.W_OK) and place.stat().st_dev != tmp_path.stat().st_dev
 
 
 def test_every_subtask_comes_with_its_files_and_only_what_is_new_is_moved(any_bench: Bench) -> None:

@@ -7,9 +7,6 @@ import fcntl
 import mmap
 import os
 import resource
-import shutil
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +33,6 @@ def written(path: Path, size: int) -> bytes:
 
 def names(directory: Path) -> list[str]:
     return [entry.name for entry in directory.iterdir()]
-
-
-@pytest.fixture
-def other_file_system(tmp_path: Path) -> Iterator[Path]:
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("/dev/shm is no file system of its own here")
-    directory = memory / f"waymark-test-{uuid.uuid4().hex}"
-    directory.mkdir()
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture

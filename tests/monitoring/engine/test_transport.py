@@ -70,8 +70,13 @@ async def playing(*connections: Sequence[bytes | None], host: str = "127.0.0.1")
         listening.close()
 
 
-def transport(url: str, authorization: str = "") -> Transport:
-    return Transport(Connection(url, authorization), BODY_LIMIT)
+@asynccontextmanager
+async def asking(url: str, authorization: str = "") -> AsyncIterator[Transport]:
+    transport = Transport(Connection(url, authorization), BODY_LIMIT)
+    try:
+        yield transport
+    finally:
+        await transport.close()
 
 
 def chunked(*chunks: bytes) -> bytes:
@@ -119,20 +124,19 @@ ANSWERS: dict[str, list[bytes | None]] = {
 
 @pytest.mark.parametrize("script", ANSWERS.values(), ids=ANSWERS.keys())
 async def test_a_read_says_what_the_session_says(script):
-    async def outcome(of: Transport, *, by_session: bool) -> tuple[object, ...]:
-        try:
-            answer = await (of.send("GET", "/jobs", 2.0, None, None) if by_session else of.get("/jobs", 2.0))
-        except (EngineError, aiohttp.ClientError, OSError) as error:
-            return type(error), str(error) if isinstance(error, EngineError) else ""
-        finally:
-            await of.close()
+    async def outcome(url: str, *, by_session: bool) -> tuple[object, ...]:
+        async with asking(url, bearer("s3cret")) as of:
+            try:
+                answer = await (of.send("GET", "/jobs", 2.0, None, None) if by_session else of.get("/jobs", 2.0))
+            except (EngineError, aiohttp.ClientError, OSError) as error:
+                return type(error), str(error) if isinstance(error, EngineError) else ""
         return answer.status, dict(answer.headers), answer.content
 
     async with playing(script) as server:
-        read = await outcome(transport(server.url, bearer("s3cret")), by_session=False)
+        read = await outcome(server.url, by_session=False)
         (asked, *_) = server.requests or [b""]
         server.requests.clear()
-        assert read == await outcome(transport(server.url, bearer("s3cret")), by_session=True)
+        assert read == await outcome(server.url, by_session=True)
         (by_session, *_) = server.requests or [b""]
         assert sorted(asked.split(b"\r\n")) == sorted(by_session.split(b"\r\n"))
 
@@ -154,10 +158,8 @@ async def test_what_is_wrong_is_told_apart(of, trouble):
 
 
 async def test_what_is_asked():
-    async with playing([ANSWER]) as server:
-        reads = transport(f"{server.url}/proxy/flink", bearer("s3cret"))
+    async with playing([ANSWER]) as server, asking(f"{server.url}/proxy/flink", bearer("s3cret")) as reads:
         assert (await reads.get("/jobs?mode=x", 2.0)).content == BODY
-        await reads.close()
     first, *headers, _, _ = server.requests[0].decode().split("\r\n")
     assert first == "GET /proxy/flink/jobs?mode=x HTTP/1.1"
     assert sorted(headers) == [
@@ -170,64 +172,51 @@ async def test_what_is_asked():
 
 
 async def test_an_address_of_the_sixth_version():
-    async with playing([ANSWER], host="::1") as server:
-        reads = transport(server.url)
+    async with playing([ANSWER], host="::1") as server, asking(server.url) as reads:
         assert (await reads.get("/jobs", 2.0)).status == 200
-        await reads.close()
     assert f"Host: {server.url.removeprefix('http://')}\r\n".encode() in server.requests[0]
 
 
 async def test_one_connection_is_kept():
-    async with playing([ANSWER, ANSWER, ANSWER]) as server:
-        reads = transport(server.url)
+    async with playing([ANSWER, ANSWER, ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.get("/jobs", 2.0)).content == BODY
         assert (await reads.send("PATCH", "/jobs/1", 2.0, None, None)).content == BODY
-        await reads.close()
     assert server.accepted == 1
 
 
 async def test_a_kept_connection_that_has_ended_is_no_trouble():
-    async with playing([ANSWER, END], [ANSWER]) as server:
-        reads = transport(server.url)
+    async with playing([ANSWER, END], [ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.get("/jobs", 2.0)).content == BODY
-        await reads.close()
     assert server.accepted == 2
 
 
 async def test_a_server_that_always_hangs_up_is_asked_twice():
-    async with playing([HANGS_UP]) as server:
-        reads = transport(server.url)
+    async with playing([HANGS_UP]) as server, asking(server.url) as reads:
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await reads.get("/jobs", 2.0)
-        await reads.close()
     assert server.accepted == 2
 
 
 async def test_what_comes_after_an_answer_is_no_answer_to_the_next_question():
-    async with playing([ANSWER + ANSWER.replace(b"jobs", b"lies")], [ANSWER]) as server:
-        reads = transport(server.url)
+    async with playing([ANSWER + ANSWER.replace(b"jobs", b"lies")], [ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.get("/jobs", 2.0)).content == BODY
-        await reads.close()
     assert server.accepted == 2
 
 
 async def test_what_came_too_late_is_no_answer_to_the_next_question():
     late = HEAD + b"Content-Length: 11\r\n\r\n"
-    async with playing([late], [ANSWER]) as server:
-        reads = transport(server.url)
+    async with playing([late], [ANSWER]) as server, asking(server.url) as reads:
         with pytest.raises(TimeoutError):
             await reads.get("/jobs", 0.2)
         assert (await reads.get("/jobs", 2.0)).content == BODY
-        await reads.close()
     assert server.accepted == 2
 
 
 async def test_a_read_that_is_given_up_leaves_nothing():
-    async with playing([], [ANSWER]) as server:
-        reads = transport(server.url)
+    async with playing([], [ANSWER]) as server, asking(server.url) as reads:
         asked = asyncio.create_task(reads.get("/jobs", 30.0))
         async with asyncio.timeout(5):
             await server.was_connected.wait()
@@ -235,7 +224,6 @@ async def test_a_read_that_is_given_up_leaves_nothing():
         with pytest.raises(asyncio.CancelledError):
             await asked
         assert (await reads.get("/jobs", 2.0)).content == BODY
-        await reads.close()
 
 
 async def test_each_gets_its_own_answer():
@@ -249,43 +237,34 @@ async def test_each_gets_its_own_answer():
             writer.close()
 
     listening = await asyncio.start_server(echo, "127.0.0.1", 0)
-    async with listening:
-        reads = transport(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    async with listening, asking(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}") as reads:
         paths = [f"/{number}" for number in range(200)]
         answers: list[Answer] = await asyncio.gather(*(reads.get(path, 10.0) for path in paths))
         assert [answer.content.decode() for answer in answers] == paths
-        await reads.close()
 
 
 async def test_a_secret_with_a_line_break_is_sent_to_nobody():
-    async with playing([ANSWER]) as server:
-        reads = transport(server.url, "Bearer a\r\nX-Other: b")
+    async with playing([ANSWER]) as server, asking(server.url, "Bearer a\r\nX-Other: b") as reads:
         with pytest.raises(ValueError, match="line break"):
             await reads.get("/jobs", 2.0)
-        await reads.close()
     assert server.requests == []
 
 
 async def test_an_address_that_is_not_allowed_is_not_asked():
-    reads = transport("http://169.254.169.254")
-    with pytest.raises(NotAsked):
-        await reads.get("/jobs", 2.0)
-    await reads.close()
+    async with asking("http://169.254.169.254") as reads:
+        with pytest.raises(NotAsked):
+            await reads.get("/jobs", 2.0)
 
 
 async def test_a_redirect_is_told_and_its_connection_ended():
-    async with playing(ANSWERS["elsewhere, with much to say"], [ANSWER]) as server:
-        reads = transport(server.url)
+    async with playing(ANSWERS["elsewhere, with much to say"], [ANSWER]) as server, asking(server.url) as reads:
         with pytest.raises(Redirected):
             await reads.get("/jobs", 2.0)
         assert (await reads.get("/jobs", 2.0)).content == BODY
-        await reads.close()
     assert server.accepted == 2
 
 
 async def test_what_grows_when_it_is_read_has_the_same_limit():
-    async with playing(ANSWERS["small and compressed, large when read"]) as server:
-        reads = transport(server.url)
+    async with playing(ANSWERS["small and compressed, large when read"]) as server, asking(server.url) as reads:
         with pytest.raises(Malformed, match="larger than 10000 bytes"):
             await reads.get("/jobs", 2.0)
-        await reads.close()

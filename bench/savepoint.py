@@ -50,11 +50,12 @@ from checkpointing.storage import files as storage_files
 STATE_BYTES = int(os.environ.get("BENCH_STATE_BYTES", 1 << 30))
 _PAYLOAD = 1024
 _LOAD_BATCHES = 8
-_SETTLING_BATCHES = 4
+# Batches until Spark writes much of the state anew, which takes more than a savepoint: each span has that once.
+_CYCLE = 10
+_SETTLING_BATCHES = _CYCLE + 4
 _STEADY_KEYS = 20_000
-# Spark's working copy, the versions that it retains, and two copies that are compared; and the batches' own changes.
-MOST_BYTES = 12 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
-_BATCHES_OF_A_SPAN = 6
+# Spark's working copy, the versions that it retains, and the copies of a span; and the batches' own changes.
+MOST_BYTES = 40 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
 _ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "8"))
 _EVERY_S = 3.0
 _ROUNDS = 3
@@ -118,8 +119,8 @@ class _Query:
             "spark.sql.shuffle.partitions": "4",
             # Each compaction writes much of the state anew, and an old version keeps what it was before.
             "spark.sql.streaming.minBatchesToRetain": "4",
-            f"{_STATE}minDeltasForSnapshot": "2",
-            f"{_STATE}maintenanceInterval": "1s",
+            f"{_STATE}minDeltasForSnapshot": str(_CYCLE),
+            f"{_STATE}maintenanceInterval": "10s",
         }
         self._spark = start_session("savepoint benchmark", settings, work)
         from pyspark.sql import functions as f
@@ -150,8 +151,13 @@ class _Query:
             self.run_batch()
 
     def run_batch(self) -> float:
-        """One small batch; its duration in ms."""
-        return self._run_batch(random.sample(range(self._keys), _STEADY_KEYS))
+        """One small batch; its duration in ms.
+
+        Its keys lie beside each other in RocksDB, which orders them by their last byte: keys from everywhere would have
+        it compact the whole state every forty batches, for as long as some of these take.
+        """
+        first, parts = random.randrange(256), min(256, 256 * _STEADY_KEYS // self._keys)
+        return self._run_batch([key for part in range(parts) for key in range((first + part) % 256, self._keys, 256)])
 
     def stage(self, directory: Path) -> StagedBatch:
         """The files of the last batch, linked aside; tried again when Spark's maintenance was faster."""
@@ -188,34 +194,33 @@ class _Query:
 
 
 class _Savepoints:
-    """Takes savepoints of `query` below `directory`. One `checksums`: one driver, which remembers them."""
+    """Takes savepoints of `query` below `directory`, as one driver: it remembers the checksums of files."""
 
     def __init__(self, query: _Query, directory: Path) -> None:
         self._query = query
         self._directory = directory
         self._storage = FileCheckpointStorage(None, new_id())
         self._numbers = itertools.count(1)
-        self.checksums = FileChecksums()
+        self._checksums = FileChecksums()
 
     def take(self) -> tuple[float, float, int]:
-        """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes.
-
-        `remove` it before the next one.
-        """
+        """Seconds until all files were linked aside, seconds until `_metadata` was durable, bytes."""
         number = next(self._numbers)
         began = time.monotonic()
         location = self._storage.initialize_location(number, CheckpointKind.SAVEPOINT, str(self._directory))
         staged = self._query.stage(self._directory / f"staging-{number}")
         taken_s = time.monotonic() - began
         trigger = TriggerCheckpoint("", number, CheckpointKind.SAVEPOINT, 0, 0, location.directory, None)
-        written = list(SnapshotWriter(trigger, self.checksums, PoolLedger()).write(staged))
+        written = list(SnapshotWriter(trigger, self._checksums, PoolLedger()).write(staged))
+        shutil.rmtree(staged.directory)
         self._storage.write_metadata(_savepoint(number, location.directory, staged, written))
         durable_s = time.monotonic() - began
         return taken_s, durable_s, sum(subtask.size for subtask in written)
 
     def remove(self) -> None:
-        """All that were taken, with their links."""
+        """All that were taken, with their links; until the disk has forgotten them and has nothing left to do."""
         shutil.rmtree(self._directory, ignore_errors=True)
+        os.sync()
 
     def taken_and_removed(self) -> tuple[float, float, int]:
         try:
@@ -223,23 +228,22 @@ class _Savepoints:
         finally:
             self.remove()
 
-    def taken_anew(self) -> float:
-        """As by a driver that knows no file's checksum; seconds until `_metadata` was durable."""
-        self.checksums = FileChecksums()
-        return self.taken_and_removed()[1]
+    def linked(self) -> float:
+        """Seconds until `_metadata` was durable."""
+        return self.take()[1]
 
-    def copied_anew(self) -> float:
+    def copied(self) -> float:
+        """Seconds until `_metadata` was durable."""
         with _no_links():
-            return self.taken_anew()
+            return self.linked()
 
     def copied_by_cp(self) -> float:
         """The files of one by `cp -r` and sync; seconds."""
-        source, target = self._directory / "source", self._directory / "target"
-        try:
-            self._query.stage(source)
-            return _cp(source, target, durable=True)
-        finally:
-            self.remove()
+        directory = self._directory / f"cp-{next(self._numbers)}"
+        self._query.stage(directory / "source")
+        seconds = _cp(directory / "source", directory / "target", durable=True)
+        shutil.rmtree(directory / "source")
+        return seconds
 
 
 def _savepoint(number: int, directory: str, staged: StagedBatch, written: list[DurableSubtask]) -> CompletedCheckpoint:
@@ -337,6 +341,10 @@ class _Compared:
     ratios: list[float] = field(default_factory=list)
     spans_s: list[float] = field(default_factory=list)
 
+    def last(self) -> str:
+        durable_after = f" ({self.spans_s[-1]:.1f} s)" if self.spans_s else ""
+        return f"{self.ratios[-1]:.2f} ×{durable_after}"
+
     def figures(self, arm: _Arm) -> list[Figure]:
         low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
         figures = [
@@ -350,23 +358,27 @@ class _Compared:
 
 
 def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figure]:
-    """Spans of `_BATCHES_OF_A_SPAN` batches with a savepoint (or `cp`) beside each, against such spans beside nothing.
+    """Spans of `_CYCLE` batches with a savepoint (or `cp`) beside each, against such spans beside nothing.
 
     A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
     leaves no processor over. A savepoint begins when a batch has committed, as in a driver; where it outlasts the next
-    batch, that one gets none of its own. Arms in random order.
+    batch, that one gets none of its own. It stays until the span is over: what removing a gigabyte costs the disk is
+    no savepoint's. Arms in random order.
     """
     paced = _Paced(query, every_s)
     savepoints = _Savepoints(query, root / "meanwhile")
     savepoints.taken_and_removed()
     first, again = _ALONE
-    act = {_LINKED: savepoints.taken_anew, _COPIED: savepoints.copied_anew, _CP: savepoints.copied_by_cp}
+    act = {_LINKED: savepoints.linked, _COPIED: savepoints.copied, _CP: savepoints.copied_by_cp}
     compared = {arm: _Compared() for arm in (again, *_ARMS)}
     alone_ms = []
     for number in range(rounds):
         arms = [*_ALONE, *_ARMS]
-        spans = {arm: _span(paced, act.get(arm)) for arm in random.sample(arms, len(arms))}
-        query.check_use()
+        spans = {}
+        for arm in random.sample(arms, len(arms)):
+            spans[arm] = _span(paced, act.get(arm))
+            query.check_use()
+            savepoints.remove()
         first_ms, again_ms = spans[first][0], spans[again][0]
         compared[again].ratios.append(again_ms / first_ms)
         alone_ms += [first_ms, again_ms]
@@ -374,8 +386,8 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
             batch_ms, durable_s = spans[arm]
             compared[arm].ratios.append(batch_ms / statistics.mean([first_ms, again_ms]))
             compared[arm].spans_s += durable_s
-        said = ", ".join(f"{arm.name} {each.ratios[-1]:.2f} ×" for arm, each in compared.items())
-        print(f"round {number + 1}: {said}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+        said = ", ".join(f"{arm.name} {each.last()}" for arm, each in compared.items())
+        print(f"round {number + 1}: {first_ms:.0f} ms, {said}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     figures = [Figure("beside no savepoint: mean", statistics.mean(alone_ms), "ms")]
     for arm, each in compared.items():
         figures += each.figures(arm)
@@ -387,7 +399,7 @@ def _span(paced: _Paced, act: Callable[[], float] | None) -> tuple[float, list[f
     """The mean of the batches' durations in ms, and what each `act` beside them returned."""
     durations, acts = [], []
     with ThreadPoolExecutor(1) as executor:
-        for _ in range(_BATCHES_OF_A_SPAN):
+        for _ in range(_CYCLE):
             if act is not None and (not acts or acts[-1].done()):
                 acts.append(executor.submit(act))
             durations.append(paced.run_batch())

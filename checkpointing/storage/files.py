@@ -22,8 +22,10 @@ from checkpointing.storage.layout import temporary_name
 _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
 _NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
-_LEAST_HANDED_OVER, _WINDOW = 1 << 20, 8 << 20
-_NO_HANDING_OVER = (errno.EINVAL, errno.EFAULT, errno.ENODEV, errno.EOPNOTSUPP)
+_LEAST_HANDED_OVER = 1 << 20
+# As large as Linux lets anyone's be.
+_PIPE = 1 << 20
+_NO_HANDING_OVER = (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -244,26 +246,26 @@ def _handed_over(reader: int, writer: int, size: int) -> int:
     No processor copies them then, and no memory holds them twice until they are written out: a query that leaves no
     processor over is delayed by both. What is left, or all where a file system cannot do that, is for the others.
     """
-    handed_over, whole = 0, size - size % mmap.ALLOCATIONGRANULARITY
+    handed_over, whole = 0, size - size % mmap.PAGESIZE
     flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+    outlet, inlet = os.pipe()
     try:
+        fcntl.fcntl(inlet, fcntl.F_SETPIPE_SZ, _PIPE)
         fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_DIRECT)
         while handed_over < whole:
-            length = min(_WINDOW, whole - handed_over)
-            # Read by the kernel alone: were the file cut short meanwhile, it gets an error and we no signal.
-            with mmap.mmap(
-                reader, length, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ, offset=handed_over
-            ) as pages:
-                written = os.write(writer, pages)
-            handed_over += written
-            if written < length:
+            piped = os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over)
+            if not piped:  # it was cut short
                 break
-    except ValueError:  # it was cut short
-        pass
+            while piped:
+                written = os.splice(outlet, writer, piped)
+                piped -= written
+                handed_over += written
     except OSError as error:
         if error.errno not in _NO_HANDING_OVER:
             raise
     finally:
+        os.close(outlet)
+        os.close(inlet)
         fcntl.fcntl(writer, fcntl.F_SETFL, flags)
     return handed_over
 

@@ -7,6 +7,7 @@ import fcntl
 import mmap
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import pytest
 from checkpointing.storage import files
 from checkpointing.storage.files import LocalFiles
 
-PAGE, LEAST, WINDOW = mmap.ALLOCATIONGRANULARITY, files._LEAST_HANDED_OVER, files._WINDOW
-SIZES = [0, 1, LEAST - 1, LEAST, LEAST + 1, WINDOW - 1, WINDOW, WINDOW + PAGE, 2 * WINDOW + PAGE + 7]
+PAGE, LEAST, PIPE = mmap.PAGESIZE, files._LEAST_HANDED_OVER, files._PIPE
+SIZES = [0, 1, LEAST - 1, LEAST, LEAST + 1, PIPE - 1, PIPE, PIPE + PAGE, 2 * PIPE + PAGE + 7]
 
 
 @pytest.fixture
@@ -43,31 +44,50 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", refused)
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, *, past_the_cache: bool = False, by_kernel: bool = False) -> None:
-    """As on a file system that cannot do it."""
+def no_direct_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that has none."""
     control = fcntl.fcntl
 
-    def without_direct(file: Any, command: int, argument: int = 0) -> Any:
+    def refused(file: Any, command: int, argument: int = 0) -> Any:
         if command == fcntl.F_SETFL and argument & os.O_DIRECT:
             raise OSError(errno.EINVAL, "Invalid argument")
         return control(file, command, argument)
 
-    def no_copying(*_: object) -> int:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
+    monkeypatch.setattr(fcntl, "fcntl", refused)
 
-    if past_the_cache:
-        monkeypatch.setattr(fcntl, "fcntl", without_direct)
-    if by_kernel:
-        monkeypatch.setattr(os, "copy_file_range", no_copying)
+
+def no_large_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user who has many already."""
+    control = fcntl.fcntl
+
+    def refused(file: Any, command: int, argument: int = 0) -> Any:
+        if command == fcntl.F_SETPIPE_SZ:
+            raise OSError(errno.EPERM, "Operation not permitted")
+        return control(file, command, argument)
+
+    monkeypatch.setattr(fcntl, "fcntl", refused)
+
+
+def nothing_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "splice", refused)
+    monkeypatch.setattr(os, "copy_file_range", refused)
 
 
 @pytest.mark.usefixtures("no_links")
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("way", ["whatever it can do", "not past the cache", "only by us"])
+@pytest.mark.parametrize("without", [None, no_direct_writes, no_large_pipe, nothing_by_the_kernel])
 def test_a_copy_has_every_byte(
-    source: Path, tmp_path: Path, size: int, way: str, monkeypatch: pytest.MonkeyPatch
+    source: Path,
+    tmp_path: Path,
+    size: int,
+    without: Callable[[pytest.MonkeyPatch], None] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    refuse(monkeypatch, past_the_cache=way != "whatever it can do", by_kernel=way == "only by us")
+    if without is not None:
+        without(monkeypatch)
     content = written(source, size)
     LocalFiles().put(source, str(tmp_path / "shared" / "x"))
     assert (tmp_path / "shared" / "x").read_bytes() == content
@@ -84,29 +104,30 @@ def test_a_copy_in_another_file_system_has_every_byte(source: Path, other_file_s
 
 
 def test_whole_pages_are_handed_over_and_nothing_more(source: Path, tmp_path: Path) -> None:
-    content = written(source, WINDOW + 3 * PAGE + 5)
+    content = written(source, PIPE + 3 * PAGE + 5)
     with source.open("rb") as reader, (tmp_path / "x").open("xb") as writer:
         handed_over = files._handed_over(reader.fileno(), writer.fileno(), len(content))
         flags = fcntl.fcntl(writer, fcntl.F_GETFL)
     if not handed_over:
         pytest.skip(f"the file system of {tmp_path} writes nothing past the page cache")
-    assert handed_over == WINDOW + 3 * PAGE
+    assert handed_over == PIPE + 3 * PAGE
     assert (tmp_path / "x").read_bytes() == content[:handed_over]
     assert not flags & os.O_DIRECT, "what comes after it is no whole page"
 
 
+@pytest.mark.parametrize("left", [0, PIPE // 2 + 7, PIPE, 2 * PIPE + 7])
 def test_a_file_that_is_cut_short_meanwhile_is_no_whole_copy(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = written(source, 2 * WINDOW)
-    mapped = mmap.mmap
+    content = written(source, 4 * PIPE)
+    splice = os.splice
 
-    def cut_short(*args: Any, **given: Any) -> mmap.mmap:
-        pages = mapped(*args, **given)
-        os.truncate(source, WINDOW // 2)
-        return pages
+    def cut_short(*args: Any, **given: Any) -> int:
+        moved = splice(*args, **given)
+        os.truncate(source, left)
+        return moved
 
-    monkeypatch.setattr(mmap, "mmap", cut_short)
+    monkeypatch.setattr(os, "splice", cut_short)
     monkeypatch.setattr(files, "_linked", lambda *_: False)
     with pytest.raises(OSError, match=f"not the {len(content)} of"):
         LocalFiles().put(source, str(tmp_path / "shared" / "x"))
@@ -116,9 +137,9 @@ def test_a_file_that_is_cut_short_meanwhile_is_no_whole_copy(
 @pytest.mark.usefixtures("no_links")
 def test_a_disk_that_takes_no_more_leaves_nothing(source: Path, tmp_path: Path) -> None:
     """By the limit of a process: as on a full disk, a write takes what fits, and the next one fails."""
-    written(source, 3 * WINDOW)
+    written(source, 3 * PIPE)
     _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (WINDOW + WINDOW // 2, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PIPE + PIPE // 2, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
             LocalFiles().put(source, str(tmp_path / "shared" / "x"))

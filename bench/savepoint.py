@@ -212,9 +212,9 @@ class _Savepoints:
         taken_s = time.monotonic() - began
         trigger = TriggerCheckpoint("", number, CheckpointKind.SAVEPOINT, 0, 0, location.directory, None)
         written = list(SnapshotWriter(trigger, self._checksums, PoolLedger()).write(staged))
-        shutil.rmtree(staged.directory)
         self._storage.write_metadata(_savepoint(number, location.directory, staged, written))
         durable_s = time.monotonic() - began
+        shutil.rmtree(staged.directory)
         return taken_s, durable_s, sum(subtask.size for subtask in written)
 
     def remove(self) -> None:

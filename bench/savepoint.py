@@ -72,7 +72,7 @@ def measure() -> list[Figure]:
         _check_room(root)
         with _Query(root) as query:
             query.load()
-            # The more it writes the later: a disk that gets no rest becomes slower (here 0.3 GB/s after 1.5).
+            # The more it writes the later.
             idle = _delay(query, root / "idle", _EVERY_S, _ROUNDS_BESIDE // 2)
             busy = _delay(query, root / "busy", 0.0, _ROUNDS_BESIDE)
             speed = _speed(query, root)

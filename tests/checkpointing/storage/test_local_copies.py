@@ -44,36 +44,34 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", refused)
 
 
-def no_direct_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system that has none."""
+def refuse_control(monkeypatch: pytest.MonkeyPatch, refused: int, flag: int, error: int) -> None:
+    """`fcntl(_, refused, argument)` fails where `argument` has any of the bits of `flag`."""
     control = fcntl.fcntl
 
-    def refused(file: Any, command: int, argument: int = 0) -> Any:
-        if command == fcntl.F_SETFL and argument & os.O_DIRECT:
-            raise OSError(errno.EINVAL, "Invalid argument")
+    def asked(file: Any, command: int, argument: int = 0) -> Any:
+        if command == refused and argument & flag:
+            raise OSError(error, os.strerror(error))
         return control(file, command, argument)
 
-    monkeypatch.setattr(fcntl, "fcntl", refused)
+    monkeypatch.setattr(fcntl, "fcntl", asked)
+
+
+def no_direct_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that has none."""
+    refuse_control(monkeypatch, fcntl.F_SETFL, os.O_DIRECT, errno.EINVAL)
 
 
 def no_large_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a user who has many already."""
-    control = fcntl.fcntl
-
-    def refused(file: Any, command: int, argument: int = 0) -> Any:
-        if command == fcntl.F_SETPIPE_SZ:
-            raise OSError(errno.EPERM, "Operation not permitted")
-        return control(file, command, argument)
-
-    monkeypatch.setattr(fcntl, "fcntl", refused)
+    refuse_control(monkeypatch, fcntl.F_SETPIPE_SZ, PIPE, errno.EPERM)
 
 
 def nothing_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> int:
-        raise OSError(errno.EINVAL, "Invalid argument")
+    def no_copying(*_: object) -> int:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr(os, "splice", refused)
-    monkeypatch.setattr(os, "copy_file_range", refused)
+    no_direct_writes(monkeypatch)
+    monkeypatch.setattr(os, "copy_file_range", no_copying)
 
 
 @pytest.mark.usefixtures("no_links")

@@ -17,6 +17,7 @@ from typing import Protocol
 from checkpointing.durable_files import sync
 from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
+from checkpointing.storage.giving_way import BYTES_A_SECOND_OF_A_PROCESSOR, GivingWay
 from checkpointing.storage.layout import temporary_name
 
 _REMOVE_ATTEMPTS = 5
@@ -25,6 +26,8 @@ _NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 _LEAST_HANDED_OVER = 1 << 20
 # As large as Linux lets anyone's be.
 _PIPE = 1 << 20
+_PROCESSORS = os.cpu_count() or 1
+_TRANSFERS = min(4, _PROCESSORS)
 _NO_HANDING_OVER = (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -101,7 +104,7 @@ class Files(Protocol):
 class LocalFiles:
     @property
     def transfers(self) -> int:
-        return min(4, os.cpu_count() or 1)
+        return _TRANSFERS
 
     def make_directory(self, path: str, *, new: bool = False) -> None:
         directory = Path(path)
@@ -245,6 +248,7 @@ def _handed_over(reader: int, writer: int, size: int) -> int:
 
     No processor copies them then, and no memory holds them twice until they are written out: a query that leaves no
     processor over is delayed by both. What is left, or all where a file system cannot do that, is for the others.
+    Where others want the processors, it goes no faster than they are to bear (see `giving_way`).
     """
     handed_over, whole = 0, size - size % mmap.PAGESIZE
     flags = fcntl.fcntl(writer, fcntl.F_GETFL)
@@ -252,14 +256,15 @@ def _handed_over(reader: int, writer: int, size: int) -> int:
     try:
         fcntl.fcntl(inlet, fcntl.F_SETPIPE_SZ, _PIPE)
         fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_DIRECT)
-        while handed_over < whole:
-            piped = os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over)
-            if not piped:  # it was cut short
-                break
-            while piped:
-                written = os.splice(outlet, writer, piped)
-                piped -= written
-                handed_over += written
+        with GivingWay(BYTES_A_SECOND_OF_A_PROCESSOR * _PROCESSORS / _TRANSFERS) as giving_way:
+            # Nothing at the end, and where it was cut short.
+            while piped := os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over):
+                left = piped
+                while left:
+                    written = os.splice(outlet, writer, left)
+                    left -= written
+                    handed_over += written
+                giving_way.wrote(piped)
     except OSError as error:
         if error.errno not in _NO_HANDING_OVER:
             raise

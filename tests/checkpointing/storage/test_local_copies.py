@@ -74,9 +74,25 @@ def nothing_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "copy_file_range", no_copying)
 
 
+def no_more_than_the_first_direct_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that one takes half of what it is given."""
+    splice, left = os.splice, [PIPE // 2]
+
+    def splices(source: int, target: int, count: int, **given: Any) -> int:
+        if given:
+            return splice(source, target, count, **given)
+        if not left:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return splice(source, target, min(count, left.pop()))
+
+    monkeypatch.setattr(os, "splice", splices)
+
+
 @pytest.mark.usefixtures("no_links")
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("without", [None, no_direct_writes, no_large_pipe, nothing_by_the_kernel])
+@pytest.mark.parametrize(
+    "without", [None, no_direct_writes, no_large_pipe, no_more_than_the_first_direct_write, nothing_by_the_kernel]
+)
 def test_a_copy_has_every_byte(
     source: Path,
     tmp_path: Path,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import math
 import os
 import random
 import shutil
@@ -50,13 +51,15 @@ from checkpointing.storage import files as storage_files
 STATE_BYTES = int(os.environ.get("BENCH_STATE_BYTES", 1 << 30))
 _PAYLOAD = 1024
 _LOAD_BATCHES = 8
-# Batches until Spark writes much of the state anew, which takes more than a savepoint: each span has that once.
-_CYCLE = 10
-_SETTLING_BATCHES = _CYCLE + 4
+# Batches until Spark writes a snapshot of its own, and until RocksDB has compacted the whole state once more: both take
+# more than a savepoint does.
+_SNAPSHOT = 10
+_CYCLE = 4 * _SNAPSHOT
+_SETTLING_BATCHES = _SNAPSHOT + 4
 _STEADY_KEYS = 20_000
 # Spark's working copy, the versions that it retains, and the copies of a span; and the batches' own changes.
 MOST_BYTES = 40 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
-_ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "8"))
+_ROUNDS_BESIDE = int(os.environ.get("BENCH_ROUNDS", "6"))
 _EVERY_S = 3.0
 _ROUNDS = 3
 _LIMIT_S = 600.0
@@ -72,9 +75,9 @@ def measure() -> list[Figure]:
         _check_room(root)
         with _Query(root) as query:
             query.load()
-            # The more it writes the later.
-            idle = _delay(query, root / "idle", _EVERY_S, _ROUNDS_BESIDE // 2)
-            busy = _delay(query, root / "busy", 0.0, _ROUNDS_BESIDE)
+            # The more it writes the later. Spans last half a minute and more: until Linux has written what is new.
+            idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _ROUNDS_BESIDE // 2)
+            busy = _delay(query, root / "busy", 0.0, _CYCLE, _ROUNDS_BESIDE)
             speed = _speed(query, root)
             return [*speed, *busy, *idle, Figure("most on the disk", query.most_used / 1e9, "GB", MOST_BYTES / 1e9)]
 
@@ -119,7 +122,7 @@ class _Query:
             "spark.sql.shuffle.partitions": "4",
             # Each compaction writes much of the state anew, and an old version keeps what it was before.
             "spark.sql.streaming.minBatchesToRetain": "4",
-            f"{_STATE}minDeltasForSnapshot": str(_CYCLE),
+            f"{_STATE}minDeltasForSnapshot": str(_SNAPSHOT),
             f"{_STATE}maintenanceInterval": "10s",
         }
         self._spark = start_session("savepoint benchmark", settings, work)
@@ -346,19 +349,18 @@ class _Compared:
         return f"{self.ratios[-1]:.2f} ×{durable_after}"
 
     def figures(self, arm: _Arm) -> list[Figure]:
-        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
+        error = statistics.stdev(self.ratios) / math.sqrt(len(self.ratios))
         figures = [
             Figure(f"beside {arm.name}: mean", statistics.mean(self.ratios), "×", arm.goal),
-            Figure(f"beside {arm.name}: half of the rounds from", low, "×"),
-            Figure(f"beside {arm.name}: half of the rounds to", high, "×"),
+            Figure(f"beside {arm.name}: standard error of the mean", error, "×"),
         ]
         if self.spans_s:
             figures.append(Figure(f"{arm.name}: durable after", statistics.median(self.spans_s), "s"))
         return figures
 
 
-def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figure]:
-    """Spans of `_CYCLE` batches with a savepoint (or `cp`) beside each, against such spans beside nothing.
+def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int) -> list[Figure]:
+    """Spans of `batches` with a savepoint (or `cp`) beside each, against such spans beside nothing.
 
     A batch begins every `every_s`, at once where one takes longer: 0 is a query that never waits for input, which
     leaves no processor over. A savepoint begins when a batch has committed, as in a driver; where it outlasts the next
@@ -376,7 +378,7 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
         arms = [*_ALONE, *_ARMS]
         spans = {}
         for arm in random.sample(arms, len(arms)):
-            spans[arm] = _span(paced, act.get(arm))
+            spans[arm] = _span(paced, batches, act.get(arm))
             query.check_use()
             savepoints.remove()
         first_ms, again_ms = spans[first][0], spans[again][0]
@@ -395,11 +397,11 @@ def _delay(query: _Query, root: Path, every_s: float, rounds: int) -> list[Figur
     return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
 
 
-def _span(paced: _Paced, act: Callable[[], float] | None) -> tuple[float, list[float]]:
+def _span(paced: _Paced, batches: int, act: Callable[[], float] | None) -> tuple[float, list[float]]:
     """The mean of the batches' durations in ms, and what each `act` beside them returned."""
     durations, acts = [], []
     with ThreadPoolExecutor(1) as executor:
-        for _ in range(_CYCLE):
+        for _ in range(batches):
             if act is not None and (not acts or acts[-1].done()):
                 acts.append(executor.submit(act))
             durations.append(paced.run_batch())

@@ -17,7 +17,7 @@ from typing import Protocol
 from checkpointing.durable_files import sync
 from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
-from checkpointing.storage.giving_way import BYTES_A_SECOND_OF_A_PROCESSOR, GivingWay
+from checkpointing.storage.giving_way import BYTES_A_SECOND_OF_A_PROCESSOR, GivingWay, Hurries, unhurried
 from checkpointing.storage.layout import temporary_name
 
 _REMOVE_ATTEMPTS = 5
@@ -52,9 +52,10 @@ class Files(Protocol):
         """The file is there as a whole or not at all, also after a power cut."""
         ...
 
-    def put(self, source: Path, path: str) -> None:
+    def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
         """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
 
+        `hurries`: asked now and then where it copies, whether it is to give way to nobody (see `giving_way`).
         There after a power cut once `make_durable` was called for it, and then for its directory.
         """
         ...
@@ -130,7 +131,7 @@ class LocalFiles:
             raise
         sync(target.parent)
 
-    def put(self, source: Path, path: str) -> None:
+    def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
         """Linked where the file system allows, else copied, by the kernel where it can (a clone where it can that)."""
         target = Path(path)
         temporary = _beside(target)
@@ -138,7 +139,7 @@ class LocalFiles:
             with in_words(path):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if not _linked(source, target):
-                    _link_or_copy(source, temporary)
+                    _link_or_copy(source, temporary, hurries)
                     temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
@@ -225,12 +226,14 @@ def _linked(source: Path, target: Path) -> bool:
     return True
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path, hurries: Hurries) -> None:
     if _linked(source, target):
         return
     with source.open("rb") as reader, target.open("xb") as writer:
         size = os.fstat(reader.fileno()).st_size
-        copied = _handed_over(reader.fileno(), writer.fileno(), size) if size >= _LEAST_HANDED_OVER else 0
+        copied = 0
+        if size >= _LEAST_HANDED_OVER:
+            copied = _handed_over(reader.fileno(), writer.fileno(), size, hurries)
         reader.seek(copied)
         copied += _copied_by_kernel(reader.fileno(), writer.fileno())
         if copied < size:
@@ -243,12 +246,12 @@ def _link_or_copy(source: Path, target: Path) -> None:
         raise OSError(errno.EIO, f"{copied} bytes were copied, not the {size} of {source}")
 
 
-def _handed_over(reader: int, writer: int, size: int) -> int:
+def _handed_over(reader: int, writer: int, size: int, hurries: Hurries) -> int:
     """Bytes at the beginning, in whole pages, that the disk took from the pages of the file that is read.
 
     No processor copies them then, and no memory holds them twice until they are written out: a query that leaves no
     processor over is delayed by both. What is left, or all where a file system cannot do that, is for the others.
-    Where others want the processors, it goes no faster than they are to bear (see `giving_way`).
+    Where others want the processors, it goes no faster than they are to bear (see `giving_way`), unless it `hurries`.
     """
     handed_over, whole = 0, size - size % mmap.PAGESIZE
     flags = fcntl.fcntl(writer, fcntl.F_GETFL)
@@ -256,7 +259,7 @@ def _handed_over(reader: int, writer: int, size: int) -> int:
     try:
         fcntl.fcntl(inlet, fcntl.F_SETPIPE_SZ, _PIPE)
         fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_DIRECT)
-        with GivingWay(BYTES_A_SECOND_OF_A_PROCESSOR * _PROCESSORS / _TRANSFERS) as giving_way:
+        with GivingWay(BYTES_A_SECOND_OF_A_PROCESSOR * _PROCESSORS / _TRANSFERS, hurries) as giving_way:
             # Nothing at the end, and where it was cut short.
             while piped := os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over):
                 left = piped

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from typing import Self
 
 # As many bytes a second cost 4 % of one processor.
@@ -24,11 +25,22 @@ _MOST_OWED_S = 1.0
 _SCHEDULED = "/proc/thread-self/schedstat"
 
 
-class GivingWay:
-    """Of the thread that enters it. It never rests where the system does not say how long it waited: Linux does."""
+Hurries = Callable[[], bool]
 
-    def __init__(self, bytes_a_second: float) -> None:
+
+def unhurried() -> bool:
+    return False
+
+
+class GivingWay:
+    """Of the thread that enters it. It never rests where the system does not say how long it waited: Linux does.
+
+    `hurries`: asked before each rest, whether the thread is to rest no more.
+    """
+
+    def __init__(self, bytes_a_second: float, hurries: Hurries = unhurried) -> None:
         self._bytes_a_second = bytes_a_second
+        self._hurries = hurries
         self._scheduled: int | None = None
         self._owed_s = 0.0
 
@@ -50,7 +62,7 @@ class GivingWay:
         owed_s = self._owed_s + _RESTS_A_WAIT * max(0.0, waited_s - _USUAL_WAIT * took_s)
         rest_s = max(0.0, min(owed_s, size / self._bytes_a_second - took_s))
         self._owed_s = min(owed_s - rest_s, _MOST_OWED_S)
-        if rest_s:
+        if rest_s and not self._hurries():
             time.sleep(rest_s)
         self._seen = self._now()
 

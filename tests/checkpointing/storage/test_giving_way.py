@@ -125,6 +125,15 @@ def test_where_nobody_says_how_long_it_waited_it_never_rests(
     assert machine.rested_s == 0
 
 
+def test_who_hurries_rests_no_more(machine: Machine) -> None:
+    with GivingWay(A_SECOND, lambda: machine.now_s >= 1.0) as way:
+        for _ in range(1000):
+            machine.passes(0.002, 0.002)
+            way.wrote(MIB)
+    in_the_first_second = 1.0 / LEAST_S
+    assert machine.now_s == pytest.approx(1.0 + (1000 - in_the_first_second) * 0.002, rel=0.01)
+
+
 def test_every_byte_that_a_copy_hands_over_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     monkeypatch.setattr(GivingWay, "wrote", lambda _, size: told.append(size))

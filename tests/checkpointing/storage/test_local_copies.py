@@ -15,6 +15,7 @@ import pytest
 
 from checkpointing.storage import files
 from checkpointing.storage.files import LocalFiles
+from checkpointing.storage.giving_way import unhurried
 
 PAGE, LEAST, PIPE = mmap.PAGESIZE, files._LEAST_HANDED_OVER, files._PIPE
 SIZES = [0, 1, LEAST - 1, LEAST, LEAST + 1, PIPE - 1, PIPE, PIPE + PAGE, 2 * PIPE + PAGE + 7]
@@ -120,7 +121,7 @@ def test_a_copy_in_another_file_system_has_every_byte(source: Path, other_file_s
 def test_whole_pages_are_handed_over_and_nothing_more(source: Path, tmp_path: Path) -> None:
     content = written(source, PIPE + 3 * PAGE + 5)
     with source.open("rb") as reader, (tmp_path / "x").open("xb") as writer:
-        handed_over = files._handed_over(reader.fileno(), writer.fileno(), len(content))
+        handed_over = files._handed_over(reader.fileno(), writer.fileno(), len(content), unhurried)
         flags = fcntl.fcntl(writer, fcntl.F_GETFL)
     if not handed_over:
         pytest.skip(f"the file system of {tmp_path} writes nothing past the page cache")

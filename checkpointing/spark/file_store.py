@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from pathlib import Path
 
+from checkpointing.file_memory import FileMemory
 from checkpointing.spark.checksums import checksum_of
 from checkpointing.storage.checksums import checking
 
 _CHUNK = 1 << 20
-_KEPT = 100_000
 
 
 class FileChecksums:
-    """Remembered by inode, modification time and size of each file: Spark renames and never rewrites in place."""
+    """Remembered: Spark renames and never rewrites in place."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known: FileMemory[str] = FileMemory()
 
     def of(self, path: Path) -> str:
         """Any thread."""
@@ -26,22 +23,12 @@ class FileChecksums:
 
     def known(self, path: Path) -> str | None:
         """Without reading the file."""
-        with self._lock:
-            return self._known.get(_key(path))
+        return self._known.get(path.stat())
 
     def learn(self, path: Path, checksum: str) -> str:
         """What somebody else has read of the file."""
-        key = _key(path)
-        with self._lock:
-            self._known[key] = checksum
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+        self._known.learn(path.stat(), checksum)
         return checksum
-
-
-def _key(path: Path) -> tuple[int, int, int, int]:
-    stat = path.stat()
-    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def copy_verified(source: Path, target: Path, size: int, checksum: str) -> None:

@@ -10,11 +10,13 @@ import fcntl
 import mmap
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from checkpointing.durable_files import sync
+from checkpointing.durable_files import opened, sync
+from checkpointing.file_memory import FileMemory
 from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
 from checkpointing.storage.giving_way import BYTES_A_SECOND_OF_A_PROCESSOR, GivingWay, Hurries, unhurried
@@ -103,6 +105,9 @@ class Files(Protocol):
 
 
 class LocalFiles:
+    def __init__(self) -> None:
+        self._durable: FileMemory[bool] = FileMemory()
+
     @property
     def transfers(self) -> int:
         return _TRANSFERS
@@ -152,9 +157,14 @@ class LocalFiles:
         return self.checksum(path, checksum) == checksum
 
     def make_durable(self, paths: Iterable[str]) -> None:
+        """A file once, however many names it gets: each sync is a word with the disk, also of a file that it has."""
         for path in paths:
-            with in_words(path):
-                sync(Path(path))
+            with in_words(path), opened(Path(path)) as descriptor:
+                file = os.fstat(descriptor)
+                if self._durable.get(file) is None:
+                    os.fsync(descriptor)
+                    if stat.S_ISREG(file.st_mode):
+                        self._durable.learn(file, True)
 
     def get(self, path: str, target: Path, like: str) -> str:
         found = checking(like)

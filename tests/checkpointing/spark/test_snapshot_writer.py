@@ -26,6 +26,7 @@ from checkpointing.spark.staging import QueryFiles, StagedBatch
 from checkpointing.spark.uploads import Upload, Uploaded, UploadFailed, bring_share
 from checkpointing.storage import StorageError, StorageFull, files_for
 from checkpointing.storage.checksums import of_sums, sums_of
+from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY, parent
 from checkpointing.storage.memory_files import MAX_STATE_SIZE, StateTooLarge
 from tests.storage_servers import StorageServer
@@ -146,11 +147,14 @@ def test_a_subtask_comes_when_its_files_are_on_disk_and_then_their_names(
 ) -> None:
     """Those that were in the pool already, too: who brought them may have died before they were durable."""
     synced: list[str] = []
-    monkeypatch.setattr("checkpointing.storage.files.sync", lambda path: synced.append(str(path)))
     bench.write(A, content("a"))
     bench.write(B, content("b"))
     bench.take(bench.trigger(1), A)
+    monkeypatch.setattr("checkpointing.storage.opening._LOCAL", LocalFiles())  # that of another process
     trigger = bench.trigger(2)
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    )
 
     for durable in SnapshotWriter(trigger, bench.checksums, bench.ledger).write(bench.stage(A, B)):
         places = [f"{bench.root}/{file.location}" for file in durable.files]

@@ -35,6 +35,7 @@ ReadFile = Callable[[str], bytes]
 
 SINK_PREFIX = "sink:"
 _VERSIONED = re.compile(r"(?P<version>\d+)(?:_(?P<uid>[0-9a-f-]{36}))?\.(?P<kind>zip|changelog|snapshot|delta)")
+_LOG_ENTRY = re.compile(r"\d+(?:\.compact)?")
 _BASES = ("zip", "snapshot")
 _CHECKSUM = ".crc"
 _DATA_DIRECTORIES = ("SSTs", "logs")
@@ -120,10 +121,34 @@ def source_positions(offsets: bytes) -> dict[int, str]:
 
 def _sources(listing: Listing) -> Iterator[BatchFile]:
     """A source's log may run ahead of the batch: what follows its offset is the next batch's input (measured)."""
+    logs: dict[str, list[str]] = defaultdict(list)
     for path in listing:
-        parts = path.split("/")
-        if parts[0] == "sources" and len(parts) > 2 and parts[1].isdigit() and not _hidden(parts[-1]):
-            yield BatchFile(path, listing[path], Owner(VertexKind.SOURCE, int(parts[1])))
+        directory, _, name = path.rpartition("/")
+        if path.startswith("sources/") and not _hidden(name):
+            logs[directory].append(name)
+    for directory, names in logs.items():
+        index = directory.removeprefix("sources").strip("/").partition("/")[0]
+        if index.isdigit():
+            for name in _not_compacted_away(names):
+                path = f"{directory}/{name}"
+                yield BatchFile(path, listing[path], Owner(VertexKind.SOURCE, int(index)))
+
+
+def _not_compacted_away(names: Collection[str]) -> Iterator[str]:
+    """Without what is older than the last but one compacted file: the last one has the entries of all before it.
+
+    Spark tells from the distance of the two how often it is to compact. It keeps the others for ten minutes.
+    """
+    compacts = _compacts(names)
+    oldest = compacts[-2] if len(compacts) > 1 else 0
+    return (name for name in names if not _LOG_ENTRY.fullmatch(name) or int(name.partition(".")[0]) >= oldest)
+
+
+def _compacts(names: Iterable[str]) -> list[int]:
+    """Ascending: the entries of a compacted log whose files have those before them, too."""
+    return sorted(
+        int(name.partition(".")[0]) for name in names if name.endswith(".compact") and _LOG_ENTRY.fullmatch(name)
+    )
 
 
 def _hidden(name: str) -> bool:
@@ -345,8 +370,7 @@ def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
 
 def _entries_up_to(names: Collection[str], last: int) -> list[str] | None:
     """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
-    compacts = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+\.compact", name)]
-    base = max((number for number in compacts if number <= last), default=-1)
+    base = max((number for number in _compacts(names) if number <= last), default=-1)
     chosen = [f"{base}.compact"] if base >= 0 else []
     chosen += [str(number) for number in range(base + 1, last + 1)]
     return chosen if all(name in names for name in chosen) else None

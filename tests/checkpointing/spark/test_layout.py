@@ -58,6 +58,9 @@ class Checkpoint:
     def state(self, batch: int) -> set[str]:
         return {path.removeprefix("state/0/0/") for path in self.select(batch) if path.startswith("state/")}
 
+    def sources(self, batch: int) -> set[str]:
+        return {path.removeprefix("sources/") for path in self.select(batch) if path.startswith("sources/")}
+
 
 def test_the_logs_of_a_batch_are_its_own_and_the_offsets_before_it() -> None:
     checkpoint = Checkpoint(5)
@@ -80,8 +83,18 @@ def test_a_log_that_is_missing_is_named(path: str) -> None:
 
 def test_a_sources_log_is_taken_whole() -> None:
     checkpoint = Checkpoint(3).add("sources/0/9.compact", "sources/1/0", "sources/0/.3.crc", "sources/0/.7.x.tmp")
-    sources = {path for path in checkpoint.select(2) if path.startswith("sources/")}
-    assert sources == {"sources/0/0", "sources/0/1", "sources/0/2", "sources/0/3", "sources/0/9.compact", "sources/1/0"}
+    assert checkpoint.sources(2) == {"0/0", "0/1", "0/2", "0/3", "0/9.compact", "1/0"}
+
+
+def test_of_a_sources_log_what_was_compacted_away_is_left_out() -> None:
+    """But for the last but one compacted file: how far it is from the last one is how often Spark compacts."""
+    checkpoint = Checkpoint(13).add("sources/0/3.compact", "sources/0/7.compact", "sources/0/11.compact")
+    for gone in (3, 7, 11):
+        checkpoint.remove(f"sources/0/{gone}")
+    checkpoint.add("sources/1/0", "sources/1/7.compact", "sources/0/own")
+    newest = {"0/7.compact", "0/8", "0/9", "0/10", "0/11.compact", "0/12", "0/13"}
+    assert checkpoint.sources(13) == {*newest, "0/own", "1/0", "1/7.compact"}
+    assert checkpoint.sources(5) == checkpoint.sources(13), "the log runs ahead of the batch: compacted files have it"
 
 
 def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
@@ -231,8 +244,7 @@ def test_a_file_sink_that_lacks_the_batch_is_not_ready() -> None:
 
 def test_a_sources_log_may_run_ahead_of_the_batch() -> None:
     checkpoint = Checkpoint(1).add("sources/0/2", "sources/0/.2.crc", "sources/1/3.compact")
-    sources = {path for path in checkpoint.select(1) if path.startswith("sources/")}
-    assert sources == {"sources/0/0", "sources/0/1", "sources/0/2", "sources/1/3.compact"}
+    assert checkpoint.sources(1) == {"0/0", "0/1", "0/2", "1/3.compact"}
 
 
 def test_offsets_say_how_far_each_source_was_read() -> None:

@@ -108,14 +108,14 @@ class Bench:
     def run_all(self, query: RunningQuery) -> None:
         query._query.processAllAvailable()
 
-    def snapshot(self, query: RunningQuery, checkpoint_id: int = 1) -> CompletedCheckpoint:
-        """Checkpoint the running query's last batch into real storage."""
+    def snapshot(self, query: RunningQuery, checkpoint_id: int = 1, batch: int | None = None) -> CompletedCheckpoint:
+        """Checkpoint a batch of the running query, its last one if none is given, into real storage."""
         storage = FileCheckpointStorage(str(self.root / "checkpoints"), "ab" * 16)
         location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
         trigger = TriggerCheckpoint(
             "", checkpoint_id, CheckpointKind.CHECKPOINT, 0, 0, location.directory, location.shared_directory
         )
-        batch = query.files.last_commit()
+        batch = query.files.last_commit() if batch is None else batch
         assert batch is not None
         staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}")
         writer = SnapshotWriter(trigger, FileChecksums(), PoolLedger())
@@ -193,6 +193,41 @@ def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(ben
 
     assert counts == bench.expected
     assert verify(checkpoint.location, deep=True).files == checkpoint.files, "the restored query changed the snapshot"
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 8])
+def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Bench, ahead: int) -> None:
+    """Also where the log ran so far ahead that what it lists after the batch stands in compacted files alone."""
+    bench, compact_interval = format_2, "spark.sql.streaming.fileSource.log.compactInterval"
+    counts: dict[str, int] = {}
+    bench.spark.conf.set(compact_interval, "3")
+    first = RunningQuery(bench.planned(counting(bench, counts), bench.root / "first"))
+    first.start()
+    at_checkpoint: dict[str, int] = {}
+    for number in range(13):
+        bench.feed()
+        bench.run_all(first)
+        if number == 12 - ahead:
+            at_checkpoint = dict(counts)
+    checkpoint = bench.snapshot(first, batch=12 - ahead)
+    first.stop()
+    bench.spark.conf.unset(compact_interval)
+    log = {file.path.removeprefix("sources/0/") for file in checkpoint.files if file.path.startswith("sources/")}
+    assert log == {"8.compact", "9", "10", "11.compact", "12"}
+
+    counts.clear()
+    counts.update(at_checkpoint)
+    again = RunningQuery(bench.planned(counting(bench, counts), bench.root / "again"))
+    assert bench.restore(checkpoint, again.planned) == 12 - ahead
+    again.start()
+    for _ in range(5):
+        bench.feed()
+        bench.run_all(again)
+    again.stop()
+
+    assert counts == bench.expected
+    compacted = {path.stem for path in (bench.root / "again" / "sources" / "0").glob("*.compact")}
+    assert compacted == {"8", "11", "14", "17"}, "another compact interval than before"
 
 
 def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, eventually: Any) -> None:

@@ -28,6 +28,7 @@ class BrokenFiles(LocalFiles):
     """The operations named in `broken` fail with `code`."""
 
     def __init__(self, code: int) -> None:
+        super().__init__()
         self.code = code
         self.broken: frozenset[str] = frozenset()
 

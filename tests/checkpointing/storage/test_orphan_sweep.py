@@ -31,6 +31,7 @@ class CrashingFiles(LocalFiles):
     """Dies before the removal number `crash_at`."""
 
     def __init__(self, crash_at: int | None = None) -> None:
+        super().__init__()
         self.crash_at = crash_at
         self.num_removals = 0
 

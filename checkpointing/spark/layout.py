@@ -37,6 +37,7 @@ SINK_PREFIX = "sink:"
 _VERSIONED = re.compile(r"(?P<version>\d+)(?:_(?P<uid>[0-9a-f-]{36}))?\.(?P<kind>zip|changelog|snapshot|delta)")
 _LOG_ENTRY = re.compile(r"\d+(?:\.compact)?")
 _BASES = ("zip", "snapshot")
+_COMPACTED = ".compact"
 _CHECKSUM = ".crc"
 _DATA_DIRECTORIES = ("SSTs", "logs")
 
@@ -56,7 +57,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class BatchFile:
-    """`immutable`: Spark never writes this name again, so it may be shared between snapshots and linked on restore.
+    """`immutable`: Spark never writes this name again, so that several snapshots have it: it may be shared.
 
     `content` is to be saved under the name instead of what the file holds.
     """
@@ -130,8 +131,12 @@ def _sources(listing: Listing) -> Iterator[BatchFile]:
         index = directory.removeprefix("sources").strip("/").partition("/")[0]
         if index.isdigit():
             for name in _not_compacted_away(names):
-                path = f"{directory}/{name}"
-                yield BatchFile(path, listing[path], Owner(VertexKind.SOURCE, int(index)))
+                yield _log_file(listing, f"{directory}/{name}", Owner(VertexKind.SOURCE, int(index)))
+
+
+def _log_file(listing: Listing, path: str, owner: Owner) -> BatchFile:
+    """Of a source's or a sink's log. A compacted one grows with all that was ever read or written."""
+    return BatchFile(path, listing[path], owner, immutable=path.endswith(_COMPACTED))
 
 
 def _not_compacted_away(names: Collection[str]) -> Iterator[str]:
@@ -147,7 +152,7 @@ def _not_compacted_away(names: Collection[str]) -> Iterator[str]:
 def _compacts(names: Iterable[str]) -> list[int]:
     """Ascending: the entries of a compacted log whose files have those before them, too."""
     return sorted(
-        int(name.partition(".")[0]) for name in names if name.endswith(".compact") and _LOG_ENTRY.fullmatch(name)
+        int(name.partition(".")[0]) for name in names if name.endswith(_COMPACTED) and _LOG_ENTRY.fullmatch(name)
     )
 
 
@@ -365,12 +370,12 @@ def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
     if chosen is None:
         raise IncompleteBatch(f"the sink's log does not have every entry up to batch {batch} any more")
     for name in chosen:
-        yield BatchFile(prefix + name, listing[prefix + name], SINK)
+        yield _log_file(listing, prefix + name, SINK)
 
 
 def _entries_up_to(names: Collection[str], last: int) -> list[str] | None:
     """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
     base = max((number for number in _compacts(names) if number <= last), default=-1)
-    chosen = [f"{base}.compact"] if base >= 0 else []
+    chosen = [f"{base}{_COMPACTED}"] if base >= 0 else []
     chosen += [str(number) for number in range(base + 1, last + 1)]
     return chosen if all(name in names for name in chosen) else None

@@ -97,6 +97,14 @@ def test_of_a_sources_log_what_was_compacted_away_is_left_out() -> None:
     assert checkpoint.sources(5) == checkpoint.sources(13), "the log runs ahead of the batch: compacted files have it"
 
 
+def test_compacted_logs_may_be_shared() -> None:
+    """They are as large as all that was ever read or written, and in many snapshots."""
+    checkpoint = Checkpoint(9).add("sources/0/3.compact", "sources/0/7.compact", "sources/1/0")
+    checkpoint.add(*(f"sink:_spark_metadata/{name}" for name in ("4.compact", "5", "6", "7", "8", "9.compact")))
+    shareable = {file.path for file in checkpoint.chosen(9) if file.immutable}
+    assert shareable == {"sources/0/3.compact", "sources/0/7.compact", "sink:_spark_metadata/9.compact"}
+
+
 def test_hdfs_takes_the_newest_snapshot_and_the_deltas_after_it() -> None:
     checkpoint = Checkpoint(8)
     checkpoint.add(*(f"state/0/0/{v}.delta" for v in range(1, 10)), "state/0/0/3.snapshot", "state/0/0/6.snapshot")

@@ -76,7 +76,7 @@ def measure() -> list[Figure]:
         with _Query(root) as query:
             query.load()
             # The more it writes the later. Spans last half a minute and more: until Linux has written what is new.
-            idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _ROUNDS_BESIDE // 2)
+            idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _ROUNDS_BESIDE)
             busy = _delay(query, root / "busy", 0.0, _CYCLE, _ROUNDS_BESIDE)
             speed = _speed(query, root)
             return [*speed, *busy, *idle, Figure("most on the disk", query.most_used / 1e9, "GB", MOST_BYTES / 1e9)]

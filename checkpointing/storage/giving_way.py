@@ -16,10 +16,12 @@ from typing import Self
 # As many bytes a second cost 4 % of one processor.
 BYTES_A_SECOND_OF_A_PROCESSOR = 64 * 2**20
 # A thread rests so many times as long as it had to wait for a processor: beside a query that leaves none over (it waits
-# for half of the time then) until nothing but the limit counts.
+# for 37 to 73 % of the time then) until nothing but the limit counts.
 _RESTS_A_WAIT = 32.0
-# Of the time that it needs, a thread waits 1.5 % where nobody else wants a processor.
-_USUAL_WAIT = 1 / 16
+# Of the time that it needs, a thread waits 3 to 11 % where nobody else wants a processor: for the kernel's own threads
+# and its own kind, milliseconds at a time. So what it waited less than this before counts for it.
+_USUAL_WAIT = 1 / 8
+# Either way.
 _MOST_OWED_S = 1.0
 # Nanoseconds that a thread has run, and that it was ready to run and had no processor.
 _SCHEDULED = "/proc/thread-self/schedstat"
@@ -55,13 +57,15 @@ class GivingWay:
             os.close(self._scheduled)
 
     def wrote(self, size: int) -> None:
-        """`size` bytes since it was entered, or was told last. Returns at once where it waited for no processor, at the
-        latest when they make `bytes_a_second`."""
+        """`size` bytes since it was entered, or was told last.
+
+        Returns at once where it waited no longer than is usual, at the latest when they make `bytes_a_second`.
+        """
         (began, waited_before), (ended, waited) = self._seen, self._now()
         took_s, waited_s = ended - began, waited - waited_before
-        owed_s = self._owed_s + _RESTS_A_WAIT * max(0.0, waited_s - _USUAL_WAIT * took_s)
+        owed_s = self._owed_s + _RESTS_A_WAIT * (waited_s - _USUAL_WAIT * took_s)
         rest_s = max(0.0, min(owed_s, size / self._bytes_a_second - took_s))
-        self._owed_s = min(owed_s - rest_s, _MOST_OWED_S)
+        self._owed_s = max(-_MOST_OWED_S, min(owed_s - rest_s, _MOST_OWED_S))
         if rest_s and not self._hurries():
             time.sleep(rest_s)
         self._seen = self._now()

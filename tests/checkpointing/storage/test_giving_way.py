@@ -70,7 +70,7 @@ def test_who_never_waits_never_rests(machine: Machine) -> None:
 
 
 def test_a_short_wait_is_usual(machine: Machine) -> None:
-    write(machine, 1000, 0.001, 0.001 / 20)
+    write(machine, 1000, 0.001, 0.001 / 10)
     assert machine.rested_s == 0
 
 
@@ -81,7 +81,7 @@ def test_who_waits_most_of_the_time_keeps_to_the_limit(machine: Machine, waited:
 
 def test_the_more_it_waits_the_more_it_rests(machine: Machine) -> None:
     rested = []
-    for waited_s in (0.0001, 0.0002, 0.0003):
+    for waited_s in (0.00015, 0.00025, 0.00035):
         before_s = machine.rested_s
         write(machine, 100, 0.001, waited_s)
         rested.append(machine.rested_s - before_s)
@@ -97,13 +97,35 @@ def test_waits_that_come_in_bursts_count_as_much(machine: Machine) -> None:
     assert machine.now_s == pytest.approx(1000 * LEAST_S, rel=0.01)
 
 
+def test_short_waits_now_and_then_are_usual(machine: Machine) -> None:
+    """As where nobody else wants a processor: one thread of a copy waits for another, or for the kernel's."""
+    with GivingWay(A_SECOND) as way:
+        for number in range(1, 1001):
+            machine.passes(*((0.001, 0.0) if number % 40 else (0.004, 0.003)))
+            way.wrote(MIB)
+    assert machine.rested_s == 0
+
+
+def test_who_has_long_not_waited_gives_way_soon(machine: Machine) -> None:
+    with GivingWay(A_SECOND) as way:
+        for _ in range(100_000):
+            machine.passes(0.001)
+            way.wrote(MIB)
+        assert machine.rested_s == 0
+        began_s = machine.now_s
+        for _ in range(1000):
+            machine.passes(0.002, 0.001)
+            way.wrote(MIB)
+    assert machine.now_s - began_s == pytest.approx(1000 * LEAST_S, rel=0.1)
+
+
 def test_one_long_wait_is_paid_for_and_forgotten(machine: Machine) -> None:
     with GivingWay(A_SECOND) as way:
         machine.passes(60.0, 60.0)
         for _ in range(1000):
             machine.passes(0.001)
             way.wrote(MIB)
-    assert machine.rested_s == pytest.approx(giving_way._MOST_OWED_S)
+    assert 0.5 * giving_way._MOST_OWED_S < machine.rested_s <= giving_way._MOST_OWED_S
 
 
 def test_a_disk_that_is_slower_needs_no_rests(machine: Machine) -> None:

@@ -269,15 +269,15 @@ def _handed_over(reader: int, writer: int, size: int, hurries: Hurries) -> int:
     try:
         fcntl.fcntl(inlet, fcntl.F_SETPIPE_SZ, _PIPE)
         fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_DIRECT)
-        with GivingWay(BYTES_A_SECOND_OF_A_PROCESSOR * _PROCESSORS / _TRANSFERS, hurries) as giving_way:
-            # Nothing at the end, and where it was cut short.
-            while piped := os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over):
-                left = piped
-                while left:
-                    written = os.splice(outlet, writer, left)
-                    left -= written
-                    handed_over += written
-                giving_way.wrote(piped)
+        giving_way = GivingWay(BYTES_A_SECOND_OF_A_PROCESSOR * _PROCESSORS / _TRANSFERS, hurries)
+        # Nothing at the end, and where it was cut short.
+        while piped := os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over):
+            left = piped
+            while left:
+                written = os.splice(outlet, writer, left)
+                left -= written
+                handed_over += written
+            giving_way.wrote(piped)
     except OSError as error:
         if error.errno not in _NO_HANDING_OVER:
             raise

@@ -1,32 +1,73 @@
-"""How fast a thread may write while others want the processors.
+"""How fast a thread may write while others compute.
 
-What is written costs more of them than its thread shows: the kernel's part, and where the machine is a virtual one that
-of its host, which serves the disk on the very processors that it lends. 0.6 s a gigabyte, measured, though no processor
-copies a byte. No priority covers that; to write less in the same time does.
+What is written costs more of the processors than its thread shows: the kernel's part, and where the machine is a
+virtual one that of its host, which serves the disk on the very processors that it lends. 0.6 s a gigabyte, measured,
+though no processor copies a byte. No priority covers that; to write less in the same time does.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import math
+import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from pathlib import Path
 
 # As many bytes a second cost 4 % of one processor.
 BYTES_A_SECOND_OF_A_PROCESSOR = 64 * 2**20
-# A thread rests so many times as long as it had to wait for a processor: beside a query that leaves none over (it waits
-# for 37 to 73 % of the time then) until nothing but the limit counts.
-_RESTS_A_WAIT = 32.0
-# Of the time that it needs, a thread waits 3 to 11 % where nobody else wants a processor: for the kernel's own threads
-# and its own kind, milliseconds at a time. So what it waited less than this before counts for it.
-_USUAL_WAIT = 1 / 8
-# Either way.
-_MOST_OWED_S = 1.0
-# Nanoseconds that a thread has run, and that it was ready to run and had no processor.
-_SCHEDULED = "/proc/thread-self/schedstat"
+# Shares of all processors' time. Beside a query that waits for its input others compute for 4 to 12 % of it, while it
+# runs a batch for 42 to 48 % at least.
+_NOBODY, _SOMEBODY = 0.2, 0.4
+# Soon believed that they compute, later that they no longer do: what was so long ago counts for a third.
+_RISES_S, _FALLS_S = 0.04, 0.1
+_LOOKS_EACH_S = 0.03
+# When nobody has looked for so long, nothing is known any more.
+_FORGOTTEN_S = 1.0
+# Ticks that all processors together spent, since the machine runs: on programs of normal priority, of a lower one, …
+_STAT = "/proc/stat"
+_KINDS = 8
 
 
+class Processors:
+    """Of the machine, as all threads of a process see them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked_s = -math.inf
+        self._seen = (0, 0)
+        self._computing = 1.0
+
+    def wanted(self) -> float:
+        """Whether others want them: from 0, nobody does, to 1, also while that is not known yet.
+
+        Others is who computes at a normal priority; threads that give way have a lower one. 0 where the system does
+        not say: Linux does.
+        """
+        with self._lock:
+            since_s = time.monotonic() - self._looked_s
+            if since_s >= _LOOKS_EACH_S:
+                try:
+                    self._look(since_s)
+                except OSError:
+                    return 0.0
+            return min(1.0, max(0.0, (self._computing - _NOBODY) / (_SOMEBODY - _NOBODY)))
+
+    def _look(self, since_s: float) -> None:
+        with Path(_STAT).open(encoding="ascii") as stat:
+            ticks = [int(number) for number in stat.readline().split()[1 : 1 + _KINDS]]
+        computed, passed = ticks[0] - self._seen[0], sum(ticks) - self._seen[1]
+        if since_s > _FORGOTTEN_S:
+            self._computing = 1.0
+        elif passed > 0:
+            now = computed / passed
+            remembered = math.exp(-since_s / (_RISES_S if now > self._computing else _FALLS_S))
+            self._computing = remembered * self._computing + (1.0 - remembered) * now
+        else:
+            return
+        self._looked_s, self._seen = time.monotonic(), (ticks[0], sum(ticks))
+
+
+_PROCESSORS = Processors()
 Hurries = Callable[[], bool]
 
 
@@ -35,43 +76,26 @@ def unhurried() -> bool:
 
 
 class GivingWay:
-    """Of the thread that enters it. It never rests where the system does not say how long it waited: Linux does.
+    """Of one thread, from now on.
 
     `hurries`: asked before each rest, whether the thread is to rest no more.
     """
 
-    def __init__(self, bytes_a_second: float, hurries: Hurries = unhurried) -> None:
+    def __init__(
+        self, bytes_a_second: float, hurries: Hurries = unhurried, processors: Processors = _PROCESSORS
+    ) -> None:
         self._bytes_a_second = bytes_a_second
         self._hurries = hurries
-        self._scheduled: int | None = None
-        self._owed_s = 0.0
-
-    def __enter__(self) -> Self:
-        with contextlib.suppress(OSError):
-            self._scheduled = os.open(_SCHEDULED, os.O_RDONLY | os.O_CLOEXEC)
-        self._seen = self._now()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._scheduled is not None:
-            os.close(self._scheduled)
+        self._processors = processors
+        self._since_s = time.monotonic()
 
     def wrote(self, size: int) -> None:
-        """`size` bytes since it was entered, or was told last.
+        """`size` bytes since it was made, or was told last.
 
-        Returns at once where it waited no longer than is usual, at the latest when they make `bytes_a_second`.
+        Returns at once where nobody wants the processors; where others do, when they make `bytes_a_second`.
         """
-        (began, waited_before), (ended, waited) = self._seen, self._now()
-        took_s, waited_s = ended - began, waited - waited_before
-        owed_s = self._owed_s + _RESTS_A_WAIT * (waited_s - _USUAL_WAIT * took_s)
-        rest_s = max(0.0, min(owed_s, size / self._bytes_a_second - took_s))
-        self._owed_s = max(-_MOST_OWED_S, min(owed_s - rest_s, _MOST_OWED_S))
-        if rest_s and not self._hurries():
+        took_s = time.monotonic() - self._since_s
+        rest_s = self._processors.wanted() * (size / self._bytes_a_second - took_s)
+        if rest_s > 0.0 and not self._hurries():
             time.sleep(rest_s)
-        self._seen = self._now()
-
-    def _now(self) -> tuple[float, float]:
-        """Seconds on a clock, and for how many of them it has waited in its life."""
-        if self._scheduled is None:
-            return time.monotonic(), 0.0
-        return time.monotonic(), int(os.pread(self._scheduled, 64, 0).split()[1]) / 1e9
+        self._since_s = time.monotonic()

@@ -1,34 +1,36 @@
-"""A thread that writes much gives way to whoever wants its processor, and to nobody else."""
+"""A thread that writes much gives way to whoever computes, and to nobody else."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from checkpointing.storage import files, giving_way
 from checkpointing.storage.files import LocalFiles
-from checkpointing.storage.giving_way import GivingWay
+from checkpointing.storage.giving_way import GivingWay, Processors
 
 MIB = 1 << 20
 A_SECOND = 64 * MIB
 LEAST_S = MIB / A_SECOND
+# Until it is known that nobody wants the processors.
+BEGINNING_S = 0.3
 
 
 class Machine:
-    """Its clock, and what it says of the one thread that it has."""
+    """Its clock, and what it says of its two processors."""
 
-    def __init__(self, scheduled: Path) -> None:
-        self._scheduled = scheduled
-        self._waited_s = 0.0
-        self.now_s = 0.0
+    def __init__(self, stat: Path) -> None:
+        self._stat = stat
+        self._computed_s = 4711.0
+        self.others = 0.0  # of the processors' time, what others compute
+        self.now_s = 1_000_000.0
         self.rested_s = 0.0
         self.passes(0.0)
 
@@ -36,124 +38,126 @@ class Machine:
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
         self.rested_s += seconds
+        self.passes(seconds)
 
-    def passes(self, seconds: float, waited_s: float = 0.0) -> None:
-        """`waited_s` of them the thread was ready to run and had no processor."""
+    def passes(self, seconds: float) -> None:
         self.now_s += seconds
-        self._waited_s += waited_s
-        self._scheduled.write_text(f"12345678 {round(self._waited_s * 1e9)} 42\n")
+        self._computed_s += 2 * seconds * self.others
+        user, rest = round(self._computed_s * 100), round((2 * self.now_s - self._computed_s) * 100)
+        self._stat.write_text(f"cpu  {user} 1 2 {rest} 3 4 5 6 0 0\ncpu0 7 7 7 7 7 7 7 7 0 0\n")
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    scheduled = tmp_path / "schedstat"
-    monkeypatch.setattr(giving_way, "_SCHEDULED", str(scheduled))
-    machine = Machine(scheduled)
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(giving_way, "_STAT", str(stat))
+    machine = Machine(stat)
     monkeypatch.setattr(giving_way, "time", machine)
     return machine
 
 
-def write(machine: Machine, mebibytes: int, took_s: float, waited_s: float) -> float:
-    """The seconds that it took in all, rests included, where each mebibyte took and waited as long as is said."""
+def write(machine: Machine, way: GivingWay, mebibytes: int, took_s: float = 0.001) -> float:
+    """The seconds that it took in all, rests included, where each mebibyte took as long as is said."""
     began_s = machine.now_s
-    with GivingWay(A_SECOND) as way:
-        for _ in range(mebibytes):
-            machine.passes(took_s, waited_s)
-            way.wrote(MIB)
+    for _ in range(mebibytes):
+        machine.passes(took_s)
+        way.wrote(MIB)
     return machine.now_s - began_s
 
 
-def test_who_never_waits_never_rests(machine: Machine) -> None:
-    assert write(machine, 1000, 0.001, 0.0) == pytest.approx(1.0)
+def giving_way_to_others() -> GivingWay:
+    return GivingWay(A_SECOND, processors=Processors())
 
 
-def test_a_short_wait_is_usual(machine: Machine) -> None:
-    write(machine, 1000, 0.001, 0.001 / 10)
-    assert machine.rested_s == 0
+@pytest.mark.parametrize("others", [0.0, 0.05, 0.15])
+def test_where_hardly_anybody_computes_it_never_rests(machine: Machine, others: float) -> None:
+    machine.others = others
+    way = giving_way_to_others()
+    write(machine, way, 100)
+    assert machine.rested_s < BEGINNING_S
+    assert write(machine, way, 1000) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("waited", [0.5, 0.9, 1.0])
-def test_who_waits_most_of_the_time_keeps_to_the_limit(machine: Machine, waited: float) -> None:
-    assert write(machine, 1000, 0.002, 0.002 * waited) == pytest.approx(1000 * LEAST_S)
+@pytest.mark.parametrize("others", [0.5, 0.8, 1.0])
+def test_where_others_compute_it_keeps_to_the_limit(machine: Machine, others: float) -> None:
+    machine.others = others
+    assert write(machine, giving_way_to_others(), 1000) == pytest.approx(1000 * LEAST_S, rel=0.01)
 
 
-def test_the_more_it_waits_the_more_it_rests(machine: Machine) -> None:
+def test_the_more_others_compute_the_more_it_rests(machine: Machine) -> None:
     rested = []
-    for waited_s in (0.00015, 0.00025, 0.00035):
+    for machine.others in (0.25, 0.3, 0.35):
         before_s = machine.rested_s
-        write(machine, 100, 0.001, waited_s)
+        write(machine, giving_way_to_others(), 1000)
         rested.append(machine.rested_s - before_s)
-    assert 0 < rested[0] < rested[1] < rested[2]
+    assert BEGINNING_S < rested[0] < rested[1] < rested[2]
 
 
-def test_waits_that_come_in_bursts_count_as_much(machine: Machine) -> None:
-    """As they do: a thread has its processor for a while, and then another one has it."""
-    with GivingWay(A_SECOND) as way:
-        for number in range(1000):
-            machine.passes(*((0.002, 0.0) if number % 4 else (0.006, 0.004)))
-            way.wrote(MIB)
-    assert machine.now_s == pytest.approx(1000 * LEAST_S, rel=0.01)
+def test_nothing_is_known_at_the_beginning(machine: Machine) -> None:
+    """As a snapshot begins when a batch has ended: the next one plans for a moment, then it computes."""
+    assert write(machine, giving_way_to_others(), 4) == pytest.approx(4 * LEAST_S)
 
 
-def test_short_waits_now_and_then_are_usual(machine: Machine) -> None:
-    """As where nobody else wants a processor: one thread of a copy waits for another, or for the kernel's."""
-    with GivingWay(A_SECOND) as way:
-        for number in range(1, 1001):
-            machine.passes(*((0.001, 0.0) if number % 40 else (0.004, 0.003)))
-            way.wrote(MIB)
-    assert machine.rested_s == 0
-
-
-def test_who_has_long_not_waited_gives_way_soon(machine: Machine) -> None:
-    with GivingWay(A_SECOND) as way:
-        for _ in range(100_000):
-            machine.passes(0.001)
-            way.wrote(MIB)
-        assert machine.rested_s == 0
-        began_s = machine.now_s
-        for _ in range(1000):
-            machine.passes(0.002, 0.001)
-            way.wrote(MIB)
-    assert machine.now_s - began_s == pytest.approx(1000 * LEAST_S, rel=0.1)
-
-
-def test_one_long_wait_is_paid_for_and_forgotten(machine: Machine) -> None:
-    with GivingWay(A_SECOND) as way:
-        machine.passes(60.0, 60.0)
-        for _ in range(1000):
-            machine.passes(0.001)
-            way.wrote(MIB)
-    assert 0.5 * giving_way._MOST_OWED_S < machine.rested_s <= giving_way._MOST_OWED_S
+def test_it_gives_way_to_each_batch_and_to_nothing_between(machine: Machine) -> None:
+    machine.others = 0.1
+    way = giving_way_to_others()
+    write(machine, way, 100)
+    for _ in range(10):
+        machine.others = 0.5
+        beside_a_batch_s = write(machine, way, 120)
+        machine.others = 0.1
+        after_it_s = write(machine, way, 1000)
+        assert beside_a_batch_s > 0.6 * 120 * LEAST_S
+        assert after_it_s < 1.0 + BEGINNING_S
 
 
 def test_a_disk_that_is_slower_needs_no_rests(machine: Machine) -> None:
-    write(machine, 100, 2 * LEAST_S, LEAST_S)
+    machine.others = 1.0
+    write(machine, giving_way_to_others(), 100, 2 * LEAST_S)
     assert machine.rested_s == 0
 
 
-def test_what_it_waited_before_is_not_counted(machine: Machine) -> None:
-    machine.passes(100.0, 100.0)
-    write(machine, 100, 0.001, 0.0)
-    assert machine.rested_s == 0
+def test_what_others_compute_is_known_to_all_threads(machine: Machine) -> None:
+    processors = Processors()
+    write(machine, GivingWay(A_SECOND, processors=processors), 100)
+    rested_s = machine.rested_s
+    write(machine, GivingWay(A_SECOND, processors=processors), 100)
+    assert machine.rested_s == rested_s
 
 
-def test_where_nobody_says_how_long_it_waited_it_never_rests(
+def test_what_was_long_ago_is_forgotten(machine: Machine) -> None:
+    processors = Processors()
+    write(machine, GivingWay(A_SECOND, processors=processors), 100)
+    assert processors.wanted() == 0.0
+    machine.passes(10.0)
+    assert processors.wanted() == 1.0
+
+
+def test_a_machine_that_says_the_same_twice_is_asked_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ticks are hundredths of a second, and it may be busy with others than us."""
+    processors = Processors()
+    assert processors.wanted() == 1.0
+    machine.now_s += 0.05
+    assert processors.wanted() == 1.0
+    machine.passes(0.5)
+    assert processors.wanted() == 0.0
+
+
+def test_where_nobody_says_what_others_compute_it_never_rests(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(giving_way, "_SCHEDULED", str(tmp_path / "missing"))
-    write(machine, 100, 0.001, 0.001)
+    monkeypatch.setattr(giving_way, "_STAT", str(tmp_path / "missing"))
+    write(machine, giving_way_to_others(), 100)
     assert machine.rested_s == 0
 
 
 def test_who_hurries_rests_no_more(machine: Machine) -> None:
-    with GivingWay(A_SECOND, lambda: machine.now_s >= 1.0) as way:
-        for _ in range(1000):
-            machine.passes(0.002, 0.002)
-            way.wrote(MIB)
+    machine.others = 1.0
+    hurries_at_s = machine.now_s + 1.0
+    took_s = write(machine, GivingWay(A_SECOND, lambda: machine.now_s >= hurries_at_s, Processors()), 1000, 0.002)
     in_the_first_second = 1.0 / LEAST_S
-    assert machine.now_s == pytest.approx(1.0 + (1000 - in_the_first_second) * 0.002, rel=0.01)
+    assert took_s == pytest.approx(1.0 + (1000 - in_the_first_second) * 0.002, rel=0.01)
 
 
 def test_every_byte_that_a_copy_hands_over_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,39 +174,21 @@ def test_every_byte_that_a_copy_hands_over_is_told(tmp_path: Path, monkeypatch: 
 
 
 @pytest.fixture
-def busy_processor() -> Iterator[int]:
-    """One that a process of ours leaves to nobody."""
-    processor = min(os.sched_getaffinity(0))
-    program = f"import os; os.sched_setaffinity(0, [{processor}]); print(flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield processor
-        finally:
-            process.kill()
+def busy_processors() -> Iterator[None]:
+    """All of them, by processes of ours."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(process.kill)
+        yield
 
 
-def on(processor: int, act: Callable[[], None]) -> None:
-    """In a thread that may run nowhere else."""
-
-    def pinned() -> None:
-        os.sched_setaffinity(0, [processor])
-        act()
-
-    with ThreadPoolExecutor(1) as executor:
-        executor.submit(pinned).result()
-
-
-@pytest.mark.skipif(not Path(giving_way._SCHEDULED).exists(), reason="this system does not say how long a thread waits")
-def test_linux_says_that_it_waited(busy_processor: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rests: list[float] = []
-    monkeypatch.setattr(giving_way, "time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
-
-    def computes() -> None:
-        with GivingWay(A_SECOND) as way:
-            sum(range(5_000_000))
-            way.wrote(1 << 40)
-
-    on(busy_processor, computes)
-    assert rests, "it shared its processor with a process that computes"
+@pytest.mark.skipif(not Path(giving_way._STAT).exists(), reason="this system does not say what its processors do")
+@pytest.mark.usefixtures("busy_processors")
+def test_linux_says_that_others_compute() -> None:
+    processors = Processors()
+    for _ in range(20):
+        time.sleep(giving_way._LOOKS_EACH_S)
+        wanted = processors.wanted()
+    assert wanted == 1.0
+    assert processors._computing > giving_way._SOMEBODY

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 FIGURES_WAIT_S = 10.0
 # Spark's maintenance may overtake a listing; files that are still not there after this are missing.
 STAGING_LIMIT_S = 2.0
-# Of the checkpoint's timeout: so long its copies give way to whoever waits for a processor.
+# Of the checkpoint's timeout: so long its copies give way to whoever computes.
 _GIVES_WAY = 0.1
 # What a checkpoint waits for is told once it has waited this long, and again whenever it changes.
 _WORTH_TELLING_S = 1.0

@@ -48,13 +48,15 @@ class Processors:
             if since_s >= _LOOKS_EACH_S:
                 try:
                     self._look(since_s)
-                except OSError:
+                except (OSError, ValueError):
                     return 0.0
             return min(1.0, max(0.0, (self._computing - _NOBODY) / (_SOMEBODY - _NOBODY)))
 
     def _look(self, since_s: float) -> None:
         with Path(_STAT).open(encoding="ascii") as stat:
             ticks = [int(number) for number in stat.readline().split()[1 : 1 + _KINDS]]
+        if not any(ticks):  # as some containers say
+            raise ValueError(f"{_STAT} says nothing")
         computed, passed = ticks[0] - self._seen[0], sum(ticks) - self._seen[1]
         if since_s > _FORGOTTEN_S:
             self._computing = 1.0

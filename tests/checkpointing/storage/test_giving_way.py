@@ -144,10 +144,14 @@ def test_a_machine_that_says_the_same_twice_is_asked_again(machine: Machine, mon
     assert processors.wanted() == 0.0
 
 
+@pytest.mark.parametrize("said", [None, "", "cpu  0 0 0 0 0 0 0 0 0 0\n", "cpu  a lot\n"])
 def test_where_nobody_says_what_others_compute_it_never_rests(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None
 ) -> None:
-    monkeypatch.setattr(giving_way, "_STAT", str(tmp_path / "missing"))
+    stat = tmp_path / "elsewhere"
+    if said is not None:
+        stat.write_text(said)
+    monkeypatch.setattr(giving_way, "_STAT", str(stat))
     write(machine, giving_way_to_others(), 100)
     assert machine.rested_s == 0
 

@@ -134,7 +134,7 @@ def test_what_was_long_ago_is_forgotten(machine: Machine) -> None:
     assert processors.wanted() == 1.0
 
 
-def test_a_machine_that_says_the_same_twice_is_asked_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_says_the_same_twice_is_asked_again(machine: Machine) -> None:
     """Its ticks are hundredths of a second, and it may be busy with others than us."""
     processors = Processors()
     assert processors.wanted() == 1.0

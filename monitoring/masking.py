@@ -1,4 +1,8 @@
-"""What of a configuration is a secret, by its key, and what is shown in its place: to everybody, on every page."""
+"""Hide secrets on every page and in every answer of the API, with a mark that changes when the secret changes.
+
+`checkpointing.masking` finds the secrets; this module replaces them, and puts them back where a person saved a masked
+record.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +12,31 @@ from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-# As Flink hides them in its own pages, and Spark in its.
-_SECRET = (
-    *("password", "passwd", "secret", "token", "credential", "account.key", "apikey", "api-key", "api_key"),
-    *("access.key", "access-key", "private", "auth-params", "basic-auth", "service-key", "jaas.config", "http-headers"),
-)
-_HIDDEN = re.compile(r"hidden \([0-9a-f]{8}\)")
-_OPTION = re.compile(r"(?P<key>-{0,2}[A-Za-z][A-Za-z0-9._-]*)(?P<sign>=)(?P<value>.+)", re.DOTALL)
-_IN_URL = re.compile(r"(?P<start>[a-z][a-z0-9+.-]*://[^/\s:@]*:)(?P<value>[^/\s@]+)(?=@)", re.IGNORECASE)
+from checkpointing.masking import mask_arguments, mask_values
 
-
-def is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRET)
-
-
-def shown(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Secrets as a mark that changes with them and tells nothing else."""
-    return {
-        key: hidden(key, value) if _hides(key, value) else _without_password(value) for key, value in values.items()
-    }
+_MARK = re.compile(r"hidden \([0-9a-f]{8}\)")
 
 
 def hidden(key: str, value: Any) -> str:
+    """Return a mark that changes with the value and does not tell it. A mark stays as it is."""
+    if isinstance(value, str) and _MARK.fullmatch(value):
+        return value
     mark = salted_hmac("waymark.configuration", f"{key}={value}", algorithm="sha256").hexdigest()[:8]
     return f"hidden ({mark})"
 
 
+def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with marks for its secrets."""
+    return mask_values(values, hidden)
+
+
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
-    """Of a command line: the values of `--password=…`, `--password …` and of addresses with a password in them."""
-    found: list[str] = []
-    for argument in arguments:
-        before = found[-1] if found else ""
-        if before.startswith("-") and "=" not in before and is_secret(before) and not argument.startswith("-"):
-            found.append(hidden(before.lstrip("-"), argument))
-        else:
-            found.append(_shown_argument(argument))
-    return found
+    """Return a command line with marks for its secrets."""
+    return mask_arguments(arguments, hidden)
 
 
 def shown_launch(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A launch record as everybody may see it."""
+    """Return a launch record with marks for its secrets."""
     masked = dict(spec)
     if isinstance(spec.get("configuration"), Mapping):
         masked["configuration"] = shown(spec["configuration"])
@@ -58,9 +47,9 @@ def shown_launch(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unmasked_launch(typed: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """What a person typed over a masked record: what is still hidden is what is stored.
+    """Return the record that a person typed over a masked one, with the stored values in place of their marks.
 
-    Raises ValueError for a mark that stands for nothing there.
+    Raises ValueError for a mark that stands for no stored value.
     """
     whole = dict(typed)
     if isinstance(typed.get("configuration"), Mapping):
@@ -79,7 +68,7 @@ def _marks(masked: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[tuple[st
 
 
 def _revealed(key: str, value: Any, marks: Mapping[tuple[str, Any], Any]) -> Any:
-    if not isinstance(value, str) or not _HIDDEN.search(value):
+    if not isinstance(value, str) or not _MARK.search(value):
         return value
     if (key, value) not in marks:
         raise ValueError(f"{key} is hidden here, and no such value is stored: write the value itself")
@@ -87,25 +76,8 @@ def _revealed(key: str, value: Any, marks: Mapping[tuple[str, Any], Any]) -> Any
 
 
 def _argument(name: str, value: str, known: Mapping[str, str]) -> str:
-    if not _HIDDEN.search(value):
+    if not _MARK.search(value):
         return value
     if value not in known:
         raise ValueError(f"{name} has a hidden value that is not stored: write the value itself")
     return known[value]
-
-
-def _hides(key: str, value: Any) -> bool:
-    return value not in (None, "") and is_secret(key) and not (isinstance(value, str) and _HIDDEN.fullmatch(value))
-
-
-def _shown_argument(argument: str) -> str:
-    option = _OPTION.fullmatch(argument)
-    if option and is_secret(option["key"]):
-        return f"{option['key']}={hidden(option['key'].lstrip('-'), option['value'])}"
-    return str(_without_password(argument))
-
-
-def _without_password(value: Any) -> Any:
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    return _IN_URL.sub(lambda found: found["start"] + hidden("url", found["value"]), value)

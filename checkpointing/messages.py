@@ -140,7 +140,10 @@ class ExceptionInfo:
 
 @dataclass(frozen=True)
 class Register:
-    """`at_least_once`: what the queries are rules out exactly-once, whatever the job's settings say."""
+    """`at_least_once`: what the queries are rules out exactly-once, whatever the job's settings say.
+
+    `secret` proves that the sender is the driver of this attempt; it stands in the attempt's `driver.json`.
+    """
 
     type: ClassVar[str] = "register"
     job_id: str
@@ -151,6 +154,7 @@ class Register:
     last_batches: dict[str, int]
     restored_checkpoint_id: int | None = None
     at_least_once: bool = False
+    secret: str = dataclasses.field(default="", repr=False)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,11 @@ class AttemptEnd:
 
 
 class Attempt:
-    def __init__(self, record: AttemptRecord, process: DriverProcess | None, clock: Clock) -> None:
+    """`secret` is what its driver proves itself with; only the job manager that starts the attempt knows it."""
+
+    def __init__(self, record: AttemptRecord, process: DriverProcess | None, clock: Clock, secret: str = "") -> None:
         self.record = record
+        self.secret = secret
         self.process = process
         self.state = DriverState.INITIALIZING
         self.vertices: tuple[Vertex, ...] = ()

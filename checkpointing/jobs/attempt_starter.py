@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from checkpointing.coordinator.ports import CompletedCheckpointStore
 from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ids import stable_id
 from checkpointing.jobs.attempt import Attempt
-from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory, hash_of
 from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
@@ -175,7 +176,7 @@ class AttemptStarter:
 
     async def prepare(self, restore: Restore | LocalRestore | None) -> Attempt:
         """Make the next attempt durable, before anything of it runs."""
-        number = self._last_number + 1
+        number, secret = self._last_number + 1, secrets.token_urlsafe(32)
         asked, former = asked_parallelism(self.graph), self._former
         record = AttemptRecord(
             attempt=number,
@@ -188,6 +189,7 @@ class AttemptStarter:
             parallelism_before=former.parallelism if former is not None else None,
             first_checkpoint_id=self.first_checkpoint_id,
             checkpoint_directory=CheckpointConfiguration.parse(self.graph.configuration).checkpoint_directory,
+            secret_hash=hash_of(secret),
         )
         record = _started_from(record, restore)
         await self._write(record)
@@ -195,14 +197,14 @@ class AttemptStarter:
         self._former = record
         needed = record.local_directory
         await self._services.io.run(lambda: self.directory.remove_old_attempts(number, needed=needed))
-        return Attempt(record, None, self._services.clock)
+        return Attempt(record, None, self._services.clock, secret)
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
         try:
             if isinstance(restore, Restore):
                 restore = await self._services.io.run(partial(_within_reach, attempt.record, restore))
-            spec = self._spec(attempt.record, self.directory.program(), restore)
+            spec = self._spec(attempt, self.directory.program(), restore)
             attempt.process = await self._services.io.run(partial(self._launch, spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
@@ -273,8 +275,8 @@ class AttemptStarter:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error
 
-    def _spec(self, record: AttemptRecord, program: Path, restore: Restore | LocalRestore | None) -> DriverSpec:
-        graph, services = self.graph, self._services
+    def _spec(self, attempt: Attempt, program: Path, restore: Restore | LocalRestore | None) -> DriverSpec:
+        graph, services, record = self.graph, self._services, attempt.record
         return DriverSpec(
             job_id=graph.job_id,
             job_name=graph.name,
@@ -294,6 +296,7 @@ class AttemptStarter:
             else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
+            secret=attempt.secret,
         )
 
     def _newest_checkpoint(self) -> str | None:

@@ -7,6 +7,8 @@ Flink's share `high-availability.storageDir`. All methods block.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import re
 import shutil
@@ -36,6 +38,7 @@ class AttemptRecord:
     `restored_checkpoint_id` is that attempt's.
     `restored_batches` has, by query, the last batch of what it was started from. `parallelism` is what the job asked
     for then, `parallelism_before` what it had asked for at the attempt before; they differ when it `is_rescaled`.
+    `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
     attempt: int
@@ -55,6 +58,15 @@ class AttemptRecord:
     parallelism_before: int | None = None
     first_checkpoint_id: int | None = None
     checkpoint_directory: str | None = None
+    secret_hash: str | None = None
+
+    def is_proved_by(self, secret: str) -> bool:
+        """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""
+        return self.secret_hash is None or hmac.compare_digest(hash_of(secret), self.secret_hash)
+
+
+def hash_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class JobDirectory:

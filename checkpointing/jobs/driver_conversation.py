@@ -65,6 +65,11 @@ class DriverConversation:
             current = "none" if attempt is None else str(attempt.number)
             channel.send(Refused(f"attempt {message.attempt} is not wanted: the current one is {current}"))
             return False
+        if not attempt.record.is_proved_by(message.secret):
+            logger.warning("job %s: refused a driver that does not know the attempt's secret", record.graph.job_id)
+            channel.send(Refused(f"attempt {message.attempt}: the secret of its driver.json is needed"))
+            channel.close()
+            return False
         attempt.registered(channel)
         self._starter.adopt(attempt, message.pid)
         attempt.last_batches = dict(message.last_batches)

@@ -45,7 +45,7 @@ class DriverSpec:
     """One attempt of one job. `work_directory` is fresh and belongs to this attempt alone.
 
     `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it. At most
-    one of `restore` and `local` is given.
+    one of `restore` and `local` is given. `secret` is random: by it the job manager recognises this attempt's driver.
     """
 
     job_id: str
@@ -65,6 +65,7 @@ class DriverSpec:
     high_availability: HighAvailabilitySpec | None = None
     token_file: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    secret: str = field(default="", repr=False)
 
     def to_json(self) -> dict[str, object]:
         return dict(to_plain(self))

@@ -199,6 +199,7 @@ class Driver:
             last_batches=self._last_batches() if running is not None else {},
             restored_checkpoint_id=self._spec.restore.checkpoint_id if self._spec.restore else None,
             at_least_once=running is not None and running.is_at_least_once,
+            secret=self._spec.secret,
         )
 
     def _last_batches(self) -> dict[str, int]:

@@ -133,6 +133,10 @@ class FakeDriver:
         assert self.connection is not None
         await self.connection.send(encode(message))  # type: ignore[arg-type]
 
+    def register(self, vertices: tuple[Vertex, ...]) -> Register:
+        spec, batches = self.spec, {"wordcount": 4}
+        return Register(spec.job_id, spec.attempt, self.pid, self.state, vertices, batches, secret=spec.secret)
+
     def _exit(self, code: int) -> None:
         if not self.process.exited.done():
             self.process.exited.set_result(code)
@@ -151,8 +155,7 @@ class FakeDriver:
 
     async def _converse(self, connection: ClientConnection) -> None:
         vertices = VERTICES if self.state is DriverState.RUNNING else ()
-        register = Register(self.spec.job_id, self.spec.attempt, self.pid, self.state, vertices, {"wordcount": 4})
-        await connection.send(encode(register))
+        await connection.send(encode(self.register(vertices)))
         beats = asyncio.create_task(self._beat(connection))
         try:
             async for text in connection:

@@ -113,6 +113,26 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
     assert [(start.number, start.restored) for start in starts] == [(later.number, "savepoint 42")]
 
 
+@pytest.mark.parametrize(
+    ("minutes", "source", "is_restart"),
+    [
+        (20, "", False),  # it ran for a while before it was registered
+        (20, "CREATED", False),  # it waited for slots before it ran for the first time
+        (20, "RESTARTING", True),  # it was restarting when it was registered
+    ],
+)
+def test_the_first_sight_of_a_running_run_is_no_restart(
+    run: Run, now: datetime, minutes: int, source: str, is_restart: bool
+) -> None:
+    Run.objects.filter(pk=run.pk).update(started_at=now - timedelta(minutes=40))
+    at = now - timedelta(minutes=minutes)
+    if source:
+        RunStateChange.objects.create(run=run, at=at - timedelta(minutes=1), target=source)
+    RunStateChange.objects.create(run=run, at=at, source=source, target="RUNNING")
+    marks = [start.at for start in read_run_starts(run.job, span_of(run.job, "1h", now))]
+    assert marks == ([at] if is_restart else [])
+
+
 def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: datetime) -> None:
     began = now - timedelta(minutes=40)
     last = {"restored_checkpoint_id": 106, "restored_is_savepoint": False, "restored_at": now - timedelta(minutes=5)}

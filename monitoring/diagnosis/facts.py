@@ -17,9 +17,14 @@ Values = Sequence[int | None]
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """Arrays are indexed by subtask, None where it did not acknowledge."""
+    """Arrays are indexed by subtask, None where it did not acknowledge.
+
+    `inputs`: ids of the operators that send to this one, empty for a source; None: the job graph is not known.
+    """
 
     name: str
+    vertex: str = ""
+    inputs: Sequence[str] | None = None
     subtasks: int = 0
     acknowledged: int = 0
     end_to_end: Values = ()
@@ -28,6 +33,15 @@ class OperatorFacts:
     alignment: Values = ()
     start_delay: Values = ()
     state_size: Values = ()
+
+    @property
+    def is_source(self) -> bool:
+        return self.inputs is not None and not self.inputs
+
+    @property
+    def is_complete(self) -> bool:
+        """Every subtask has acknowledged."""
+        return 0 < self.subtasks <= self.acknowledged
 
 
 @dataclass(frozen=True)

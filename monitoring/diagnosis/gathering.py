@@ -113,14 +113,19 @@ def silent_since(cluster: Cluster, now: datetime) -> datetime | None:
 
 
 def scene_of_death(job: Job, now: datetime) -> Scene:
-    """What the job's newest run that threw anything died of, whether another one lives by now or not."""
-    newest = RunException.objects.filter(run__job=job)
-    return Scene(now=now, raised=_raised(newest), settings=settings_of(job, job.current_run), runs=False)
+    """Return the exceptions of the job, newest first, whether another run lives by now or not.
+
+    A job whose current run is LOST has none: its engine never said why it does not know the job any more.
+    """
+    is_lost = job.current_run is not None and job.current_run.state == RunState.LOST
+    raised = () if is_lost else _raised(RunException.objects.filter(run__job=job))
+    return Scene(now=now, raised=raised, settings=settings_of(job, job.current_run), runs=False)
 
 
 def facts_of(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], now: datetime) -> CheckpointFacts:
     ended = checkpoint.failed_at or checkpoint.latest_ack_at
     pending = checkpoint.status == "IN_PROGRESS"
+    inputs = {str(vertex.get("id")): vertex.get("inputs") for vertex in checkpoint.run.vertices}
     return CheckpointFacts(
         number=checkpoint.checkpoint_id,
         status=checkpoint.status,
@@ -137,7 +142,7 @@ def facts_of(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], no
         async_=checkpoint.async_max,
         checkpointed_size=checkpoint.checkpointed_size,
         state_size=checkpoint.state_size,
-        operators=[_operator(each) for each in operators],
+        operators=[_operator(each, inputs.get(each.vertex_id)) for each in operators],
     )
 
 
@@ -169,9 +174,11 @@ def _lasted(checkpoint: Checkpoint, ended: datetime | None) -> int | None:
     return max(0, int((ended - checkpoint.triggered_at) / timedelta(milliseconds=1)))
 
 
-def _operator(row: OperatorCheckpoint) -> OperatorFacts:
+def _operator(row: OperatorCheckpoint, inputs: Sequence[str] | None) -> OperatorFacts:
     return OperatorFacts(
         name=row.name,
+        vertex=row.vertex_id,
+        inputs=inputs,
         subtasks=row.num_subtasks,
         acknowledged=row.num_acknowledged_subtasks,
         end_to_end=row.subtask_end_to_end,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monitoring.diagnosis.facts import CheckpointFacts, Scene
+from monitoring.diagnosis.facts import CheckpointFacts, OperatorFacts, Scene
 from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding, Words
 from monitoring.diagnosis.signs.base import (
     FLINK,
@@ -15,6 +15,7 @@ from monitoring.diagnosis.signs.base import (
     has_normal,
     is_slow,
     key_of,
+    known,
     lasted,
     length,
     milliseconds,
@@ -98,7 +99,8 @@ class BackPressure(Phase):
     )
 
     def find(self, scene: Scene) -> Finding | None:
-        return super().find(scene) or _no_boundary(scene) or _never_arrived(scene)
+        late = super().find(scene) if _late_source(scene) is None else None
+        return late or _no_boundary(scene) or _never_arrived(scene)
 
     def advise(self, scene: Scene, checkpoint: CheckpointFacts) -> tuple[Advice, ...]:
         return against_pressure(scene)
@@ -234,36 +236,105 @@ def _no_boundary(scene: Scene) -> Finding | None:
 
 
 def _never_arrived(scene: Scene) -> Finding | None:
-    """Of one that expired: operators of which no subtask has acknowledged, behind others that all have."""
+    """Return a finding for an expired checkpoint that an operator never acknowledged though all of its inputs did."""
     checkpoint = scene.checkpoint
     if checkpoint is None or not has_expired(checkpoint):
         return None
-    operators = [each for each in checkpoint.operators if each.subtasks > 0]
-    missing = [each for each in operators if each.acknowledged <= 0]
-    if not missing or not any(each.acknowledged >= each.subtasks for each in operators):
+    complete = {each.vertex: each.name for each in checkpoint.operators if each.is_complete}
+    missing = next((each for each in _silent(checkpoint) if each.inputs and complete.keys() >= {*each.inputs}), None)
+    if missing is None:
         return None
-    name = missing[0].name
+    before = ", ".join(complete[vertex] for vertex in missing.inputs or ())[:300]
+    values: dict[str, object] = {"name": missing.name, "number": checkpoint.number, "before": before}
     return Finding(
         BackPressure.name,
         BackPressure.title,
         Words(
-            f"No subtask of “{name}” has acknowledged checkpoint {checkpoint.number} while operators "
-            f"before it all have: "
-            "most likely the barrier never got there, the job is under back-pressure.",
-            f"“{name}”的子任务都没有确认检查点 {checkpoint.number}，而上游算子已全部确认："
-            f"屏障很可能未能到达，作业处于反压状态。",
-        ),
-        (
-            Evidence(
-                Words("Acknowledged", "已确认"),
-                ", ".join(f"{each.name} {each.acknowledged}/{each.subtasks}" for each in operators)[:300],
-            ),
-            *lasted(scene, checkpoint),
-        ),
+            "No subtask of “{name}” has acknowledged checkpoint {number}, while every subtask before it "
+            "({before}) has: most likely the barrier is held up in front of it and the job is under back-pressure.",
+            "“{name}”的子任务都没有确认检查点 {number}，而其上游（{before}）的子任务已全部确认："
+            "屏障很可能在它之前受阻，作业处于反压状态。",
+        )
+        % values,
+        (_acknowledged(checkpoint), *lasted(scene, checkpoint)),
         against_pressure(scene),
         Confidence.POSSIBLE,
         0.5,
     )
+
+
+def _silent(checkpoint: CheckpointFacts) -> list[OperatorFacts]:
+    """Return the operators of which no subtask has acknowledged."""
+    return [each for each in checkpoint.operators if each.subtasks > 0 and each.acknowledged <= 0]
+
+
+def _acknowledged(checkpoint: CheckpointFacts) -> Evidence:
+    counts = (f"{each.name} {each.acknowledged}/{each.subtasks}" for each in checkpoint.operators if each.subtasks > 0)
+    return Evidence(Words("Acknowledged", "已确认"), ", ".join(counts)[:300])
+
+
+@dataclass(frozen=True)
+class LateSource:
+    """A source that started the checkpoint late. `after`: its start delay in ms; None: it never acknowledged."""
+
+    name: str
+    after: int | None
+
+
+def _late_source(scene: Scene) -> LateSource | None:
+    """Return the source of a slow or expired checkpoint that is late itself, so that nothing before it explains it.
+
+    Only Flink's sources: in Spark the barrier is the end of a batch, which all operators reach together.
+    """
+    checkpoint = scene.checkpoint
+    if checkpoint is None or scene.engine == "spark" or not is_slow(scene, checkpoint):
+        return None
+    sources = [each for each in checkpoint.operators if each.is_source]
+    found = dominant(scene, checkpoint, BackPressure.phase)
+    for each in sources:
+        delay = max((value for _, value in known(each.start_delay)), default=0)
+        if found is not None and delay >= SHARE * found.whole:
+            return LateSource(each.name, delay)
+    some_complete = any(each.is_complete for each in checkpoint.operators)
+    silent = [each for each in _silent(checkpoint) if each.is_source and some_complete]
+    return LateSource(silent[0].name, None) if silent and has_expired(checkpoint) else None
+
+
+class BusySource(Sign):
+    name = "busy_source"
+    title = Words("A source is busy", "数据源繁忙")
+
+    def find(self, scene: Scene) -> Finding | None:
+        source, checkpoint = _late_source(scene), scene.checkpoint
+        if source is None or checkpoint is None:
+            return None
+        values: dict[str, object] = {
+            "name": source.name,
+            "number": checkpoint.number,
+            "after": length(source.after),
+        }
+        return Finding(
+            self.name,
+            self.title,
+            (_NEVER_ACKNOWLEDGED if source.after is None else _STARTED_LATE) % values,
+            (_acknowledged(checkpoint), *lasted(scene, checkpoint)),
+            confidence=Confidence.POSSIBLE,
+            weight=0.5,
+        )
+
+
+_NEVER_ACKNOWLEDGED = Words(
+    "No subtask of the source “{name}” has acknowledged checkpoint {number}. A barrier starts at the sources, so no "
+    "operator holds it up before this one: the source is slow to take its own snapshot, or its thread is busy.",
+    "数据源“{name}”的子任务都没有确认检查点 {number}。屏障从数据源开始，因此不是上游算子造成的："
+    "该数据源自身的快照耗时过长，或其线程繁忙。",
+)
+_STARTED_LATE = Words(
+    "The source “{name}” started checkpoint {number} only after {after}. A barrier starts at the sources, so no "
+    "operator held it up before this one: its thread was busy, for example with its previous snapshot.",
+    "数据源“{name}”在 {after} 之后才开始检查点 {number}。屏障从数据源开始，因此不是上游算子造成的："
+    "该数据源的线程繁忙，例如仍在进行上一次快照。",
+)
 
 
 def _sizes(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
@@ -275,4 +346,4 @@ def _sizes(scene: Scene, checkpoint: CheckpointFacts) -> tuple[Evidence, ...]:
     return (written, *held)
 
 
-SIGNS = (BackPressure(), Alignment(), SlowCommit(), SlowStorage())
+SIGNS = (BackPressure(), BusySource(), Alignment(), SlowCommit(), SlowStorage())

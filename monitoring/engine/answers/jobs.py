@@ -76,20 +76,39 @@ class JobOverview:
 
 @dataclass(frozen=True)
 class Vertex:
+    """An operator of the job graph. `inputs`: ids of the vertices that send to it; None: the engine sent no plan."""
+
     id: str
     name: str
     parallelism: int
     status: str
+    inputs: tuple[str, ...] | None = None
 
     @classmethod
-    def parse(cls, fields: Fields) -> Vertex:
-        return cls(
-            fields.identifier("id"), fields.text("name"), fields.small("parallelism"), fields.optional_text("status")
-        )
+    def parse(cls, fields: Fields, inputs: Mapping[str, tuple[str, ...]]) -> Vertex:
+        """Read one of the "vertices" of /jobs/:id; `inputs` comes from its "plan"."""
+        key = fields.identifier("id")
+        name, parallelism = fields.text("name"), fields.small("parallelism")
+        return cls(key, name, parallelism, fields.optional_text("status"), inputs.get(key))
 
     def as_row(self) -> dict[str, object]:
-        """As Run.vertices holds it."""
-        return {"id": self.id, "name": self.name, "parallelism": self.parallelism}
+        """Return the vertex as Run.vertices stores it, without `inputs` where they are not known."""
+        row: dict[str, object] = {"id": self.id, "name": self.name, "parallelism": self.parallelism}
+        return row if self.inputs is None else {**row, "inputs": list(self.inputs)}
+
+
+def _inputs(fields: Fields) -> dict[str, tuple[str, ...]]:
+    """Return the inputs of each vertex by the job's plan, empty where the answer has no plan that can be read."""
+    try:
+        plan = fields.optional_child("plan")
+        return {node.identifier("id"): _sources(node) for node in plan.children("nodes")} if plan else {}
+    except Malformed:
+        return {}
+
+
+def _sources(node: Fields) -> tuple[str, ...]:
+    """Return the ids that `node` of a plan reads from. Flink leaves "inputs" out for a source."""
+    return tuple(each.identifier("id") for each in node.children("inputs")) if node.raw.get("inputs") else ()
 
 
 @dataclass(frozen=True)
@@ -107,13 +126,14 @@ class JobDetail:
 
     @classmethod
     def parse(cls, fields: Fields) -> JobDetail:
+        inputs = _inputs(fields)
         return cls(
             id=fields.identifier("jid"),
             name=fields.text("name"),
             state=_state(fields.text("state")),
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
-            vertices=tuple(Vertex.parse(vertex) for vertex in fields.children("vertices")),
+            vertices=tuple(Vertex.parse(vertex, inputs) for vertex in fields.children("vertices")),
         )
 
 

@@ -23,6 +23,8 @@ texts = st.one_of(st.text(max_size=40), st.sampled_from([each.prefix for each in
 operators = st.builds(
     OperatorFacts,
     name=texts,
+    vertex=st.sampled_from("abc"),
+    inputs=st.one_of(st.none(), st.lists(st.sampled_from("abcd"), max_size=2)),
     subtasks=st.integers(0, 5),
     acknowledged=st.integers(0, 5),
     **dict.fromkeys(("end_to_end", "sync", "async_", "alignment", "start_delay", "state_size"), arrays),

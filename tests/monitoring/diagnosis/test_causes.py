@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.utils import translation
 
-from monitoring.diagnosis.facts import Normal, Raised
+from monitoring.diagnosis.facts import Normal, OperatorFacts, Raised
 from monitoring.diagnosis.finding import Confidence, Words
 from monitoring.diagnosis.judging import causes
 from monitoring.engine.causes import root_cause
@@ -136,13 +136,52 @@ def test_skew_names_the_subtask_as_the_page_counts_them_and_blames_no_storage_th
     assert missing.sentence.en.startswith("Subtask 2 of “count” has not acknowledged")
 
 
+def graph(*names_and_inputs: tuple[str, str], **acknowledged: int) -> tuple[OperatorFacts, ...]:
+    """Operators with the ids of their inputs, each named after its id."""
+    return tuple(
+        operator(name, vertex=name, inputs=inputs.split(), acknowledged=acknowledged.get(name, 4))
+        for name, inputs in names_and_inputs
+    )
+
+
+LINE = (("source", ""), ("count", "source"), ("sink", "count"))
+
+
 def test_a_barrier_that_never_arrived() -> None:
-    stuck = (operator("source"), operator("count", acknowledged=0), operator("sink", acknowledged=0))
+    stuck = graph(*LINE, count=0, sink=0)
     (found,) = causes(scene(expired(operators=stuck, acknowledged=4)))
     assert (found.name, found.confidence) == ("back_pressure", Confidence.POSSIBLE)
     assert "No subtask of “count”" in found.sentence.en
+    assert "before it (source) has" in found.sentence.en
     nobody = tuple(replace(each, acknowledged=0) for each in stuck)
     assert names(scene(expired(operators=nobody))) == []
+
+
+@pytest.mark.parametrize(
+    ("operators", "expected"),
+    [
+        (graph(("one", ""), ("two", ""), ("join", "one two"), join=0), ["back_pressure"]),
+        (graph(("one", ""), ("two", ""), ("join", "one two"), join=0, two=3), ["skew"]),  # its input is not through
+        (graph(*LINE, source=0), ["busy_source"]),  # what acknowledged stands behind it
+        (tuple(replace(each, inputs=None) for each in graph(*LINE, count=0)), []),  # the graph is not known
+    ],
+)
+def test_only_what_stands_before_an_operator_holds_its_barrier_up(operators, expected: list[str]) -> None:
+    if "skew" in expected:
+        operators = (operators[0], replace(operators[1], end_to_end=[600, None, 600, 600]), operators[2])
+    assert names(scene(expired(operators=operators))) == expected
+
+
+def test_a_source_that_starts_late_is_under_no_back_pressure() -> None:
+    late = {"source": 8000, "count": 8100}
+    operators = tuple(replace(each, start_delay=[late.get(each.name, 40)] * 4) for each in graph(*LINE[:2]))
+    asked = checkpoint(lasted=9000, start_delay=8100, operators=operators)
+    (found,) = causes(scene(asked))
+    assert (found.name, found.advice) == ("busy_source", ())
+    assert "source “source” started checkpoint 41 only after 8 s" in found.sentence.en
+    assert names(scene(asked, engine="spark")) == ["back_pressure"]  # there the barrier is the end of the batch
+    behind = (replace(operators[0], start_delay=[40] * 4), operators[1])
+    assert names(scene(replace(asked, operators=behind))) == ["back_pressure"]
 
 
 def test_a_batch_that_did_not_end_is_said_by_our_own_job_manager() -> None:

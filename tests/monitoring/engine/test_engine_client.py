@@ -69,6 +69,16 @@ async def test_a_job(httpserver, client):
         ("count -> Sink: Writer", 2),
     ]
     assert job.all_vertices_running
+    source, count = job.vertices
+    assert (source.inputs, count.inputs) == ((), (source.id,))
+
+
+@pytest.mark.parametrize("plan", [None, "nonsense", {}, {"nodes": None}, {"nodes": [{"id": 7}]}])
+async def test_a_job_whose_plan_cannot_be_read_has_operators_with_unknown_inputs(httpserver, client, plan):
+    answers(httpserver, f"/jobs/{JOB}", json.dumps({**json.loads(sample("job")), "plan": plan}))
+    job = await client.job(JOB)
+    assert [vertex.inputs for vertex in job.vertices] == [None, None]
+    assert all("inputs" not in vertex.as_row() for vertex in job.vertices)
 
 
 async def test_the_checkpoint_history(httpserver, client):

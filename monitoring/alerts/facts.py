@@ -20,7 +20,11 @@ class Event(NamedTuple):
 
 
 class RunFact(NamedTuple):
-    """One life of the job. `interval_ms` None: no periodic checkpoints, or not known; `failed`: FAILED or LOST."""
+    """One life of the job.
+
+    `interval_ms`: None without periodic checkpoints, or where it is not known. `failed`: FAILED or LOST. `lost`: LOST,
+    the engine does not know the job any more and so never reported a `cause`.
+    """
 
     number: int
     started_at: datetime
@@ -30,6 +34,7 @@ class RunFact(NamedTuple):
     timeout_ms: int | None = None
     tolerable: int = 0
     cause: str = ""
+    lost: bool = False
 
     def lives_at(self, at: datetime) -> bool:
         return self.started_at <= at and (self.ended_at is None or at < self.ended_at)

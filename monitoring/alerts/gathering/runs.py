@@ -12,9 +12,10 @@ from monitoring.alerts.gathering.ask import Ask, Found, by_job, facts_of, select
 from monitoring.exceptions import in_words
 
 _RUNS = """
-SELECT r.job_id, r.number, r.started_at, r.ended_at, r.state IN ('FAILED', 'LOST'),
+SELECT r.job_id, r.number, r.started_at, r.ended_at, r.state IN ('FAILED', 'LOST'), r.state = 'LOST',
        r.checkpoint_config ->> 'interval', r.checkpoint_config ->> 'timeout',
-       r.checkpoint_config ->> 'tolerable_failed_checkpoints', left(r.exception, 300),
+       r.checkpoint_config ->> 'tolerable_failed_checkpoints',
+       CASE WHEN r.state <> 'LOST' THEN left(r.exception, 300) ELSE '' END,
        CASE WHEN r.state = 'FAILED' THEN (r.exceptions -> 0) - 'stacktrace' END
 FROM monitoring_run r
 WHERE r.job_id = ANY(%(jobs)s) AND (
@@ -49,11 +50,11 @@ WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)
 def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
     """The runs that lived after `since`, and each job's newest one, oldest first."""
     found: dict[int, list[RunFact]] = defaultdict(list)
-    for job, number, started, ended, failed, interval, timeout, tolerable, cause, exception in select(
+    for job, number, started, ended, failed, lost, interval, timeout, tolerable, cause, exception in select(
         _RUNS, {"jobs": list(jobs), "since": since}
     ):
         numbers = (_number(interval), _number(timeout), _number(tolerable) or 0)
-        found[job].append(RunFact(number, started, ended, failed, *numbers, _cause(exception) or cause))
+        found[job].append(RunFact(number, started, ended, failed, *numbers, _cause(exception) or cause, lost))
     return found
 
 

@@ -36,12 +36,20 @@ class JobFailed(Kind):
         if dead is None or dead.ended_at is None:
             run = facts.run(at)
             return Finding(f"{subject} is not dead.", {"run": run.number if run else None})
-        cause = dead.cause.strip().partition("\n")[0][:300].rstrip(".")
-        tail = f": {cause}" if cause else ""
-        return Finding(
-            f"{subject} failed: run {dead.number} ended at {dead.ended_at:%H:%M:%S} UTC{tail}.",
-            {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]},
-        )
+        evidence = {"run": dead.number, "ended_at": dead.ended_at.isoformat(), "cause": dead.cause[:1000]}
+        evidence |= {"lost": True} if dead.lost else {}
+        return Finding(_lost(dead, subject) if dead.lost else _failed(dead, subject), evidence)
+
+
+def _failed(dead: RunFact, subject: str) -> str:
+    cause = dead.cause.strip().partition("\n")[0][:300].rstrip(".")
+    tail = f": {cause}" if cause else ""
+    return f"{subject} failed: run {dead.number} ended at {dead.ended_at:%H:%M:%S} UTC{tail}."
+
+
+def _lost(dead: RunFact, subject: str) -> str:
+    """No cause: an exception that the engine reported earlier is not why it does not know the job any more."""
+    return f"{subject} was lost: the engine has not known run {dead.number} since {dead.ended_at:%H:%M:%S} UTC."
 
 
 def _dead(facts: Facts, at: datetime) -> RunFact | None:

@@ -66,6 +66,19 @@ def test_of_a_job_that_died_people_are_told_from_the_start(rows, job, now):
     assert [(each.rule.kind, each.severity) for each in Incident.objects.all()] == [("job_failed", "critical")]
 
 
+def test_a_lost_job_did_not_fail_of_an_exception_that_was_over(rows, job, now):
+    """The engine reported the exception when it restarted the job; why it does not know the job now it never said."""
+    thrown = {"name": "x.NoSlots", "message": "Could not acquire resources.", "at": "2026-01-01T00:00:00Z", "task": ""}
+    over = {"exception": "Could not acquire resources.", "exceptions": [thrown]}
+    rows.run(job, RunState.LOST, ended_at=rows.ago(5), number=2, **over)
+
+    evaluate_due(now)
+
+    incident = Incident.objects.get()
+    assert incident.sentence == f"{job} was lost: the engine has not known run 2 since {rows.ago(5):%H:%M:%S} UTC."
+    assert (incident.events.get().evidence["cause"], incident.events.get().evidence["lost"]) == ("", True)
+
+
 def test_the_threshold_opens_one_incident_with_its_evidence(rows, run, rule, now):
     for number in (38, 40, 41):
         rows.failed(run, number, rows.ago(500 - number))

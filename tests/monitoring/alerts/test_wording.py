@@ -50,6 +50,12 @@ def test_one_incident_in_chinese():
     assert 'lang="zh-Hans"' in said.html
 
 
+def test_a_lost_job_is_no_failed_one_in_chinese():
+    evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": "", "lost": True}
+    body = text(Message("k", (replace(ITEM, evidence=evidence),)), language=Language.CHINESE).body
+    assert "flights 已丢失：自 2026-11-21 12:00:00 UTC 起引擎不再认识第 2 次运行。" in body
+
+
 def test_the_sentence_is_chinese_too_with_the_evidences_numbers_and_says_how_long_it_lasted():
     evidence = {"count": 4, "threshold": 3, "window_s": 5400, "checkpoint_ids": [41, 40, 39, 38]}
     item = replace(ITEM, kind="failed_in_window", evidence=evidence)

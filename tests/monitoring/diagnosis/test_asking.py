@@ -19,6 +19,7 @@ from monitoring.models import (
     JobConfiguration,
     Language,
     OperatorCheckpoint,
+    Run,
     RunException,
     Severity,
 )
@@ -197,6 +198,13 @@ def test_a_row_of_another_job_is_not_looked_at(rows, run) -> None:
 def test_a_death_is_explained_by_what_was_thrown_last(rows, run, kind: str) -> None:
     declined(rows, run)
     assert names(of_incident(incident_of(rows, run, kind, {}), rows.now)) == ["external_timeout"]
+
+
+def test_a_job_that_was_lost_is_not_explained_by_what_was_thrown_before(rows, run) -> None:
+    declined(rows, run)
+    Run.objects.filter(pk=run.pk).update(state="LOST", ended_at=rows.now)
+    Job.objects.filter(pk=run.job_id).update(current_run=run)
+    assert of_incident(incident_of(rows, run, "job_failed", {}), rows.now) == []
 
 
 def test_an_incident_of_a_cluster_has_no_cause_of_a_job(rows, run) -> None:

@@ -143,6 +143,8 @@ def _data_loss(job: str, e: Mapping[str, Any]) -> str:
 def _job_failed(job: str, e: Mapping[str, Any]) -> str:
     if "ended_at" not in e and "run" in e:
         return f"{job} 已不处于失败状态。"
+    if e.get("lost"):
+        return f"{job} 已丢失：自 {_moment(e['ended_at'])} 起引擎不再认识第 {e['run']} 次运行。"
     cause = str(e["cause"]).strip().partition("\n")[0][:200]
     return f"{job} 失败：第 {e['run']} 次运行于 {_moment(e['ended_at'])} 结束{f'，原因：{cause}' if cause else ''}。"
 

@@ -125,7 +125,9 @@ class Run(models.Model):
     # The engine answered without this job since then (hold-down before LOST); None while it is known.
     missing_since = models.DateTimeField(null=True)
     missing_polls = models.PositiveIntegerField(default=0)
-    vertices = models.JSONField(default=list)  # [{"id", "name", "parallelism"}]
+    vertices = models.JSONField(
+        default=list
+    )  # [{"id", "name", "parallelism", "inputs": [id]}], "inputs" where the engine sent a plan
     # /checkpoints/config as the engine gave it, but `interval` is null when there are no periodic checkpoints
     checkpoint_config = models.JSONField(default=dict)
     counts = models.JSONField(default=dict)  # /checkpoints "counts"
@@ -140,7 +142,7 @@ class Run(models.Model):
     next_read_at = models.DateTimeField(null=True)
     # Follow-up reads that are still due: details of a terminal run are read once more.
     final_read_done = models.BooleanField(default=False)
-    # The engine began the same job id anew (its checkpoint ids started again): the next run has the id.
+    # The engine started a new run under the same job ID: the next run has the ID.
     superseded = models.BooleanField(default=False)
 
     class Meta:

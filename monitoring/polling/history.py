@@ -86,8 +86,7 @@ def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
 
 
 def reused(runs: Iterable[StoredRun], stored: Stored) -> set[int]:
-    """Keys of the runs whose checkpoint ids began again: the engine id leads another life (an application cluster
-    redeployed under its fixed job id)."""
+    """Return the keys of the runs whose checkpoint IDs started again: their engine job ID belongs to a new run now."""
     return {
         each.run.pk
         for each in runs

@@ -14,7 +14,7 @@ from django.db.models import Max
 from monitoring.engine.answers import Restored
 from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
 from monitoring.launches import Launched, remember
-from monitoring.models import Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
+from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling import bulk
 from monitoring.polling.observation import ClusterObservation, RunObservation
 
@@ -127,8 +127,28 @@ def _columns(observed: Iterable[RunObservation]) -> tuple[str, ...]:
     return tuple(name for name in bulk.columns_of(Run) if needed.get(name, True))
 
 
+def redeployed(runs: Iterable[StoredRun]) -> set[int]:
+    """Return the keys of the runs whose engine job ID belongs to a new run now, by when and from what it started.
+
+    In application mode every deployment has the same job ID.
+    """
+    return {each.run.pk for each in runs if each.observed is not None and _is_redeployed(each.run, each.observed)}
+
+
+def _is_redeployed(run: Run, observed: RunObservation) -> bool:
+    """A Flink job that has ended starts again only when it is deployed again. A fail-over restores a checkpoint, or
+    the savepoint that the run started from: another savepoint means another deployment."""
+    started = observed.job.started_at
+    if not run.live and run.state != RunState.LOST:
+        return run.ended_at is not None and started > run.ended_at
+    restored = observed.checkpoints.restored if observed.checkpoints is not None else None
+    if restored is None or not restored.is_savepoint or not run.counts:
+        return False
+    return started > run.started_at and restored.external_path != run.restored_path
+
+
 def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
-    """End the runs whose engine id leads another life (`reused`: their keys); that becomes a run of its own."""
+    """End the runs whose engine job ID belongs to a new run now (`reused`: their keys)."""
     over = runs.renamed.union(reused)
     if over:
         # At once: the next run is to be stored under the id.
@@ -141,7 +161,7 @@ def supersede(runs: Runs, reused: Collection[int], now: datetime) -> None:
             runs.ended.append(each.run)
             if each.run.live:
                 each.run.ended_at = now
-                runs.move(each.run, RunState.LOST, "The engine began the same job id anew.", now)
+                runs.move(each.run, RunState.LOST, "The engine started a new run under the same job ID.", now)
 
 
 def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs, now: datetime) -> None:
@@ -169,6 +189,16 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
         runs.changes.append(RunStateChange(run=run, at=now, target=run.state, why="Seen for the first time."))
         runs.events.append(f"{run} is new, {run.state}")
         runs.regrouped.add(run.job_id)
+
+
+def move_checkpoints(runs: Runs) -> None:
+    """Give the new run of a superseded one the checkpoints that it took before it was recognised as a new run."""
+    old = {each.run.engine_job_id: each.run for each in runs.stored if each.run.superseded}
+    for each in runs.named():
+        before = old.get(each.run.engine_job_id)
+        if before is not None:
+            taken = Checkpoint.objects.filter(run=before, triggered_at__gte=each.run.started_at)
+            taken.update(run=each.run)
 
 
 def _jobs(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:

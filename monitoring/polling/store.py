@@ -125,8 +125,10 @@ def _answered(
 ) -> tuple[str, KnownCluster]:
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
-    runs.supersede(found, history.reused(found.named(), stored), now)
+    reused = history.reused(found.named(), stored) | runs.redeployed(found.named())
+    runs.supersede(found, reused, now)
     runs.create_missing(cluster, observation, found, now)
+    runs.move_checkpoints(found)
     runs.apply_evidence(cluster, answer, found, now)
     runs.remember_answers(found, now)
     written = history.write(found.named(), stored, now)

@@ -156,7 +156,8 @@ class FakeJob:
                     {"id": key, "name": name, "parallelism": PARALLELISM, "status": "RUNNING"}
                     for key, name in VERTICES.items()
                 ]
-                return {**self.overview(), "vertices": vertices}
+                nodes = [{"id": SOURCE}, {"id": COUNT, "inputs": [{"num": 0, "id": SOURCE}]}]
+                return {**self.overview(), "vertices": vertices, "plan": {"nodes": nodes}}
             case ["config"]:
                 return {"jid": self.id, "name": self.name, "execution-config": {}} | (
                     {"launch": self.launch} if self.launch else {}

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from monitoring.diagnosis.gathering import scene_of_checkpoint
 from monitoring.models import (
     Checkpoint,
     CheckpointGap,
@@ -23,7 +24,7 @@ from monitoring.models import (
 )
 from monitoring.polling import observe
 from monitoring.polling.rows import CHECKPOINT_COLUMNS, OPERATOR_COLUMNS
-from tests.monitoring.polling.conftest import COUNT, SOURCE, FakeCheckpoint
+from tests.monitoring.polling.conftest import COUNT, SOURCE, FakeCheckpoint, FakeJob
 
 
 def at(ms: int) -> datetime:
@@ -53,7 +54,10 @@ def test_rows_equal_what_was_answered(engine, cluster, poll):
     run = Run.objects.select_related("job").get()
     assert (run.job.name, run.job.cluster_id, run.job.current_run_id, run.number) == ("demo-job", cluster.pk, run.pk, 1)
     assert (run.engine_job_id, run.state, run.started_at, run.ended_at) == (job.id, "RUNNING", at(job.started), None)
-    assert [vertex["name"] for vertex in run.vertices] == ["Source: gen", "count -> Sink: Writer"]
+    assert [(vertex["name"], vertex["inputs"]) for vertex in run.vertices] == [
+        ("Source: gen", []),
+        ("count -> Sink: Writer", [SOURCE]),
+    ]
     assert run.checkpoint_config["interval"] == 2000
     assert run.counts == {"restored": 0, "total": 4, "in_progress": 1, "completed": 2, "failed": 1}
     assert run.summary["state_size"] == {"min": 1, "max": 2, "avg": 1, "p50": None, "p90": 2.0}
@@ -282,6 +286,14 @@ def test_a_job_manager_failover_keeps_the_run_and_fails_what_was_pending(engine,
     assert not CheckpointGap.objects.exists()
 
 
+def test_a_diagnosis_knows_the_job_graph(engine, cluster, poll):
+    engine.job().add(1)
+    poll()
+    checkpoint = Checkpoint.objects.select_related("run__job__cluster").get()
+    scene = scene_of_checkpoint(checkpoint, checkpoint.operators.all(), poll.clock)
+    assert [(each.vertex, each.inputs) for each in scene.checkpoint.operators] == [(SOURCE, []), (COUNT, [SOURCE])]
+
+
 def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
     job = engine.job(id="0" * 32)
     job.add(1, 2, 3)
@@ -289,7 +301,7 @@ def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
     job.checkpoints.clear()
     job.started += 3_600_000
     job.add(1, triggered=job.started)
-    assert "began the same job id anew" in poll()
+    assert "started a new run under the same job ID" in poll()
     old, new = Run.objects.order_by("number")
     assert (old.superseded, old.state, old.checkpoints.count()) == (True, "LOST", 3)
     assert (new.superseded, new.state, new.checkpoints.count()) == (False, "RUNNING", 1)
@@ -297,6 +309,76 @@ def test_checkpoint_ids_that_begin_again_are_another_run(engine, cluster, poll):
     poll()
     assert new.checkpoints.get().final
     assert Run.objects.count() == 2
+
+
+def test_checkpoints_of_a_redeployed_job_that_were_taken_for_the_old_run_move_to_the_new_one(engine, cluster, poll):
+    """The old run never had a checkpoint 2, so that the first one of the new run looked like its own."""
+    job = engine.job(id="0" * 32)
+    job.add(1, 3)
+    poll()
+    job.checkpoints.clear()
+    job.started += 3_600_000
+    job.add(2, triggered=job.started + 1000)
+    poll()
+    job.add(3, triggered=job.started + 3000)
+    poll()
+    poll()
+    old, new = Run.objects.order_by("number")
+    assert sorted(old.checkpoints.values_list("checkpoint_id", flat=True)) == [1, 3]
+    assert sorted(new.checkpoints.values_list("checkpoint_id", flat=True)) == [2, 3]
+    assert all(checkpoint.operators.count() == 2 for checkpoint in new.checkpoints.all())
+    assert not CheckpointGap.objects.filter(run=new).exists()
+
+
+@pytest.mark.parametrize("state", ["FINISHED", "CANCELED", "FAILED"])
+def test_a_job_that_ended_and_was_redeployed_under_its_id_is_another_run(engine, cluster, poll, state):
+    """As in application mode, whose job id is always the same. Its stop's savepoint is no gap."""
+    job = engine.job(id="0" * 32)
+    job.add(1, 2)
+    poll()
+    job.add(3, is_savepoint=True)
+    job.state, job.ended = state, job.started + 60_000
+    poll()
+    job.restored = restored_from(job, 3, is_savepoint=True)
+    job.checkpoints.clear()
+    job.state, job.started, job.ended = "RUNNING", job.started + 120_000, -1
+    job.add(4, triggered=job.started + 3000)
+    poll()
+    old, new = Run.objects.order_by("number")
+    assert (old.state, old.superseded, old.ended_at) == (state, True, at(job.started - 60_000))
+    assert (new.state, new.started_at, new.restored_checkpoint_id) == ("RUNNING", at(job.started), 3)
+    assert sorted(old.checkpoints.values_list("checkpoint_id", flat=True)) == [1, 2, 3]
+    assert [each.checkpoint_id for each in new.checkpoints.all()] == [4]
+    assert not CheckpointGap.objects.exists()
+    assert Job.objects.get().current_run_id == new.pk
+    poll()
+    assert Run.objects.count() == 2
+
+
+def test_a_job_that_was_redeployed_from_a_savepoint_while_its_cluster_was_away_is_another_run(engine, cluster, poll):
+    """Flink's own fail-over restores a checkpoint, or the savepoint that the run began from."""
+    job = engine.job(id="0" * 32)
+    job.restored = restored_from(job, 1, is_savepoint=True)
+    job.add(2)
+    poll()
+    for restored in (job.restored, restored_from(job, 2)):  # two fail-overs
+        job.started += 60_000
+        job.restored = restored
+        poll()
+    assert Run.objects.count() == 1
+    job.restored = restored_from(job, 3, is_savepoint=True)
+    job.started += 60_000
+    job.checkpoints.clear()
+    job.add(4, triggered=job.started + 1000)
+    poll()
+    old, new = Run.objects.order_by("number")
+    assert (old.state, old.superseded, new.state) == ("LOST", True, "RUNNING")
+    assert [each.checkpoint_id for each in new.checkpoints.all()] == [4]
+
+
+def restored_from(job: FakeJob, checkpoint_id: int, *, is_savepoint: bool = False) -> dict[str, object]:
+    path, at_ms = f"file:/cp/{checkpoint_id}", job.started + 1000
+    return {"id": checkpoint_id, "restore_timestamp": at_ms, "is_savepoint": is_savepoint, "external_path": path}
 
 
 @pytest.mark.parametrize("seen_before", [False, True])

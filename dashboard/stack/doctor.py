@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from dashboard.stack import ports
 from dashboard.stack.composition import get
 from dashboard.stack.environment import BASE_DIRECTORY, PREFERRED_PORTS, external_parts, var_directory, without_password
 from dashboard.stack.parts import PartState
-from dashboard.stack.postgres import find_pg_bindir
+from dashboard.stack.postgres import find_pg_bindir, server_user
 from dashboard.stack.process import ServerFailed
 from dashboard.stack.record import StackRecord
 from dashboard.stack.redis import find_redis_server
@@ -64,6 +65,7 @@ def examine(environ: Mapping[str, str]) -> list[Finding]:
         lambda: [check_java(environ)],
         lambda: [check_memory(Path("/proc/meminfo"))],
         lambda: [check_disk(var)],
+        lambda: [check_account(os.geteuid())],
         lambda: [check_var(var)],
         lambda: check_servers(environ),
         lambda: check_running(var),
@@ -136,7 +138,23 @@ def check_var(var: Path) -> Finding:
     if not os.access(place, os.W_OK | os.X_OK):
         remedy = f"Give {place} to the user who starts Waymark, or set WAYMARK_VAR to a directory of your own."
         return Finding(Level.PROBLEM, "Data directory", f"{place} cannot be written to.", remedy)
+    if var.exists() and _is_open(var.stat()):
+        remedy = f"chmod 700 {var}. `manage.py up` does it where {var} belongs to the account that starts it."
+        return Finding(Level.WARNING, "Data directory", f"Other accounts of this machine can enter {var}.", remedy)
     return Finding(Level.GOOD, "Data directory", str(var))
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Return whether another account than our own, and than PostgreSQL's, has any right."""
+    group = stat.S_IRWXG if status.st_gid != server_user() else 0
+    return bool(status.st_mode & (group | stat.S_IRWXO))
+
+
+def check_account(uid: int) -> Finding:
+    if uid == 0:
+        remedy = "Run it under an account of its own: docs/deploy.md has a service for it."
+        return Finding(Level.WARNING, "Account", "root: every program that is submitted runs as root, too.", remedy)
+    return Finding(Level.GOOD, "Account", f"uid {uid}, not root")
 
 
 def check_servers(environ: Mapping[str, str]) -> list[Finding]:

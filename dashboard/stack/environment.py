@@ -40,6 +40,12 @@ PREFERRED_PORTS = {
 }
 _PORT_VARIABLES = {"web": "WAYMARK_PORT", "jobmanager": "WAYMARK_JOBMANAGER_PORT"}
 _LONGEST_SOCKET_DIRECTORY = 88
+# Waymark takes the other accounts' rights to its directory away.
+_SYSTEM_DIRECTORIES = frozenset(
+    ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run", "/sbin",
+     "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/log", "/var/opt", "/var/run",  # noqa: S108
+     "/var/tmp")  # noqa: S108
+)  # fmt: skip
 
 
 class InvalidEnvironment(ValueError):
@@ -75,10 +81,20 @@ def var_directory(environ: Mapping[str, str]) -> Path:
 
 
 def make_var(var: Path) -> None:
-    """Others may pass through (PostgreSQL's user under root has to), not look around."""
-    if not var.exists():
-        var.mkdir(parents=True)
-        var.chmod(0o711)
+    """Make `var`, or the one of an earlier version, private to our account.
+
+    Only PostgreSQL's own account, which root's server runs under, may pass through. Raises InvalidEnvironment for a
+    directory that all accounts need.
+    """
+    if str(var) in _SYSTEM_DIRECTORIES:
+        raise InvalidEnvironment(f"WAYMARK_VAR: '{var}' is not allowed; a directory that only Waymark uses")
+    var.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if var.stat().st_uid != os.geteuid():
+        return  # its owner decides; `doctor` warns
+    user = server_user()
+    if user is not None:
+        os.chown(var, -1, user)
+    var.chmod(0o700 if user is None else 0o710)
 
 
 def external_parts(environ: Mapping[str, str]) -> tuple[ExternalPart, ...]:
@@ -170,8 +186,8 @@ def _secret_key(environ: Mapping[str, str], var: Path) -> dict[str, str]:
 def _postgres(var: Path) -> PostgresServer:
     home = var / "postgres"
     user = server_user()
-    if user is not None and not is_reachable(var, user):
-        # PostgreSQL does not run as root, and its own user cannot get into a private home: its data lies beside it.
+    if user is not None and (home.is_symlink() or not is_reachable(var, user)):
+        # PostgreSQL does not run as root, and its own account cannot enter a private home: its data is elsewhere.
         linked, home = home, Path("/var/lib/waymark") / _short_name(var) / "postgres"
         if not linked.exists() and not linked.is_symlink():
             linked.symlink_to(home)

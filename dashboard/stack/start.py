@@ -9,6 +9,7 @@ from pathlib import Path
 
 from checkpointing.java import JavaNotFound, find_java
 from dashboard.stack.composition import STOP_ORDER, compose
+from dashboard.stack.doctor import Level, check_account
 from dashboard.stack.environment import InvalidEnvironment, StackEnvironment, build, make_var, var_directory
 from dashboard.stack.external import ExternalSilent, await_external
 from dashboard.stack.output import Output
@@ -23,6 +24,7 @@ class CannotStart(RuntimeError):
 
 def start(*, demo: bool) -> None:
     """Start everything and return when a signal has stopped it. Raises CannotStart."""
+    os.umask(0o077)  # of every part, too
     var = var_directory(os.environ)
     try:
         make_var(var)
@@ -51,6 +53,9 @@ def _run(var: Path, record: StackRecord, *, demo: bool) -> None:
 
 def _supervise(var: Path, record: StackRecord, output: Output, begun: float, *, demo: bool) -> None:
     output.say(f"data and logs are in {var}")
+    account = check_account(os.geteuid())
+    if account.level is Level.WARNING:
+        output.say(f"started by {account.text} {account.remedy}")
     record.end_leftovers(output.say)
     java = find_java(os.environ, var / "java")
     output.say(f"Java {java.version} from {java.source}")
@@ -74,13 +79,18 @@ def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None
     output.say(f"everything is up after {took_s:.0f} s")
     output.say("")
     output.say(f"    Open    {environment.variables['WAYMARK_PUBLIC_URL']}")
-    output.say(f"    Log in  as admin, {_password(environment.var)}")
+    _say_password(output, environment.var)
     output.say("    Stop    with Ctrl-C; the next start continues here")
     output.say("")
 
 
-def _password(var: Path) -> str:
-    if os.environ.get("WAYMARK_ADMIN_PASSWORD"):
-        return "with the password in WAYMARK_ADMIN_PASSWORD"
+def _say_password(output: Output, var: Path) -> None:
+    """Name the file that holds it; the password itself is for a terminal only."""
     kept = var / "admin-password"
-    return f"password {kept.read_text().strip()} (kept in {kept})" if kept.exists() else "with the password you chose"
+    if os.environ.get("WAYMARK_ADMIN_PASSWORD"):
+        output.say("    Log in  as admin, with the password in WAYMARK_ADMIN_PASSWORD")
+    elif kept.exists():
+        output.say(f"    Log in  as admin; the password is in {kept}, which only this account can read")
+        output.show_secret(f"            password {kept.read_text().strip()}")
+    else:
+        output.say("    Log in  as admin, with the password you chose")

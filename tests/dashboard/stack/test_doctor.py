@@ -2,17 +2,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dashboard.stack.doctor import (
     Level,
+    check_account,
     check_java,
     check_memory,
     check_packages,
     check_ports,
     check_python,
     check_servers,
+    check_var,
     examine,
 )
-from dashboard.stack.environment import PREFERRED_PORTS
+from dashboard.stack.environment import PREFERRED_PORTS, make_var
 from dashboard.stack.ports import any_free
 
 
@@ -52,6 +56,23 @@ def test_external_servers_that_answer_are_fine(postgres_dsn: str, redis_url: str
 def test_a_java_home_that_is_none_is_a_problem() -> None:
     finding = check_java({"JAVA_HOME": "/nowhere"})
     assert (finding.level, "JAVA_HOME=/nowhere" in finding.text) == (Level.PROBLEM, True)
+
+
+def test_running_as_root_is_warned_of() -> None:
+    assert check_account(0).level is Level.WARNING
+    assert check_account(1000).level is Level.GOOD
+
+
+@pytest.mark.parametrize(("mode", "level"), [(0o755, Level.WARNING), (0o711, Level.WARNING), (0o700, Level.GOOD)])
+def test_a_data_directory_that_other_accounts_can_enter_is_warned_of(tmp_path: Path, mode: int, level: Level) -> None:
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var").chmod(mode)
+    assert check_var(tmp_path / "var").level is level
+
+
+def test_a_data_directory_that_up_made_is_good(tmp_path: Path) -> None:
+    make_var(tmp_path / "var")
+    assert check_var(tmp_path / "var").level is Level.GOOD
 
 
 def test_an_old_python_is_a_problem() -> None:

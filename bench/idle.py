@@ -68,9 +68,8 @@ def _wait_for(what: str, condition: Callable[[], bool]) -> None:
 
 def _jobs_with_checkpoints(environ: dict[str, str]) -> int:
     try:
-        url = _job_manager(environ)
-        jobs = _get(f"{url}/jobs/overview")["jobs"]
-        return sum(_get(f"{url}/jobs/{job['jid']}/checkpoints")["counts"]["completed"] > 0 for job in jobs)
+        jobs = _get(environ, "/jobs/overview")["jobs"]
+        return sum(_get(environ, f"/jobs/{job['jid']}/checkpoints")["counts"]["completed"] > 0 for job in jobs)
     except (OSError, ValueError, KeyError):
         return 0
 
@@ -85,7 +84,7 @@ def _job_manager(environ: dict[str, str]) -> str:
 
 def _job(environ: dict[str, str], name: str) -> dict:
     try:
-        jobs = _get(f"{_job_manager(environ)}/jobs/overview")["jobs"]
+        jobs = _get(environ, "/jobs/overview")["jobs"]
     except (OSError, ValueError, KeyError):
         return {}
     return next((job for job in jobs if job["name"] == name), {})
@@ -100,8 +99,10 @@ def _driver_of(environ: dict[str, str], name: str) -> int:
     raise LookupError(f"{name} has no driver")
 
 
-def _get(url: str) -> dict:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+def _get(environ: dict[str, str], path: str) -> dict:
+    token = (Path(environ["WAYMARK_VAR"]) / "jobmanager-token").read_text()
+    request = urllib.request.Request(_job_manager(environ) + path, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=5) as answer:
         return json.load(answer)
 
 

@@ -323,8 +323,9 @@ HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: histo
 HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)
 HISTORY_EVERY_S = env.int("WAYMARK_HISTORY_EVERY", 60, validate=validate.Range(min=1, max=3600)) or 60
 
-# The job manager that `up` started; registered as a cluster of its own.
+# The job manager that `up` started; registered as a cluster of its own, with the token that it asks for.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
+JOBMANAGER_TOKEN = _text("WAYMARK_JOBMANAGER_TOKEN", "")
 
 # Calls of the REST API that a user may make in a minute, with all tokens together.
 API_CALLS_PER_MINUTE = env.int("WAYMARK_API_CALLS_PER_MINUTE", 600)

@@ -60,9 +60,9 @@ def java_options() -> list[str]:
 
 
 class FlinkCommandLine:
-    """`flink …` as its users type it, against one REST address."""
+    """`flink …` as its users type it, against one REST address; `token` as docs/configure.md tells them to set it."""
 
-    def __init__(self, home: Path, java_home: Path, directory: Path, address: str) -> None:
+    def __init__(self, home: Path, java_home: Path, directory: Path, address: str, token: str = "") -> None:
         host, _, port = address.removeprefix("http://").rpartition(":")
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "config.yaml").write_text(f'rest.address: {host}\nrest.port: "{port}"\n')
@@ -74,6 +74,9 @@ class FlinkCommandLine:
             "org.apache.flink.client.cli.CliFrontend",
         ]
         self._environment = {**os.environ, "FLINK_CONF_DIR": str(directory)}
+        if token:
+            # Flink refuses a space after the colon.
+            self._environment["FLINK_REST_CLIENT_HEADERS"] = f"Authorization:Bearer {token}"
 
     def run(self, *arguments: str, limit_s: float = 60) -> tuple[int, str]:
         """Exit code, and all that it printed."""

@@ -154,7 +154,7 @@ class _Reader:
         self.problems: list[str] = []
 
     def is_from_file(self, name: str) -> bool:
-        return name not in self._environ and bool(self._environ.get(f"{name}_FILE"))
+        return not self._environ.get(name) and bool(self._environ.get(f"{name}_FILE"))
 
     def text(self, name: str, default: str) -> str:
         if not self.is_from_file(name):

@@ -76,12 +76,16 @@ def _mail(environment: StackEnvironment) -> Program:
 def _jobmanager(environment: StackEnvironment) -> Program:
     url = environment.jobmanager_url
     command = _python(environment, "manage.py", "jobmanager", grace_s=60)
-    return Program("jobmanager", url, command, probe=lambda: get(f"{url}/overview")[0] == 200)
+    return Program("jobmanager", url, command, probe=lambda: _overview(environment)[0] == 200)
 
 
 def _cluster_version(environment: StackEnvironment) -> str:
-    status, body = get(f"{environment.jobmanager_url}/overview")
+    status, body = _overview(environment)
     return str(json.loads(body).get("flink-version", "")) if status == 200 else ""
+
+
+def _overview(environment: StackEnvironment) -> tuple[int, bytes]:
+    return get(f"{environment.jobmanager_url}/overview", token=environment.jobmanager_token)
 
 
 def _worker(environment: StackEnvironment) -> Program:
@@ -146,13 +150,13 @@ def _ready_file(environment: StackEnvironment, name: str) -> Path:
     return environment.var / "run" / f"{name}.ready"
 
 
-def get(url: str, limit_s: float = 1.0) -> tuple[int, bytes]:
-    """The status and body of `url`; (0, b"") when nothing answers in time. Follows no redirect."""
+def get(url: str, limit_s: float = 1.0, *, token: str = "") -> tuple[int, bytes]:
+    """Return the status and body of `url`; (0, b"") when nothing answers in time. Follows no redirect."""
     parts = urlsplit(url)
     opener = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = opener(parts.hostname or "", parts.port, timeout=limit_s)
     try:
-        connection.request("GET", parts.path or "/")
+        connection.request("GET", parts.path or "/", headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException):

@@ -8,7 +8,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,6 +38,8 @@ PREFERRED_PORTS = {
     "web": 8000,
     "demo-service": 8090,
 }
+JOBMANAGER_TOKEN = "WAYMARK_JOBMANAGER_TOKEN"  # noqa: S105  (its name)
+OWN_TOKEN = "jobmanager-token"  # noqa: S105  (the file below the var directory that holds the one `up` makes)
 _PORT_VARIABLES = {"web": "WAYMARK_PORT", "jobmanager": "WAYMARK_JOBMANAGER_PORT"}
 _LONGEST_SOCKET_DIRECTORY = 88
 # Waymark takes the other accounts' rights to its directory away.
@@ -63,6 +65,7 @@ class StackEnvironment:
     redis: RedisServer | None
     zookeeper: ZooKeeperServer | None
     variables: Mapping[str, str]
+    jobmanager_token: str = field(default="", repr=False)
 
     @property
     def web_url(self) -> str:
@@ -135,7 +138,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
         "PYTHONUNBUFFERED": "1",
         "PYSPARK_PYTHON": sys.executable,
         "WAYMARK_PUBLIC_URL": environ.get("WAYMARK_PUBLIC_URL") or f"http://{LOOPBACK}:{ports['web']}",
-        **_secret_key(environ, var),
+        **_made_once(environ, "WAYMARK_SECRET_KEY", var / "secret-key"),
     }
     postgres = None if "postgres" in outside else _postgres(var)
     redis = None if "redis" in outside else RedisServer(var / "redis", ports["redis"])
@@ -150,6 +153,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
         variables["WAYMARK_EMBEDDED_CLUSTER_URL"] = environ["WAYMARK_JOBMANAGER_URL"]
     else:
         variables |= {
+            **_made_once(environ, JOBMANAGER_TOKEN, var / OWN_TOKEN),
             "WAYMARK_JOBMANAGER_PORT": str(ports["jobmanager"]),
             "WAYMARK_JOBMANAGER_STATE": environ.get("WAYMARK_JOBMANAGER_STATE") or str(var / "jobmanager"),
             "WAYMARK_EMBEDDED_CLUSTER_URL": f"http://{LOOPBACK}:{ports['jobmanager']}",
@@ -160,7 +164,8 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
     # The demo's receiver of webhooks lies on this machine, where channels do not lead by themselves.
     allowed = (environ.get("WAYMARK_OUTBOUND_ALLOW"), f"{LOOPBACK}:{ports['demo-service']}")
     variables["WAYMARK_OUTBOUND_ALLOW"] = ",".join(filter(None, allowed))
-    return StackEnvironment(var, external, ports, postgres, redis, zookeeper, variables)
+    token = _secret({**environ, **variables}, JOBMANAGER_TOKEN)
+    return StackEnvironment(var, external, ports, postgres, redis, zookeeper, variables, token)
 
 
 def _preferred(name: str, environ: Mapping[str, str]) -> int:
@@ -173,14 +178,24 @@ def _preferred(name: str, environ: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _secret_key(environ: Mapping[str, str], var: Path) -> dict[str, str]:
-    """Django's key, made once; nothing when the caller has set one."""
-    if environ.get("WAYMARK_SECRET_KEY") or environ.get("WAYMARK_SECRET_KEY_FILE"):
+def _made_once(environ: Mapping[str, str], variable: str, kept: Path) -> dict[str, str]:
+    """Return the variable that names the file `kept` with a secret, made once; nothing if the caller has set one."""
+    if environ.get(variable) or environ.get(f"{variable}_FILE"):
         return {}
-    kept = var / "secret-key"
     if not kept.exists():
         write_private(kept, secrets.token_urlsafe(50))
-    return {"WAYMARK_SECRET_KEY_FILE": str(kept)}
+    return {f"{variable}_FILE": str(kept)}
+
+
+def _secret(environ: Mapping[str, str], variable: str) -> str:
+    """Raises InvalidEnvironment for a file that cannot be read."""
+    file = environ.get(f"{variable}_FILE")
+    if environ.get(variable) or not file:
+        return environ.get(variable, "")
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise InvalidEnvironment(f"{variable}_FILE: {file!r} is not allowed; {error.strerror}") from error
 
 
 def _postgres(var: Path) -> PostgresServer:

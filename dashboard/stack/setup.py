@@ -26,7 +26,8 @@ def main() -> None:
     if settings.EMBEDDED_CLUSTER_URL:
         from monitoring.engine.embedded import register
 
-        register(settings.EMBEDDED_CLUSTER_URL)  # its port may have changed since the last start
+        # Its port may have changed since the last start.
+        register(settings.EMBEDDED_CLUSTER_URL, settings.JOBMANAGER_TOKEN)
     from monitoring.alerts.notify.configured_channels import ensure_configured_channels
 
     ensure_configured_channels(settings.ALERT_MAIL, settings.ALERT_WEBHOOK, settings.ALERT_WEBHOOK_SECRET)

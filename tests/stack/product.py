@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.stack.environment import EXTERNAL_VARIABLES
+from dashboard.stack.environment import EXTERNAL_VARIABLES, OWN_TOKEN
 from dashboard.stack.record import PartRecord
 from dashboard.stack.status import parts_now
 from tests.waiting import eventually
@@ -61,7 +61,9 @@ class Stack:
         return {job["name"]: job for job in sorted(jobs, key=lambda job: job["start-time"])}
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.job_manager + path, timeout=10) as answer:
+        token = (self.var / OWN_TOKEN).read_text()
+        request = urllib.request.Request(self.job_manager + path, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 
     @property

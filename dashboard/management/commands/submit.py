@@ -7,19 +7,21 @@ import os
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running
+from dashboard.stack.environment import JOBMANAGER_TOKEN, OWN_TOKEN, var_directory
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8081"
 EPILOG = """\
 example:
   manage.py submit wordcount.py:wordcount --arg input=/data/in --conf execution.checkpointing.interval=10s
 
-The exit code is 0 once the job runs, 1 when it was refused or failed to start. The token for a guarded job manager
-comes from WAYMARK_JOBMANAGER_TOKEN or WAYMARK_JOBMANAGER_TOKEN_FILE.
+The exit code is 0 once the job runs, 1 when it was refused or failed to start. The token comes from
+WAYMARK_JOBMANAGER_TOKEN or WAYMARK_JOBMANAGER_TOKEN_FILE; without them, the job manager that `up` runs gets its own.
 """
 
 
@@ -41,15 +43,14 @@ class Command(BaseCommand):
         parser.add_argument("--parallelism", type=int)
         parser.add_argument("--from-savepoint", metavar="PATH", help="a savepoint or retained checkpoint to start from")
         parser.add_argument("--allow-non-restored-state", action="store_true")
-        parser.add_argument(
-            "--jobmanager", metavar="URL", default=os.environ.get("WAYMARK_JOBMANAGER_URL", DEFAULT_ADDRESS)
-        )
+        known = os.environ.get("WAYMARK_JOBMANAGER_URL") or os.environ.get("WAYMARK_EMBEDDED_CLUSTER_URL")
+        parser.add_argument("--jobmanager", metavar="URL", default=known or DEFAULT_ADDRESS)
         parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait until it runs (300)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             submission = _submission(options)
-            client = JobManagerClient(options["jobmanager"], _token())
+            client = JobManagerClient(options["jobmanager"], _token(options["jobmanager"]))
             jar_id = client.upload(submission.program)
             self.stdout.write(f"Uploaded {submission.program.name}.")
             job_id = client.run(jar_id, submission.request())
@@ -77,6 +78,17 @@ def _submission(options: dict[str, Any]) -> Submission:
     )
 
 
-def _token() -> str | None:
-    file = os.environ.get("WAYMARK_JOBMANAGER_TOKEN_FILE")
-    return os.environ.get("WAYMARK_JOBMANAGER_TOKEN") or (Path(file).read_text().strip() if file else None)
+def _token(address: str) -> str | None:
+    """Return the token for `address`. The one that `up` made is sent to its own job manager only."""
+    file = os.environ.get(f"{JOBMANAGER_TOKEN}_FILE")
+    if os.environ.get(JOBMANAGER_TOKEN) or not file:
+        return os.environ.get(JOBMANAGER_TOKEN)
+    if Path(file) == var_directory(os.environ) / OWN_TOKEN and not _is_embedded(address):
+        return None
+    return Path(file).read_text().strip()
+
+
+def _is_embedded(address: str) -> bool:
+    embedded = urlsplit(os.environ.get("WAYMARK_EMBEDDED_CLUSTER_URL", ""))
+    given = urlsplit(address)
+    return given.port == embedded.port and {given.hostname, embedded.hostname} <= {"127.0.0.1", "localhost", "::1"}

@@ -1,15 +1,18 @@
 # ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
 from __future__ import annotations
 
+import asyncio
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 from tests.checkpointing.jobs.fake_driver import FakeLauncher
-from tests.checkpointing.jobs.running_job_manager import running_job_manager
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, running_job_manager
 
 
 async def test_every_request_needs_the_token(tmp_path: Path) -> None:
@@ -23,8 +26,6 @@ async def test_every_request_needs_the_token(tmp_path: Path) -> None:
 
 
 async def test_a_driver_needs_the_token_and_finds_it_in_a_file(tmp_path: Path) -> None:
-    import asyncio
-
     launcher = FakeLauncher(asyncio.get_running_loop())
     launcher.headers = {"Authorization": "Bearer secret"}
     async with running_job_manager(tmp_path, launcher, WAYMARK_JOBMANAGER_TOKEN="secret") as manager:
@@ -37,4 +38,30 @@ async def test_a_driver_needs_the_token_and_finds_it_in_a_file(tmp_path: Path) -
         with pytest.raises(InvalidStatus):
             async with connect(manager.address.replace("http", "ws") + "/drivers", proxy=None):
                 pass
+    await launcher.close()
+
+
+async def test_submit_sends_the_token_that_up_made_to_its_own_job_manager_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`manage.py` has taken the variables over from the `up` that runs."""
+    monkeypatch.setenv("WAYMARK_VAR", str(tmp_path))
+    monkeypatch.setenv("WAYMARK_JOBMANAGER_TOKEN_FILE", str(tmp_path / "jobmanager-token"))
+    (tmp_path / "jobmanager-token").write_text("secret")
+    (tmp_path / "words.py").write_text(PROGRAM)
+
+    async def submit() -> str:
+        out = StringIO()
+        await asyncio.to_thread(call_command, "submit", f"{tmp_path / 'words.py'}:wordcount", stdout=out)
+        return out.getvalue()
+
+    launcher = FakeLauncher(asyncio.get_running_loop())
+    launcher.headers = {"Authorization": "Bearer secret"}
+    async with running_job_manager(tmp_path, launcher, WAYMARK_JOBMANAGER_TOKEN="secret") as manager:
+        monkeypatch.setenv("WAYMARK_EMBEDDED_CLUSTER_URL", manager.address)
+        assert (await submit()).rstrip().endswith("RUNNING")
+        monkeypatch.setenv("WAYMARK_EMBEDDED_CLUSTER_URL", "http://127.0.0.1:1")
+        monkeypatch.setenv("WAYMARK_JOBMANAGER_URL", manager.address)
+        with pytest.raises(CommandError, match="A bearer token is needed"):
+            await submit()
     await launcher.close()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager
+from tests.checkpointing.jobs.fake_driver import FakeLauncher
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
 from tests.flink_distribution import FlinkCommandLine, FlinkNotFetched, flink_home
 
 pytestmark = pytest.mark.flink
@@ -69,6 +70,24 @@ async def test_stop_with_a_savepoint_ends_the_job(manager: RunningJobManager, fl
 
     assert (code, f"Savepoint completed. Path: file:{target}/savepoint-{job_id[:6]}-" in text) == (0, True)
     await manager.until(job_id, "FINISHED")
+
+
+async def test_it_sends_the_token_that_its_variable_holds(
+    flink_libraries: Path, java_home: Path, tmp_path: Path
+) -> None:
+    launcher = FakeLauncher(asyncio.get_running_loop())
+    launcher.headers = {"Authorization": "Bearer secret"}
+    async with running_job_manager(tmp_path, launcher, WAYMARK_JOBMANAGER_TOKEN="secret") as manager:
+        job_id = await manager.submit_running(jobName="Words")
+        with_it, without = (
+            FlinkCommandLine(flink_libraries, java_home, tmp_path / "conf", manager.address, token)
+            for token in ("secret", "")
+        )
+        code, text = await asyncio.to_thread(with_it.run, "list")
+        assert (code, f"{job_id} : Words (RUNNING)" in text) == (0, True)
+        code, text = await asyncio.to_thread(without.run, "list")
+        assert (code != 0, "A bearer token is needed" in text) == (True, True)
+    await launcher.close()
 
 
 async def test_cancel_ends_the_job(manager: RunningJobManager, flink: Flink) -> None:

@@ -79,6 +79,33 @@ def test_a_secret_key_that_is_set_is_left_alone(tmp_path: Path) -> None:
     assert "WAYMARK_SECRET_KEY_FILE" not in build({"WAYMARK_SECRET_KEY": "x"}, tmp_path, JAVA).variables
 
 
+def test_the_job_managers_token_is_made_once_and_private(tmp_path: Path) -> None:
+    environment = build({}, tmp_path, JAVA)
+    kept = Path(environment.variables["WAYMARK_JOBMANAGER_TOKEN_FILE"])
+    assert environment.jobmanager_token == kept.read_text()
+    assert len(environment.jobmanager_token) >= 50
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert build({}, tmp_path, JAVA).jobmanager_token == environment.jobmanager_token
+    assert environment.jobmanager_token not in repr(environment)
+
+
+def test_a_token_that_is_set_is_used(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from a file\n")
+    by_file = build({"WAYMARK_JOBMANAGER_TOKEN_FILE": str(tmp_path / "token")}, tmp_path, JAVA)
+    by_name = build({"WAYMARK_JOBMANAGER_TOKEN": "by name"}, tmp_path, JAVA)
+    assert (by_file.jobmanager_token, by_name.jobmanager_token) == ("from a file", "by name")
+    assert not (tmp_path / "jobmanager-token").exists()
+
+
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidEnvironment, match="WAYMARK_JOBMANAGER_TOKEN_FILE: '/nowhere' is not allowed"):
+        build({"WAYMARK_JOBMANAGER_TOKEN_FILE": "/nowhere"}, tmp_path, JAVA)
+
+
+def test_a_job_manager_elsewhere_gets_no_token_of_ours(tmp_path: Path) -> None:
+    assert build({"WAYMARK_JOBMANAGER_URL": "http://jobs.example:8081"}, tmp_path, JAVA).jobmanager_token == ""
+
+
 def test_the_port_that_is_asked_for_is_taken(tmp_path: Path) -> None:
     port = any_free()
     assert build({"WAYMARK_PORT": str(port)}, tmp_path, JAVA).web_url == f"http://127.0.0.1:{port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 from dashboard.stack.process import wait_until
 from dashboard.stack.record import start_time
 from dashboard.stack.status import parts_now
+from tests.other_account import can_open
 
 pytestmark = [pytest.mark.stack, pytest.mark.zookeeper]
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,6 +90,7 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
     assert list(status)[: len(PARTS)] == PARTS
     assert all(part["pid"] and part["version"] for part in status.values())
     assert httpx2.get(f"{status['web']['address']}/healthz", trust_env=False).status_code == 200
+    expect_closed_to_other_accounts(product, status)
 
     refused = product.manage("up")
     assert refused.returncode != 0
@@ -106,14 +109,39 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
     assert product.living() == []
     assert {part["state"] for part in product.status().values()} == {"down"}
 
+    product.environ["WAYMARK_JOBMANAGER_TOKEN"] = "chosen"
     product.start()
     assert product.status()["web"]["address"] == status["web"]["address"]
+    assert answers(status["jobmanager"], "chosen") == 200
     with psycopg.connect(database_of(product)) as connection:
         assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
 
     # Nobody stops its parts when the supervisor itself is killed: they end by themselves.
     assert product.stop(signal.SIGKILL) == -signal.SIGKILL
     wait_until(lambda: product.living() == [], limit_s=60, what="the end of every part")
+
+
+def expect_closed_to_other_accounts(product: Product, status: dict[str, Any]) -> None:
+    password = (product.var / "admin-password").read_text().strip()
+    for log in (product.var.parent / "up.log", product.var / "log" / "waymark.log"):
+        assert password not in log.read_text()
+    assert stat.S_IMODE((product.var / "log" / "waymark.log").stat().st_mode) == 0o600
+    if os.geteuid() == 0:
+        assert can_open(product.var.rglob("*")) == []
+    token = (product.var / "jobmanager-token").read_text()
+    assert (answers(status["jobmanager"], ""), answers(status["jobmanager"], token)) == (401, 200)
+    wait_until(lambda: embedded_cluster_is_polled(product), limit_s=60, what="a poll of the embedded cluster")
+
+
+def answers(job_manager: dict[str, Any], token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return int(httpx2.get(f"{job_manager['address']}/overview", headers=headers, trust_env=False).status_code)
+
+
+def embedded_cluster_is_polled(product: Product) -> bool:
+    with psycopg.connect(database_of(product)) as connection:
+        query = "SELECT last_answer_at IS NOT NULL AND last_error = '' FROM monitoring_cluster"
+        return connection.execute(query).fetchall() == [(True,)]
 
 
 def database_of(product: Product) -> str:

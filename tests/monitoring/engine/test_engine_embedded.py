@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from monitoring.engine.connection import connection_of
 from monitoring.engine.embedded import register
 from monitoring.models import Cluster, Engine
 
@@ -14,3 +15,13 @@ def test_the_embedded_job_manager_is_one_cluster_wherever_it_listens():
     assert first.pk == second.pk
     assert (second.name, second.rest_url, second.engine) == ("waymark", "http://127.0.0.1:9999", Engine.SPARK)
     assert (second.token.reveal(), second.poll_interval_s, second.next_poll_at) == ("kept", 7, None)
+
+
+@pytest.mark.django_db
+def test_it_is_asked_with_its_token_from_then_on():
+    register("http://127.0.0.1:8081")
+    assert connection_of(Cluster.objects.get()).authorization == ""
+    register("http://127.0.0.1:8081", "of up")
+    assert connection_of(Cluster.objects.get()).authorization == "Bearer of up"
+    register("http://127.0.0.1:8081", "changed")
+    assert connection_of(Cluster.objects.get()).authorization == "Bearer changed"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -37,6 +38,8 @@ from checkpointing.ha.zookeeper import (
 
 _RENEWALS_PER_TIMEOUT = 6
 _LONGEST_WAIT_S = 1.0
+
+log = logging.getLogger(__name__)
 
 
 class HeldAttempt(Protocol):
@@ -262,12 +265,17 @@ class ZooKeeperHeldAttempt:
             self._wake.wait(min(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT, max(0.0, remaining)))
 
     def _still_held(self) -> bool:
-        if self._connection.state is ConnectionState.CONNECTED:
-            asked_at = self._clock.monotonic()
-            with contextlib.suppress(ConnectionUnavailable):
+        """A claim that cannot be looked at, whatever the reason, is held until its lease ends."""
+        asked_at = self._clock.monotonic()
+        try:
+            if self._connection.state is ConnectionState.CONNECTED:
                 if not self._confirmed():
                     return False
                 self._certain_until = certain_until(asked_at, self._connection.session_timeout_s)
+        except ConnectionUnavailable as error:
+            log.info("the claim on attempt %d cannot be confirmed now: %s", self.attempt, error)
+        except Exception:
+            log.exception("the claim on attempt %d cannot be confirmed", self.attempt)
         return self._clock.monotonic() < self._certain_until
 
     def _confirmed(self) -> bool:
@@ -282,7 +290,10 @@ class ZooKeeperHeldAttempt:
         with self._lock:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception:
+                log.exception("attempt %d was lost, and what was to follow failed", self.attempt)
 
 
 def _path(job_id: str) -> str:

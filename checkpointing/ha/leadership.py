@@ -37,15 +37,26 @@ class LeaderContender(Protocol):
     """
 
     def grant_leadership(self, session_id: str) -> None:
-        """A new term begins: prepare, then confirm with the address. Not called when the term is over already."""
+        """A new term begins: prepare, then confirm with the address. Not called when the term is over already.
+
+        A contender that cannot lead raises any exception: the election ends the term, revokes the leadership and lets
+        every other contender lead before this one.
+        """
         ...
 
     def revoke_leadership(self) -> None:
-        """The term granted last is over."""
+        """The term granted last is over. An exception is fatal: see `on_fatal_error`."""
         ...
 
     def on_error(self, error: Exception) -> None:
-        """The election cannot go on by itself."""
+        """Something is wrong in ZooKeeper; the election retries by itself."""
+        ...
+
+    def on_fatal_error(self, error: Exception) -> None:
+        """The election or the contender is broken: end the process, and with it the session and its claim to lead.
+
+        May be called on any thread of the election's.
+        """
         ...
 
 

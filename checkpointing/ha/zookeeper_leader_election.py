@@ -7,6 +7,10 @@ A term ends, and `has_leadership` turns false, at once when the connection is su
 the quorum has not confirmed it for most of a session time-out (`session_lease`): before it can give the leadership to
 another one. After a term the contender's node is removed and a new one
 made, so that a write fenced with the old node can never succeed.
+
+A contender that cannot lead never keeps the others from leading. When it refuses its term, the election removes its
+node at once and joins again after a rest, behind all others. When the election itself is broken, the contender is told
+to end the process (decision 123).
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ LATCH = "leader/latch"
 CONNECTION_INFO = "leader/rest_server/connection_info"
 
 _RENEWALS_PER_TIMEOUT = 4
+_REST_IN_TIMEOUTS = 1.0
 _LATCH_NAME = re.compile(r"_c_.+-latch-(\d{10})")
 
 log = logging.getLogger(__name__)
@@ -52,6 +57,7 @@ class ZooKeeperLeaderElection:
         self._latch: str | None = None
         self._session_id: str | None = None
         self._certain_until = 0.0
+        self._rests_until = float("-inf")
         self._information: LeaderInformation | None = None
         self._closed = False
         self._wake = threading.Event()
@@ -62,7 +68,7 @@ class ZooKeeperLeaderElection:
         with self._lock:
             if self._notifier is not None or self._closed:
                 raise ElectionClosed("an election is started once")
-            self._notifier = _Notifier(contender, self.has_leadership)
+            self._notifier = _Notifier(contender, self.has_leadership, self._give_up)
         self._connection.add_listener(self._on_connection)
         self._thread.start()
 
@@ -133,6 +139,16 @@ class ZooKeeperLeaderElection:
         self._wake.set()
 
     def _run(self) -> None:
+        try:
+            self._take_part_until_closed()
+        except Exception as error:
+            # The node of a thread that ended would keep all others from leading for as long as the session lives.
+            log.exception("the leader election failed")
+            self._end_term(f"the election failed: {error!r}")
+            if self._notifier is not None:
+                self._notifier.contender.on_fatal_error(error)
+
+    def _take_part_until_closed(self) -> None:
         while not self._closed:
             self._wake.clear()
             try:
@@ -153,6 +169,9 @@ class ZooKeeperLeaderElection:
         with self._lock:
             latch = self._latch
         if latch is None:
+            self._withdraw()
+            if self._clock.monotonic() < self._rests_until:
+                return
             latch = self._join()
         latches = sorted(filter(_LATCH_NAME.fullmatch, self._connection.children(LATCH)), key=_sequence)
         if latch not in latches or self._connection.find(f"{LATCH}/{latch}", self._on_watch) is None:
@@ -175,7 +194,6 @@ class ZooKeeperLeaderElection:
         return False
 
     def _join(self) -> str:
-        self._withdraw()
         self._connection.ensure(LATCH)
         latch = self._connection.create_sequential(f"{LATCH}/_c_{self._id}-latch-")
         with self._lock:
@@ -251,17 +269,36 @@ class ZooKeeperLeaderElection:
             if self._notifier is not None:
                 self._notifier.revoke()
 
+    def _give_up(self, session_id: str, error: Exception) -> None:
+        """The contender cannot lead in this term: it makes room at once, and joins again behind all others."""
+        with self._lock:
+            if self._session_id != session_id:
+                return
+            rest_s = _REST_IN_TIMEOUTS * self._connection.session_timeout_s
+            self._rests_until = self._clock.monotonic() + rest_s
+        self._end_term(f"the contender cannot lead and gives way to others for {rest_s:g} s: {error!r}")
+        self._wake.set()
+
     def _report(self, error: HighAvailabilityError) -> None:
         if self._notifier is not None:
             self._notifier.put(lambda contender: contender.on_error(error))
 
 
 class _Notifier:
-    """Calls the contender, in order, on its own thread; a grant whose term is over is not delivered."""
+    """Calls the contender, in order, on its own thread; a grant whose term is over is not delivered.
 
-    def __init__(self, contender: LeaderContender, is_current: Callable[[str], bool]) -> None:
-        self._contender = contender
+    `give_up(session id, error)` is called when the contender refuses a grant.
+    """
+
+    def __init__(
+        self,
+        contender: LeaderContender,
+        is_current: Callable[[str], bool],
+        give_up: Callable[[str, Exception], None],
+    ) -> None:
+        self.contender = contender
         self._is_current = is_current
+        self._give_up = give_up
         self._granted = False
         self._calls: queue.SimpleQueue[Callable[[LeaderContender], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader-contender", daemon=True)
@@ -283,9 +320,14 @@ class _Notifier:
             self._thread.join()
 
     def _grant(self, contender: LeaderContender, session_id: str) -> None:
-        if self._is_current(session_id):
-            self._granted = True
+        if not self._is_current(session_id):
+            return
+        self._granted = True
+        try:
             contender.grant_leadership(session_id)
+        except Exception as error:
+            log.exception("a leader contender cannot lead")
+            self._give_up(session_id, error)
 
     def _revoke(self, contender: LeaderContender) -> None:
         if self._granted:
@@ -295,9 +337,10 @@ class _Notifier:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             try:
-                call(self._contender)
-            except Exception:
+                call(self.contender)
+            except Exception as error:
                 log.exception("a leader contender failed")
+                self.contender.on_fatal_error(error)
 
 
 def _sequence(latch: str) -> int:

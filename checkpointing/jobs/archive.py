@@ -41,7 +41,7 @@ class ArchivedJob:
 
 
 class JobArchive:
-    """No method raises: a job whose archive cannot be written or read is only not shown any more."""
+    """Only for display: a job whose archive cannot be written or read is not shown any more."""
 
     def __init__(self, services: JobServices) -> None:
         self._services = services
@@ -52,11 +52,13 @@ class JobArchive:
         """What `load` found, the newest first."""
         return sorted(self._jobs.values(), key=lambda job: job.ended_ms, reverse=True)
 
-    async def load(self) -> None:
-        """What is archived now, of jobs whose end is durable."""
+    async def load(self) -> bool:
+        """Read what is archived, of jobs whose end is durable. True; raises OSError when it cannot be read now."""
         self._jobs = {job.job_id: job for job in await self._services.io.run(self._read_all)}
+        return True
 
     async def write(self, job_id: str, answers: Answers) -> None:
+        """Raises nothing."""
         file = self._services.jobs_directory / job_id / ARCHIVE_NAME
         try:
             text = json.dumps({"version": _VERSION, "answers": answers})

@@ -14,7 +14,7 @@ from typing import Any
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.coordinator.ports import PossibleInconsistentState
-from checkpointing.ha.errors import HighAvailabilityError, LeadershipLost
+from checkpointing.ha.errors import LeadershipLost
 from checkpointing.ha.job_results import JobResult
 from checkpointing.jobs.archive import Answers, ArchivedJob, JobArchive
 from checkpointing.jobs.attempts import JobDirectory
@@ -32,8 +32,6 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.messages import DriverMessage, Refused, Register
 
 logger = logging.getLogger(__name__)
-
-_RETRY_S = 1.0
 
 
 class NotLeading(Exception):
@@ -83,32 +81,25 @@ class Dispatcher:
     # --- leadership -------------------------------------------------------------------------------------------------
 
     async def take_leadership(self, session_id: str) -> None:
-        """Recover every stored job. One that cannot be recovered is tried again while the term lasts; the others run.
+        """Recover every stored job. One that cannot be recovered is retried while the term lasts; the others run.
 
+        Raises when the stored jobs cannot be listed: a leader without its jobs would deny those that run, so it does
+        not lead. Everything else is retried in the background and keeps nobody from leading (decision 123).
         The election tells of a loss only afterwards: once it has come about, the next leader is left everything.
         """
         self.session_id = session_id
-        await self._ended_jobs.finish_clean_up()
-        await self._archive.load()
-        stored = await self._stored_jobs(session_id)
+        await self._retries.now_or_later("the clean-up of ended jobs", self._ended_jobs.finish_clean_up)
+        await self._retries.now_or_later("reading the archive of ended jobs", self._archive.load)
+        stored = await self.services.io.run(self.services.high_availability.job_graphs.job_ids)
         for job_id in stored:
             if not self._is_term(session_id):
                 logger.warning("leadership was lost during the recovery, which ends here: the next leader's turn")
                 return
-            if not await self._recovered(job_id, session_id):
-                self._retries.again(_recovery_of(job_id), partial(self._recovered, job_id, session_id))
-        await self._past_jobs.sweep(session_id, stored)
+            await self._retries.now_or_later(_recovery_of(job_id), partial(self._recovered, job_id, session_id))
+        await self._retries.now_or_later(
+            "the search for jobs of the past", partial(self._past_jobs.sweep, session_id, stored)
+        )
         self._ready = self._is_term(session_id)
-
-    async def _stored_jobs(self, session_id: str) -> Sequence[str]:
-        """Asked again for as long as the term lasts: a leader without its jobs would deny those that run."""
-        while self._is_term(session_id):
-            try:
-                return await self.services.io.run(self.services.high_availability.job_graphs.job_ids)
-            except HighAvailabilityError as error:
-                logger.warning("the stored jobs cannot be listed now: %s", error)
-                await asyncio.sleep(_RETRY_S)
-        return ()
 
     def _is_term(self, session_id: str) -> bool:
         return self.session_id == session_id and self.services.leads(session_id)
@@ -126,22 +117,35 @@ class Dispatcher:
         await self.services.io.run(self.services.launcher.end_spares)
 
     async def _recovered(self, job_id: str, session_id: str) -> bool:
-        """False: to be tried again, and left as it is till then. Storage is often away just when leadership moves."""
+        """Raises, or returns False, when it is to be retried. Storage is often away just when leadership moves."""
+        if not self._is_term(session_id):
+            return True
         try:
             await self._recover(job_id, session_id)
         except (*STORE_ERRORS, InvalidConfiguration) as error:
             logger.error("job %s cannot be recovered and is left as it is: %s", job_id, error)
-            return not self._is_term(session_id)
+            return False
         return True
 
     async def _recover(self, job_id: str, session_id: str) -> None:
-        ha = self.services.high_availability
-        if await self.services.io.run(lambda: ha.job_results.has_result(job_id)):
-            logger.warning("job %s has ended and is not recovered; its clean-up is not finished", job_id)
+        if await self._has_ended(job_id):
             return
+        ha = self.services.high_availability
         graph = await self.services.io.run(lambda: ha.job_graphs.recover(job_id))
-        if graph is not None and self._is_term(session_id) and job_id not in self._jobs:
+        if graph is None:
+            return
+        # Again: only now, that the graph could be read, is it certain that the storage was there to show a result.
+        if await self._has_ended(job_id):
+            await self._release(job_id)
+        elif self._is_term(session_id) and job_id not in self._jobs:
             self._start(JobMaster(graph, session_id, self.services, self._record_result, recovered=True))
+
+    async def _has_ended(self, job_id: str) -> bool:
+        results = self.services.high_availability.job_results
+        has_ended = await self.services.io.run(lambda: results.has_result(job_id))
+        if has_ended:
+            logger.warning("job %s has ended and is not recovered; its clean-up is not finished", job_id)
+        return has_ended
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 

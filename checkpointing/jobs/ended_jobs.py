@@ -27,7 +27,7 @@ _PERMANENT = (CheckpointsUnreadable, JobGraphUnreadable, InvalidConfiguration)
 
 
 class EndedJobs:
-    """No method raises for a store that fails: that is logged, and False is returned where the caller must know."""
+    """No method but `finish_clean_up` raises for a store that fails: it logs, and returns False where that matters."""
 
     def __init__(self, services: JobServices, retries: Retries) -> None:
         self._services = services
@@ -60,7 +60,7 @@ class EndedJobs:
         async def again() -> bool:
             return all([await self._finished(result) for result in await self._dirty() if result.job_id == job_id])
 
-        self._retries.again(f"clean-up of job {job_id}", again)
+        self._retries.again(_clean_up_of(job_id), again)
 
     async def _removed(self, job_id: str) -> bool:
 
@@ -81,18 +81,17 @@ class EndedJobs:
 
         await self._tried(job_id, "its directory could not be removed", remove)
 
-    async def finish_clean_up(self) -> None:
-        """What earlier job managers did not get to. One job's trouble does not keep the others from it."""
+    async def finish_clean_up(self) -> bool:
+        """What earlier job managers did not get to. One job's trouble does not keep the others from it.
+
+        True; raises OSError when the results cannot be listed now.
+        """
         for result in await self._dirty():
-            if not await self._finished(result):
-                self.clean_up_later(result.job_id)
+            await self._retries.now_or_later(_clean_up_of(result.job_id), partial(self._finished, result))
+        return True
 
     async def _dirty(self) -> Sequence[JobResult]:
-        try:
-            return await self._services.io.run(self._ha.job_results.dirty_results)
-        except STORE_ERRORS as error:
-            logger.error("ended jobs cannot be looked up: %s", error)
-            return ()
+        return await self._services.io.run(self._ha.job_results.dirty_results)
 
     async def _finished(self, result: JobResult) -> bool:
         return await self._discard_checkpoints(result) and await self._removed(result.job_id)
@@ -130,3 +129,7 @@ class EndedJobs:
             logger.error("job %s: %s: %s", job_id, trouble, error)
             return False
         return True
+
+
+def _clean_up_of(job_id: str) -> str:
+    return f"clean-up of job {job_id}"

@@ -38,10 +38,20 @@ logger = logging.getLogger(__name__)
 
 IO_THREADS = 16
 _GRACEFUL_CONNECTIONS_S = 2
+EXIT_FATAL = 70
 
 
 class CannotServe(Exception):
     """The job manager cannot start; the text says why."""
+
+
+def end_process(error: Exception) -> None:
+    """End at once, as Flink does on a fatal error: whatever hangs here must not keep another one from leading.
+
+    The drivers go on; the next leader adopts them once ZooKeeper has ended this process's session.
+    """
+    logger.critical("the job manager cannot go on and ends its process: %r", error)
+    os._exit(EXIT_FATAL)
 
 
 async def run(
@@ -51,8 +61,12 @@ async def run(
     *,
     launcher: DriverLauncher | None = None,
     stop: asyncio.Event | None = None,
+    end_process: Callable[[Exception], None] = end_process,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or `stop`. CannotServe when the address is taken or ZooKeeper cannot be reached."""
+    """Serve until SIGTERM, SIGINT or `stop`. CannotServe when the address is taken or ZooKeeper cannot be reached.
+
+    `end_process` is called on any thread when the job manager cannot go on: see `DispatcherContender`.
+    """
     stop = stop or asyncio.Event()
     listener, log = _listener(settings), RecentLog()
     with listener, log.attached(), ThreadPoolExecutor(IO_THREADS, thread_name_prefix="io") as executor:
@@ -63,7 +77,9 @@ async def run(
             settings, address, io, ha, launcher or _local_launcher(settings, environ or os.environ, address)
         )
         dispatcher = Dispatcher(services, describe)
-        contender = DispatcherContender(dispatcher, ha.leader_election, address, asyncio.get_running_loop())
+        contender = DispatcherContender(
+            dispatcher, ha.leader_election, address, asyncio.get_running_loop(), end_process
+        )
         try:
             async with _served(make_app(dispatcher, settings.token, log), listener), _signals(stop):
                 await io.run(lambda: ha.leader_election.start(contender))

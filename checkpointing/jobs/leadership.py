@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -15,15 +15,24 @@ logger = logging.getLogger(__name__)
 
 
 class DispatcherContender:
-    """A leader's address is published only once its dispatcher has recovered the jobs."""
+    """A leader's address is published only once its dispatcher has recovered the jobs.
+
+    `end_process` is called when this job manager can neither lead nor give up leading in order.
+    """
 
     def __init__(
-        self, dispatcher: Dispatcher, election: LeaderElection, address: str, loop: asyncio.AbstractEventLoop
+        self,
+        dispatcher: Dispatcher,
+        election: LeaderElection,
+        address: str,
+        loop: asyncio.AbstractEventLoop,
+        end_process: Callable[[Exception], None],
     ) -> None:
         self._dispatcher = dispatcher
         self._election = election
         self._address = address
         self._loop = loop
+        self._end_process = end_process
 
     def grant_leadership(self, session_id: str) -> None:
         logger.info("leadership granted, session %s", session_id)
@@ -37,6 +46,9 @@ class DispatcherContender:
 
     def on_error(self, error: Exception) -> None:
         logger.error("leader election: %s", error)
+
+    def on_fatal_error(self, error: Exception) -> None:
+        self._end_process(error)
 
     def _on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` on the loop and wait for it; nothing when the loop is closed already."""

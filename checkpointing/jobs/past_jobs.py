@@ -43,16 +43,16 @@ class PastJobs:
             self._lock.close()
             self._lock = None
 
-    async def sweep(self, session_id: str, recovered: Collection[str]) -> None:
-        """Begin to, for jobs other than the `recovered`: each as soon as its driver is certainly gone."""
-        try:
-            jobs = await self._services.io.run(self._unfinished)
-        except OSError as error:
-            logger.warning("what earlier job managers left cannot be looked up: %s", error)
-            return
+    async def sweep(self, session_id: str, recovered: Collection[str]) -> bool:
+        """Begin to, for jobs other than the `recovered`: each as soon as its driver is certainly gone.
+
+        True; raises OSError when what earlier job managers left cannot be listed now.
+        """
+        jobs = await self._services.io.run(self._unfinished)
         began_s = self._services.clock.monotonic()
         for job_id in sorted(jobs - set(recovered)):
             self._retries.again(f"past job {job_id}", partial(self._swept, job_id, session_id, began_s))
+        return True
 
     def _unfinished(self) -> set[str]:
         """With a savepoint that was begun, or an attempt whose end nobody saw."""

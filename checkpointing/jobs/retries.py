@@ -1,12 +1,18 @@
-"""What could not be done now and is tried again, each piece of work by itself, with growing pauses."""
+"""Work that failed and is retried, each piece of work by itself, with growing pauses."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 300.0
+
+Work = Callable[[], Awaitable[bool]]
+"""Returns True when nothing is left to do. An exception is logged, and counts as False."""
+
+logger = logging.getLogger(__name__)
 
 
 class Retries:
@@ -15,11 +21,16 @@ class Retries:
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def again(self, name: str, work: Callable[[], Awaitable[bool]]) -> None:
-        """Call `work`, which raises nothing, until it returns True; nothing when work of that name waits already."""
+    async def now_or_later(self, name: str, work: Work) -> None:
+        """Call `work` once and wait for it; when it fails, retry it in the background. Raises nothing."""
+        if not await _is_done(name, work):
+            self.again(name, work)
+
+    def again(self, name: str, work: Work) -> None:
+        """Call `work` after a pause, until it returns True; nothing when work of that name waits already."""
         if name in self._tasks:
             return
-        task = asyncio.create_task(_until_done(work), name=name)
+        task = asyncio.create_task(_until_done(name, work), name=name)
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
@@ -34,10 +45,19 @@ class Retries:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_done(work: Callable[[], Awaitable[bool]]) -> None:
+async def _until_done(name: str, work: Work) -> None:
     pause_s = FIRST_PAUSE_S
     while True:
         await asyncio.sleep(pause_s)
-        if await work():
+        if await _is_done(name, work):
             return
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+async def _is_done(name: str, work: Work) -> bool:
+    try:
+        return await work()
+    except Exception:
+        # One piece of work that fails, for whatever reason, must neither stop the others nor be forgotten.
+        logger.exception("%s failed and is retried", name)
+        return False

@@ -5,6 +5,7 @@ Arguments: hosts, root, storage directory. Stores where each checkpoint lies; no
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 from pathlib import Path
@@ -30,6 +31,9 @@ class Contender:
 
     def on_error(self, error: Exception) -> None:
         raise error
+
+    def on_fatal_error(self, error: Exception) -> None:
+        os._exit(1)
 
 
 def checkpoint_at(location: str) -> CompletedCheckpoint:

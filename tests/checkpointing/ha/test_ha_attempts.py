@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,8 +13,8 @@ import pytest
 from checkpointing.clock import ManualClock, SystemClock
 from checkpointing.ha.attempts import StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
 from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
-from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable, LeadershipLost
-from checkpointing.ha.zookeeper import ConnectionState
+from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable, LeadershipLost, ZooKeeperRefusal
+from checkpointing.ha.zookeeper import ConnectionState, Create, Delete
 from checkpointing.jobs.driver_spec import HighAvailabilitySpec
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
@@ -114,6 +115,66 @@ def test_a_driver_learns_that_its_session_was_lost_and_leaves_its_successor_alon
     held.release()
     assert job_manager.holder(JOB_ID) == 2
     successor.release()
+
+
+@zookeeper
+@pytest.mark.parametrize("successor", [1, 2])
+def test_a_driver_never_takes_its_successors_claim_for_its_own(driver, connection, job_manager, successor):
+    """Also when it sees no moment without a claim, and when the successor has its number."""
+    held = driver().hold(JOB_ID, 1)
+    lost = threading.Event()
+    held.on_lost(lost.set)
+    path = f"jobs/{JOB_ID}/attempt"
+    claim = json.dumps({"attempt": successor}).encode()
+    connection.commit([Delete(path), Create(path, claim, ephemeral=True)])
+    assert lost.wait(20)
+    assert held.lost
+    held.release()
+    assert job_manager.holder(JOB_ID) == successor
+
+
+@zookeeper
+@pytest.mark.parametrize("error", [RuntimeError("a mistake of ours"), ZooKeeperRefusal("no rights")], ids=repr)
+def test_a_driver_whose_claim_cannot_be_looked_at_stops_before_its_lease_ends(connect, error):
+    connection = connect()
+    held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
+    told = threading.Event()
+    held.on_lost(lambda: told.set())
+
+    def fail(path):
+        raise error
+
+    connection.confirm = fail
+    assert told.wait(20)
+    assert held.lost
+
+
+@zookeeper
+def test_one_look_that_fails_costs_the_claim_nothing(connect, eventually):
+    connection = connect()
+    held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
+    confirm, looks = connection.confirm, []
+
+    def fail_once(path):
+        looks.append(path)
+        if len(looks) == 1:
+            raise RuntimeError("a mistake of ours")
+        confirm(path)
+
+    connection.confirm = fail_once
+    eventually(lambda: len(looks) >= 2)
+    assert not held.lost
+    held.release()
+
+
+@zookeeper
+def test_all_are_told_of_a_lost_claim_though_one_of_them_fails(driver, connection):
+    held = driver().hold(JOB_ID, 1)
+    told = threading.Event()
+    held.on_lost(lambda: 1 / 0)
+    held.on_lost(told.set)
+    connection.delete(f"jobs/{JOB_ID}/attempt")
+    assert told.wait(20)
 
 
 @zookeeper

@@ -134,6 +134,9 @@ class Elected:
     def on_error(self, error):
         self.events.append(error)
 
+    def on_fatal_error(self, error):
+        self.events.append(error)
+
     def is_found_with(self, connection):
         found = ZooKeeperLeaderRetrieval(connection, SystemClock()).current()
         return (

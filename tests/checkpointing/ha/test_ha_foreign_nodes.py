@@ -70,6 +70,9 @@ def leader(connection):
         def on_error(self, error):
             self.errors.append(error)
 
+        def on_fatal_error(self, error):
+            self.errors.append(error)
+
         @property
         def leads(self):
             return bool(self.terms) and self.election.has_leadership(self.terms[-1])

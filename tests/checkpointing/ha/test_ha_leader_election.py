@@ -47,6 +47,9 @@ class Contender:
     def on_error(self, error):
         self.events.append(error)
 
+    def on_fatal_error(self, error):
+        self.events.append(f"fatal: {error}")
+
     @property
     def leads(self):
         return self.session_id is not None and self.election.has_leadership(self.session_id)
@@ -265,6 +268,62 @@ def fence_of(contender):
         return contender.election.fence
     except LeadershipLost:
         return None
+
+
+def refuse(message="the storage is away"):
+    raise OSError(message)
+
+
+@zookeeper
+def test_a_contender_that_cannot_lead_gives_way_to_the_next_one(make_contender, retrieval, eventually):
+    first = make_contender("http://127.0.0.1:1", on_grant=refuse)
+    eventually(lambda: first.events[:2] == ["granted", "revoked"])
+    second = make_contender("http://127.0.0.1:2")
+    assert retrieval.wait(10).address == "http://127.0.0.1:2"
+    assert second.leads
+    eventually(lambda: len(first.connection.children(LATCH)) == 2)  # the first one waits behind the second
+    assert second.leads
+    assert second.events == ["granted"]
+
+
+@zookeeper
+def test_the_only_contender_is_granted_leadership_again_after_a_rest(make_contender, eventually):
+    clock = ManualClock()
+    refusals = [OSError("the storage is away")]
+
+    def once():
+        if refusals:
+            raise refusals.pop()
+        contender.election.confirm_leadership(contender.session_id, contender.address)
+
+    contender = make_contender(clock=clock, on_grant=once)
+    eventually(lambda: contender.events == ["granted", "revoked"])
+    eventually(lambda: contender.connection.children(LATCH) == [])
+    clock.advance(contender.connection.session_timeout_s)
+    eventually(lambda: contender.leads)
+    assert contender.events == ["granted", "revoked", "granted"]
+
+
+@zookeeper
+def test_conformance_L08_a_mistake_in_the_election_ends_the_term_and_the_process(make_contender, eventually):
+    contender = make_contender()
+    eventually(lambda: contender.leads)
+
+    def mistake(path):
+        raise ValueError("a mistake of ours")
+
+    contender.connection.confirm = mistake
+    eventually(lambda: "fatal: a mistake of ours" in contender.events)
+    assert not contender.leads
+
+
+@zookeeper
+def test_a_contender_that_cannot_stop_leading_ends_the_process(make_contender, connection, eventually):
+    contender = make_contender()
+    eventually(lambda: contender.leads)
+    contender.revoke_leadership = lambda: refuse("a job cannot be suspended")
+    connection.delete(contender.election.fence)
+    eventually(lambda: "fatal: a job cannot be suspended" in contender.events)
 
 
 @zookeeper

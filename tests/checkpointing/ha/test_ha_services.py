@@ -33,6 +33,9 @@ class Contender:
     def on_error(self, error):
         raise error
 
+    def on_fatal_error(self, error):
+        raise error
+
 
 @pytest.fixture
 def make(request, root, tmp_path, files):

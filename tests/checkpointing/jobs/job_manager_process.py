@@ -1,6 +1,7 @@
 """A job manager in a process of its own, for tests that kill it or stop it for a while; its drivers are the test's.
 
-The argument is a directory; with a second one, `freeze`, every add to a checkpoint store hangs, the metadata written.
+The argument is a directory. With a second one, `freeze`, every add to a checkpoint store hangs, the metadata written;
+with `mistake` its election fails as by a programming error once a file `mistake` is in the directory.
 The launcher writes what is to be launched there and takes it as launched once the test wrote the driver's pid; a driver
 lives as long as its file does.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from checkpointing.ha.completed_checkpoints import HandleCompletedCheckpointStore
+from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.jobmanager import run
@@ -76,6 +78,17 @@ def freeze() -> None:
     HandleCompletedCheckpointStore.add_checkpoint = never_returns  # type: ignore[method-assign]
 
 
+def mistake(directory: Path) -> None:
+    take_part = ZooKeeperLeaderElection._take_part
+
+    def broken(election: ZooKeeperLeaderElection) -> None:
+        if (directory / "mistake").exists():
+            raise RuntimeError("a mistake of ours")
+        take_part(election)
+
+    ZooKeeperLeaderElection._take_part = broken  # type: ignore[method-assign]
+
+
 def main(directory: str) -> None:
     settings = JobManagerSettings.from_environ(dict(os.environ))
     asyncio.run(run(settings, {}, lambda text: print(text, flush=True), launcher=DistantLauncher(Path(directory))))
@@ -84,4 +97,6 @@ def main(directory: str) -> None:
 if __name__ == "__main__":
     if sys.argv[2:] == ["freeze"]:
         freeze()
+    if sys.argv[2:] == ["mistake"]:
+        mistake(Path(sys.argv[1]))
     main(sys.argv[1])

@@ -45,13 +45,24 @@ class RunningJobManager:
             }
         )
         self.stop = asyncio.Event()
+        self.fatal_errors: list[Exception] = []
+        self.end_process: Callable[[Exception], None] = self.fatal_errors.append
         self.address = ""
         self.client = JobManagerClient("http://127.0.0.1:1")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         said: list[str] = []
-        self._task = asyncio.create_task(run(self.settings, {}, said.append, launcher=self.launcher, stop=self.stop))
+        self._task = asyncio.create_task(
+            run(
+                self.settings,
+                {},
+                said.append,
+                launcher=self.launcher,
+                stop=self.stop,
+                end_process=self.end_process,
+            )
+        )
         await eventually(lambda: said or self._task.done())  # type: ignore[union-attr]
         if self._task.done():
             await self._task
@@ -62,6 +73,7 @@ class RunningJobManager:
         self.stop.set()
         if self._task is not None:
             await self._task
+        assert self.fatal_errors == []
 
     async def get(self, path: str) -> dict[str, Any]:
         return await asyncio.to_thread(self.client.get, path)

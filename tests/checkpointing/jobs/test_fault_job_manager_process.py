@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.jobmanager import EXIT_FATAL
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 from checkpointing.storage import read_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.fake_driver import FakeDriver
 from tests.checkpointing.jobs.job_manager_process import ALIVE, LAUNCH, LAUNCHED
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+from tests.checkpointing.jobs.running_job_manager import LIMIT_S, RunningJobManager, eventually
 
 pytestmark = pytest.mark.zookeeper
 
@@ -65,6 +66,11 @@ class DistantJobManager(RunningJobManager):
         self.address = said.split()[3]
         self.client = JobManagerClient(self.address, self.settings.token)
         self._clerk = asyncio.create_task(self._serve_launches())
+
+    async def exit_code(self) -> int:
+        """Once it has ended by itself."""
+        assert self._process is not None
+        return await asyncio.wait_for(self._process.wait(), LIMIT_S)
 
     def signal(self, number: int) -> None:
         assert self._process is not None
@@ -223,3 +229,23 @@ async def test_a_complete_checkpoint_that_never_came_to_an_empty_store_goes_with
 
             assert await second.checkpoint(job_id) == 2
             await eventually(lambda: {path.name for path in directory.glob("chk-*")} == {"chk-2"})
+
+
+async def test_a_leader_whose_election_fails_ends_its_process_and_the_standby_adopts_its_jobs(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    desk = tmp_path / "desk"
+    async with (
+        in_a_process(cluster, desk, "mistake") as first,
+        cluster.job_manager(WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2") as second,
+    ):
+        await leads(first)
+        job_id = await first.submit_running(RETAIN)
+        (desk / "mistake").touch()
+
+        assert await first.exit_code() == EXIT_FATAL
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        assert len(cluster.launcher.drivers) == 1
+        assert cluster.launcher.drivers[0].refusals == []

@@ -1,0 +1,242 @@
+"""A fault at every step of taking leadership, with three contenders. Over a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import functools
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from checkpointing.ha.job_graphs import HandleJobGraphStore
+from checkpointing.ha.job_results import FileJobResultStore, JobResult
+from checkpointing.jobs import jobmanager
+from checkpointing.jobs.status import JobStatus
+from checkpointing.rest.client import RequestRefused
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+from tests.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.zookeeper
+
+SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "2", "WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+ELECTION_THREADS = ("leader-election", "leader-contender")
+REQUESTS = ("children", "commit", "confirm", "create_sequential", "delete", "ensure", "find")
+ENDED_JOB = "e" * 32
+
+STEPS = (
+    # Joining the election, and winning it.
+    "leader-election: find leader/rest_server/connection_info",
+    "leader-election: children leader/latch",
+    "leader-election: ensure leader/latch",
+    "leader-election: create_sequential leader/latch/OWN",
+    "leader-election: find leader/latch/OWN",
+    "leader-election: confirm leader/latch/OWN",
+    # Recovering what the last leader left.
+    "FileJobResultStore.dirty_results",
+    "EndedJobs._discard_checkpoints",
+    "EndedJobs._removed.remove",
+    "JobArchive._read_all",
+    "HandleJobGraphStore.job_ids",
+    "Dispatcher._has_ended",
+    "Dispatcher._recover",
+    "PastJobs._unfinished",
+    # Publishing where the leader is.
+    "leader-contender: ensure leader/rest_server",
+    "leader-contender: find leader/rest_server/connection_info",
+    "leader-contender: commit leader/rest_server/connection_info",
+)
+
+
+class Steps:
+    """What one job manager does on its way to leadership; the step `broken` fails once, with `error`."""
+
+    def __init__(self, broken: str | None = None, error: Exception | None = None) -> None:
+        self.taken: list[str] = []
+        self.broke = threading.Event()
+        self._broken = broken
+        self._error = error
+
+    def hook(self, target: Any, name: str, describe: Callable[..., str | None]) -> None:
+        """Let `target.name` go through `take`; what `describe` makes None of is no step."""
+        original = getattr(target, name)
+
+        @functools.wraps(original)
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            step = describe(*args)
+            if step is not None:
+                self.take(step)
+            return original(*args, **kwargs)
+
+        setattr(target, name, hooked)
+
+    def take(self, step: str) -> None:
+        if step not in self.taken:
+            self.taken.append(step)
+        if step == self._broken and self._error is not None and not self.broke.is_set():
+            self.broke.set()
+            raise self._error
+
+
+def _request_of_the_election(operation: str, what: Any, *_: Any) -> str | None:
+    thread = threading.current_thread().name
+    if thread not in ELECTION_THREADS:
+        return None
+    path = what if isinstance(what, str) else what[-1].path
+    return f"{thread}: {operation} {re.sub(r'_c_.*', 'OWN', path)}"
+
+
+def _work_of_the_recovery(work: Any, *_: Any) -> str | None:
+    task = asyncio.current_task()
+    if task is None or "take_leadership" not in str(task.get_coro()):
+        return None
+    return str(getattr(work, "func", work).__qualname__).removesuffix(".<locals>.<lambda>").replace(".<locals>", "")
+
+
+@pytest.fixture
+def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
+    """The way of the first contender to ZooKeeper: cut, when its process ends."""
+    proxy = TcpProxy(zookeeper_hosts)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch, proxy: TcpProxy) -> Callable[[Steps], None]:
+    """Watch the steps of the job manager that reaches ZooKeeper through `proxy`."""
+
+    def install(steps: Steps) -> None:
+        make_services, make_dispatcher = jobmanager.make_services, jobmanager.Dispatcher
+
+        def services(settings: Any, load: Any) -> Any:
+            made: Any = make_services(settings, load)
+            if settings.hosts == proxy.address:
+                for name in REQUESTS:
+                    steps.hook(made._connection, name, functools.partial(_request_of_the_election, name))
+            return made
+
+        def dispatcher(job_services: Any, describe: Any) -> Any:
+            if job_services.settings.zookeeper_hosts == proxy.address:
+                steps.hook(job_services.io, "run", _work_of_the_recovery)
+            return make_dispatcher(job_services, describe)
+
+        monkeypatch.setattr(jobmanager, "make_services", services)
+        monkeypatch.setattr(jobmanager, "Dispatcher", dispatcher)
+
+    return install
+
+
+@contextlib.asynccontextmanager
+async def three_contenders(cluster: Cluster, proxy: TcpProxy) -> AsyncIterator[tuple[str, list[RunningJobManager]]]:
+    """A job runs, another has ended, and the clean-up of a third is not finished, when the leader goes.
+
+    The next leader is the first contender.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        old = await stack.enter_async_context(cluster.job_manager(**SESSION))
+        await leads(old)
+        job_id = await old.submit_running()
+        ended = await old.submit_running()
+        await old.cancel(ended)
+        await old.until(ended, "CANCELED")
+        results = FileJobResultStore(old.settings.state_directory / "ha" / "job-result-store")
+        results.create_dirty_result(JobResult(ENDED_JOB, "ended", JobStatus.FAILED, 1, 2))
+        contenders = []
+        for hosts in (proxy.address, cluster.hosts, cluster.hosts):
+            environ = {**SESSION, "ZOOKEEPER_HOSTS": hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
+            contender = RunningJobManager(cluster.directory, cluster.launcher, environ)
+            contenders.append(contender)
+            stack.push_async_callback(contender.shut_down)
+        contenders[0].end_process = lambda _: proxy.cut()
+        for contender in contenders:
+            await contender.start()
+        await old.shut_down()
+        yield job_id, contenders
+
+
+async def the_one_that_leads(cluster: Cluster, contenders: list[RunningJobManager]) -> RunningJobManager:
+    """Published in ZooKeeper, and serving."""
+    ha = await asyncio.to_thread(cluster.stores)
+
+    async def leader() -> RunningJobManager | None:
+        found = await asyncio.to_thread(ha.leader_retrieval.current)
+        for contender in contenders:
+            if found is not None and contender.address == found.address:
+                with contextlib.suppress(RequestRefused):
+                    await contender.get("/overview")
+                    return contender
+        return None
+
+    try:
+        return await eventually(leader)  # type: ignore[no-any-return]
+    finally:
+        await asyncio.to_thread(ha.close)
+
+
+async def runs(manager: RunningJobManager, job_id: str) -> bool:
+    """False, too, while the job is not recovered."""
+    with contextlib.suppress(RequestRefused):
+        return await manager.status(job_id) == "RUNNING"
+    return False
+
+
+async def test_every_step_of_taking_leadership_is_known(
+    cluster: Cluster, proxy: TcpProxy, hook: Callable[[Steps], None]
+) -> None:
+    steps = Steps()
+    hook(steps)
+    async with three_contenders(cluster, proxy) as (_, contenders):
+        assert await the_one_that_leads(cluster, contenders) is contenders[0]
+        assert sorted(steps.taken) == sorted(STEPS)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ESTALE, "Stale file handle"), RuntimeError("a mistake of ours")], ids=["io", "mistake"]
+)
+@pytest.mark.parametrize("step", STEPS)
+async def test_whatever_fails_while_leadership_is_taken_there_is_a_leader_and_its_job_goes_on(
+    cluster: Cluster, proxy: TcpProxy, hook: Callable[[Steps], None], step: str, error: Exception
+) -> None:
+    steps = Steps(step, error)
+    hook(steps)
+    async with three_contenders(cluster, proxy) as (job_id, contenders):
+        await eventually(steps.broke.is_set)
+        leader = await the_one_that_leads(cluster, contenders)
+        cluster.drivers_find(leader)
+        await eventually(lambda: runs(leader, job_id))
+        driver = cluster.launcher.drivers[0]
+        assert driver.refusals == []
+        assert driver.registrations == 2, "it was adopted"
+        assert len(cluster.launcher.drivers) == 2
+
+
+async def test_a_mistake_in_the_recovery_of_one_job_keeps_neither_the_leader_nor_the_other_jobs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster.job_manager(**SESSION) as first:
+        await leads(first)
+        broken, other = await first.submit_running(), await first.submit_running()
+    recover = HandleJobGraphStore.recover
+
+    def fail(store: HandleJobGraphStore, job_id: str) -> Any:
+        if job_id == broken:
+            raise RuntimeError("a mistake of ours")
+        return recover(store, job_id)
+
+    monkeypatch.setattr(HandleJobGraphStore, "recover", fail)
+    async with cluster.job_manager(**SESSION) as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(other, "RUNNING")
+        with pytest.raises(RequestRefused) as refusal:
+            await second.status(broken)
+        assert refusal.value.status == 503
+
+        monkeypatch.setattr(HandleJobGraphStore, "recover", recover)
+        await eventually(lambda: runs(second, broken))
+        assert [driver.refusals for driver in cluster.launcher.drivers] == [[], []]

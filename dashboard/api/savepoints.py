@@ -19,7 +19,7 @@ from dashboard.api.typed import Body, WhyIn, checked, filled
 from dashboard.forms.keeping import KeepForm
 from dashboard.views.job import find_job
 from monitoring.models import Savepoint, SavepointOrigin
-from monitoring.savepoints.keeping import BadNote, NotDisposable, dispose, pin
+from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 routes = router("Savepoints")
@@ -71,6 +71,8 @@ def keep(request: HttpRequest, savepoint_id: int, body: KeepIn) -> Savepoint:
         pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], actor_of(request))
     except BadNote as problem:
         raise invalid("note", None, str(problem)) from problem
+    except NotPinned as too_late:
+        raise conflict(too_late) from too_late
     return Savepoint.objects.get(pk=savepoint_id)
 
 

@@ -10,20 +10,23 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from dashboard.access.guard import actor_of
+from dashboard.access.guard import actor_of, reach_at
+from dashboard.access.reach import Reach
 from dashboard.acts.job_settings import save_retention
 from dashboard.forms.keeping import KeepForm, RetentionForm
 from dashboard.forms.note import NoteForm
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, Run, Savepoint
-from monitoring.savepoints.history import plain_path
-from monitoring.savepoints.keeping import BadNote, NotDisposable, dispose, pin, verdicts, why_it_stays
+from monitoring.savepoints.history import spellings
+from monitoring.savepoints.keeping import BadNote, NotDisposable, NotPinned, dispose, pin, verdicts, why_it_stays
 
 
 def savepoint(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(pk)
-    return render(request, "savepoints/savepoint.html", _context(found, KeepForm(instance=found, label_suffix="")))
+    return render(
+        request, "savepoints/savepoint.html", _context(request, found, KeepForm(instance=found, label_suffix=""))
+    )
 
 
 @action
@@ -35,8 +38,10 @@ def keep(request: HttpRequest, pk: int) -> HttpResponse:
             pin(found, form.cleaned_data["pinned"], form.cleaned_data["note"], actor_of(request))
         except BadNote as problem:
             form.add_error("note", str(problem))
+        except NotPinned as problem:
+            form.add_error("pinned", str(problem))
     if not form.is_valid():
-        return render(request, "savepoints/savepoint.html", _context(found, form), status=422)
+        return render(request, "savepoints/savepoint.html", _context(request, found, form), status=422)
     messages.success(request, _("Saved."))
     return redirect("savepoint", pk)
 
@@ -96,20 +101,20 @@ def _find(pk: int) -> Savepoint:
     return found
 
 
-def _context(found: Savepoint, form: KeepForm) -> dict[str, Any]:
+def _context(request: HttpRequest, found: Savepoint, form: KeepForm) -> dict[str, Any]:
     return {
         "savepoint": found,
         "job": found.job,
         "form": form,
-        "stays": why_it_stays(found),
-        "restored_by": _restored_by(found),
+        "stays": why_it_stays(found, timezone.now()),
+        "restored_by": _restored_by(found, reach_at(request)),
         "section": "savepoints",
     }
 
 
-def _restored_by(found: Savepoint) -> list[Run]:
-    """The runs of the job that began with it."""
+def _restored_by(found: Savepoint, reach: Reach) -> list[Run]:
+    """Every run that came from it, of its own job first; of other jobs those that the reader may see."""
     if not found.path:
         return []
-    runs = found.job.runs.exclude(restored_path="").order_by("-number")
-    return [run for run in runs if plain_path(run.restored_path) == plain_path(found.path)]
+    runs = Run.objects.filter(restored_path__in=spellings(found.path)).select_related("job")
+    return sorted(reach.narrow(runs, "job"), key=lambda run: (run.job_id != found.job_id, run.job.name, -run.number))

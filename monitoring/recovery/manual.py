@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from django.db import transaction
 
@@ -18,6 +19,7 @@ from monitoring.recovery.states import known_states
 from monitoring.recovery.unseen import found_checkpoints
 from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.looking import Patience, StorageSilent
+from monitoring.savepoints.needed import SavepointGoing, hold
 from monitoring.savepoints.stored import LISTED_WITHIN_S
 
 LONGEST_PATH = 2000
@@ -55,9 +57,8 @@ def restart_from(
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
-    return open_attempt(
+    return _open(
         job,
-        RestartTrigger.MANUAL,
         f"{by} asked to restart from {chosen or path}.",
         by,
         now,
@@ -90,9 +91,8 @@ def change_and_restart(
     if state is None:
         _require_savepoint_on_stop(job)
     chosen = None if state is None else _of_savepoint(job, state)
-    return open_attempt(
+    return _open(
         job,
-        RestartTrigger.MANUAL,
         f"{by} asked to {what}, from {chosen or STOPPED_WITH}.",
         by,
         now,
@@ -121,9 +121,8 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
         raise RestartRefused("name", name, f"a name that no job of {job.cluster} has is needed")
     copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
-    return open_attempt(
+    return _open(
         copy,
-        RestartTrigger.MANUAL,
         f"{by} asked to clone {job.name}, from {chosen}.",
         by,
         now,
@@ -133,6 +132,17 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
         savepoint=state,
         launch=launch,
     )
+
+
+@transaction.atomic
+def _open(job: Job, reason: str, by: str, now: datetime, *, restore_path: str, **options: Any) -> RestartAttempt:
+    """Decide the restart while no savepoint at `restore_path` can be let go. RestartRefused when one was."""
+    try:
+        hold(restore_path)
+    except SavepointGoing as going:
+        allowed = "its files are removed, or are being removed, so choose another state"
+        raise RestartRefused("savepoint", going.state.value, allowed) from going
+    return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, restore_path=restore_path, **options)
 
 
 def _require_answer(job: Job) -> None:

@@ -21,7 +21,9 @@ from monitoring.engine_calls import Call, call_all
 from monitoring.models import Cluster, Savepoint, SavepointState
 from monitoring.savepoints.claims import OVERTAKEN, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
+from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.looking import Patience
+from monitoring.savepoints.needed import Need, needs
 from monitoring.savepoints.stored import READ_WITHIN_S, remove, within_reach
 
 BATCH = 50
@@ -46,13 +48,21 @@ class Told:
 def advance_disposals(now: datetime) -> Counter[str]:
     """Move every disposal that is due by a step; counts what came of it in words."""
     claimed = [each for each in _due(now) if claim(each, now)]
-    ours = [each for each in claimed if _gone(each.job.cluster, now) and within_reach(each.path)]
-    asked = [each for each in claimed if each not in ours]
+    needed = needs([each.path for each in claimed if not each.disposal_request], now)
+    spared = [each for each in claimed if plain_path(each.path) in needed]
+    ours = [each for each in claimed if each not in spared and _gone(each.job.cluster, now) and within_reach(each.path)]
+    asked = [each for each in claimed if each not in spared and each not in ours]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
     outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
+    outcome += Counter(_spare(each, needed[plain_path(each.path)][0], now) for each in spared)
     patience = Patience(READ_WITHIN_S)
     outcome += Counter(_settle(each, _remove(each, patience), now) for each in ours)
     return Counter({what: count for what, count in outcome.items() if what})
+
+
+def _spare(savepoint: Savepoint, need: Need, now: datetime) -> str:
+    """A job was started from it outside of Waymark after it was let go, or while its removal was being retried."""
+    return _later(savepoint, f"It is not removed now: {need.why(savepoint.job_id)}.", now)
 
 
 def _gone(cluster: Cluster, now: datetime) -> bool:

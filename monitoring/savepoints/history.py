@@ -38,3 +38,10 @@ def find_by_path(savepoint: Savepoint) -> Checkpoint | None:
 def plain_path(path: str) -> str:
     """`file:///x`, `file:/x` and `/x` are one place."""
     return re.sub(r"^file:/+", "/", path).rstrip("/")
+
+
+def spellings(path: str) -> list[str]:
+    """Every way in which engines and people write the place of `path`."""
+    plain = plain_path(path)
+    named = [plain, f"file:{plain}", f"file://{plain}"] if plain.startswith("/") else [plain]
+    return [*named, *(f"{each}/" for each in named)]

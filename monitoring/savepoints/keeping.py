@@ -1,13 +1,13 @@
 """What becomes of completed savepoints: pinned, noted, kept by the job's retention, or disposed of.
 
-A disposal is decided with the job's row locked and never while a restart of the job is open: a restart opens by moving
-the same row, and restores only what is COMPLETED, so it never takes up a savepoint that is going.
+A disposal is decided with the job's row locked, on what all jobs need then (needed.py), and never while a restart of
+the job is open: an automatic one chooses its state on the way.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -18,12 +18,14 @@ from monitoring import audit
 from monitoring.models import Job, RestartAttempt, Savepoint, SavepointOrigin, SavepointState
 from monitoring.models.recovery import ENDED
 from monitoring.savepoints.history import plain_path
+from monitoring.savepoints.needed import Need, needs
 from monitoring.savepoints.retention import Held, Policy, Verdict, judge, newest_good, outlasted, protected
 
 NOTE_LIMIT = 2000
 MOST_KEPT = 10_000
 SHORTEST_S = 3600
 LONGEST_S = 10 * 365 * 86_400
+_GOING = (SavepointState.DISPOSING, SavepointState.DISPOSED)
 
 
 class NotDisposable(Exception):
@@ -34,6 +36,10 @@ class BadNote(ValueError):
     """A note that is too long; the message says how long it may be."""
 
 
+class NotPinned(Exception):
+    """The savepoint's files are removed, or are being removed."""
+
+
 def policy_of(job: Job) -> Policy:
     age = job.savepoints_kept_s
     return Policy(job.savepoints_kept, None if age is None else timedelta(seconds=age))
@@ -41,15 +47,18 @@ def policy_of(job: Job) -> Policy:
 
 def verdicts(job: Job, now: datetime) -> list[Verdict]:
     """What the job's retention would do now, savepoint by savepoint, the newest first. Changes nothing."""
-    return judge(_held(_completed([job.pk])), policy_of(job), now)
+    return judge(_held(_completed([job.pk]), now, ended=True), policy_of(job), now)
 
 
 @transaction.atomic
 def pin(savepoint: Savepoint, pinned: bool, note: str, by: str) -> None:
-    """Raises BadNote."""
+    """Raises BadNote, NotPinned."""
     note = note.strip()
     if len(note) > NOTE_LIMIT:
         raise BadNote(f"The note has {len(note)} characters: at most {NOTE_LIMIT} are kept.")
+    _lock(savepoint.job_id)
+    if pinned and Savepoint.objects.filter(pk=savepoint.pk, pinned=False, state__in=_GOING).exists():
+        raise NotPinned(_("It cannot be pinned: its files are removed, or are being removed."))
     Savepoint.objects.filter(pk=savepoint.pk).update(pinned=pinned, note=note)
     was = {"pinned": savepoint.pinned, "note": savepoint.note}
     changes = {"savepoint": savepoint.pk, "was": was, "now": {"pinned": pinned, "note": note}}
@@ -59,15 +68,15 @@ def pin(savepoint: Savepoint, pinned: bool, note: str, by: str) -> None:
 @transaction.atomic
 def dispose(savepoint: Savepoint, why: str, by: str, now: datetime) -> None:
     """Have its files removed, whatever the retention says. Raises NotDisposable for one that is protected."""
-    job = Job.objects.select_for_update().get(pk=savepoint.job_id)
-    if reason := why_it_stays(savepoint):
+    job = _lock(savepoint.job_id)
+    if reason := why_it_stays(savepoint, now):
         raise NotDisposable(reason)
     _begin([savepoint.pk], job, {savepoint.pk: why}, by, now)
 
 
-def why_it_stays(savepoint: Savepoint) -> str:
+def why_it_stays(savepoint: Savepoint, now: datetime) -> str:
     """Why nobody may dispose of it now, in a sentence; "" when a person may."""
-    of_job = _held(_completed([savepoint.job_id]))
+    of_job = _held(_completed([savepoint.job_id]), now)
     held = next((each for each in of_job if each.key == savepoint.pk), None)
     if held is None:
         return _("It is no completed savepoint (any more).")
@@ -88,20 +97,24 @@ def apply_retention(now: datetime) -> int:
     going = [
         job_id
         for job_id, savepoints in grouped.items()
-        if outlasted(judge(_held(savepoints), policy_of(savepoints[0].job), now))
+        if outlasted(judge(map(_as_held, savepoints), policy_of(savepoints[0].job), now))
     ]
     return sum(_apply(job_id, now) for job_id in going)
 
 
 @transaction.atomic
 def _apply(job_id: int, now: datetime) -> int:
-    job = Job.objects.select_for_update().get(pk=job_id)
+    job = _lock(job_id)
     if _open_attempt(job_id):
         return 0
     found = verdicts(job, now)
     going = [held.key for held in outlasted(found)]
     _begin(going, job, {verdict.held.key: verdict.why for verdict in found}, audit.AUTOMATION, now)
     return len(going)
+
+
+def _lock(job_id: int) -> Job:
+    return Job.objects.select_for_update().get(pk=job_id)
 
 
 def _open_attempt(job_id: int) -> RestartAttempt | None:
@@ -123,20 +136,22 @@ def _begin(going: Iterable[int], job: Job, why: dict[int, str], by: str, now: da
 
 def _completed(jobs: Iterable[int]) -> list[Savepoint]:
     rows = Savepoint.objects.filter(job__in=jobs, state=SavepointState.COMPLETED).exclude(path="")
-    return list(rows.select_related("job__current_run", "checkpoint"))
+    return list(rows.select_related("job", "checkpoint"))
 
 
-def _held(savepoints: Iterable[Savepoint]) -> list[Held]:
-    return [_as_held(savepoint) for savepoint in savepoints]
+def _held(savepoints: Sequence[Savepoint], now: datetime, *, ended: bool = False) -> list[Held]:
+    """`ended`: as in `needs`."""
+    needed = needs([savepoint.path for savepoint in savepoints], now, ended=ended)
+    return [_as_held(each, needed.get(plain_path(each.path), ())) for each in savepoints]
 
 
-def _as_held(savepoint: Savepoint) -> Held:
-    run, checkpoint = savepoint.job.current_run, savepoint.checkpoint
+def _as_held(savepoint: Savepoint, needed: Sequence[Need] = ()) -> Held:
+    checkpoint = savepoint.checkpoint
     return Held(
         key=savepoint.pk,
         taken_at=checkpoint.triggered_at if checkpoint else savepoint.requested_at,
         origin=SavepointOrigin(savepoint.origin),
         good=not savepoint.problem and not (checkpoint and checkpoint.discarded),
         pinned=savepoint.pinned,
-        live_run_came_from_it=run is not None and plain_path(run.restored_path) == plain_path(savepoint.path),
+        needed=needed[0].why(savepoint.job_id) if needed else "",
     )

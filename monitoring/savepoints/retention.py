@@ -2,7 +2,7 @@
 
 Only savepoints that Waymark took by itself (on the schedule, before a restart) ever go by themselves: what a person or
 another tool took is theirs. And whatever the policy says, these stay: pinned ones, the newest one that is good to
-restore from, and the one that the live run came from.
+restore from, and those that a job needs (needed.py).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Policy:
 
 @dataclass(frozen=True)
 class Held:
-    """A completed savepoint. `good`: nothing is known against restoring from it."""
+    """A completed savepoint. `good`: nothing is known against restoring from it. `needed`: why a job needs it."""
 
     key: int
     taken_at: datetime
     origin: SavepointOrigin
     good: bool = True
     pinned: bool = False
-    live_run_came_from_it: bool = False
+    needed: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def protected(held: Held, last_good: Held | None) -> str:
     """Why it may not go, by nobody's policy; "" when it may."""
     if held.pinned:
         return _("pinned")
-    if held.live_run_came_from_it:
-        return _("the live run came from it")
+    if held.needed:
+        return held.needed
     if held == last_good:
         return _("the newest good one")
     return ""

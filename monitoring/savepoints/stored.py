@@ -28,6 +28,7 @@ from checkpointing.storage import (
     read_metadata,
     verify,
 )
+from checkpointing.storage.claims import check_unclaimed
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.savepoints.flink_metadata import MAGIC, CutShort, FlinkMetadata, NeededFile, NotFlinkMetadata, parse
@@ -139,14 +140,21 @@ def _size_of(path: str) -> int | None:
 
 
 def remove(path: str, patience: Patience) -> None:
-    """Remove a savepoint's files; those of one that was removed in part, too. StorageError, SnapshotUnusable,
-    NotFlinkMetadata; FileNotFoundError when there is nothing at all; StorageSilent, and it may go on by itself."""
+    """Remove a savepoint's files; those of one that was removed in part, too.
+
+    Raises:
+        SnapshotClaimed: a job has taken it over.
+        StorageError, SnapshotUnusable, NotFlinkMetadata: it is not a savepoint that can be removed.
+        FileNotFoundError: there is nothing at all.
+        StorageSilent: the storage does not answer; the removal may go on by itself.
+    """
     _looked("removals", path, lambda: _remove(path), patience)
 
 
 def _remove(path: str) -> None:
     directory = _roots().confine(path)
     files = files_for(directory)
+    check_unclaimed(directory, files)
     try:
         metadata = _flink_metadata(directory)
     except MetadataMissing:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from monitoring.models import AuditEntry, Job, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import Account, AuditEntry, Grant, Job, Savepoint, SavepointOrigin, SavepointState
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -133,3 +134,34 @@ def test_how_long_one_took_is_what_the_engine_measured(operator: Client, job: Jo
     Savepoint.objects.filter(pk=oldest.pk).update(checkpoint=checkpoint)
     assert ", in 62ms" in operator.get(page).content.decode()
     assert "62ms" in operator.get(reverse("job-savepoints", args=[job.pk])).content.decode()
+
+
+def test_the_page_names_the_runs_that_came_from_it_and_the_reader_may_see(
+    operator: Client, job: Job, oldest: Savepoint, now: datetime
+) -> None:
+    copy = make.make_job(job.cluster, name="flights-copy")
+    run = make.make_run(copy, now)
+    run.restored_path = "file:///data/savepoint-4"
+    run.save()
+    page = " ".join(operator.get(reverse("savepoint", args=[oldest.pk])).content.decode().split())
+    assert f'<a href="{reverse("job", args=[copy.pk])}">run 1 of flights-copy (RUNNING)</a>' in page
+    assert "It stays: a run of another job came from it." in page
+
+    user = User.objects.create_user("gwen", password="pw-gwen-1", is_staff=True)
+    Account.objects.update_or_create(user=user, defaults={"granted_only": True})
+    Grant.objects.create(user=user, role="operator", selector="team=seen", created_at=now)
+    Job.objects.filter(pk=job.pk).update(labels={"team": "seen"})
+    narrow = Client()
+    narrow.force_login(user)
+    page = narrow.get(reverse("savepoint", args=[oldest.pk])).content.decode()
+    assert "flights-copy" not in page
+    assert "It stays: a run of another job came from it." in page
+
+
+def test_one_that_is_being_removed_cannot_be_pinned(operator: Client, oldest: Savepoint) -> None:
+    Savepoint.objects.filter(pk=oldest.pk).update(state=SavepointState.DISPOSING)
+    response = operator.post(reverse("savepoint-keep", args=[oldest.pk]), {"pinned": "on", "note": ""})
+    assert response.status_code == 422
+    assert "It cannot be pinned: its files are removed, or are being removed." in response.content.decode()
+    oldest.refresh_from_db()
+    assert not oldest.pinned

@@ -64,8 +64,8 @@ def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manag
     job_manager.invalid_paths[savepoint.path] = "state/7.sst is missing"
     assert check_completed(now) == {"found damaged": 1}
     assert reload(savepoint).problem == "state/7.sst is missing"
-    assert why_it_stays(older) == "It stays: the newest good one."
-    assert why_it_stays(savepoint) == ""
+    assert why_it_stays(older, now) == "It stays: the newest good one."
+    assert why_it_stays(savepoint, now) == ""
 
     job_manager.invalid_paths.clear()
     check_completed(now + LOOK_AGAIN)

@@ -100,7 +100,7 @@ def test_nothing_goes_while_a_restart_is_under_way(job, taken, now):
     job.save()
     open_attempt(job, RestartTrigger.MANUAL, "because", "ada", now)
     assert apply_retention(now) == 0
-    assert why_it_stays(old) == "Restart 1 of the job is under way: until it has ended, nothing goes."
+    assert why_it_stays(old, now) == "Restart 1 of the job is under way: until it has ended, nothing goes."
 
 
 @pytest.mark.django_db(transaction=True)

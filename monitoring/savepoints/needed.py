@@ -1,0 +1,102 @@
+"""Which savepoints jobs need: any job that starts from one, and any run that came from one.
+
+The row of the savepoint's job is the lock. Who decides a disposal or a pin holds it, and so does who decides a start
+from the savepoint, of whichever job. So neither acts on what the other is about to use.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import F, Q
+from django.utils.translation import gettext as _
+
+from monitoring.models import Job, RestartAttempt, Run, RunState, Savepoint, SavepointState
+from monitoring.models.recovery import ENDED
+from monitoring.savepoints.history import plain_path, spellings
+
+# A launch whose run no poll has stored may still come to life: a command may have handed it to a queue.
+LAUNCH_PENDING = timedelta(hours=1)
+# The engine ends these by itself: the job may be started again from where the run began.
+_DIED = (RunState.FAILED, RunState.LOST)
+_LIVE = [state for state in RunState if not state.terminal]
+
+
+class SavepointGoing(Exception):
+    """The files of the savepoint are removed, or are being removed; `state` says which."""
+
+    def __init__(self, savepoint: Savepoint) -> None:
+        self.state = SavepointState(savepoint.state)
+        super().__init__(f"{savepoint.path}: {self.state.label}")
+
+
+@dataclass(frozen=True)
+class Need:
+    """`run` came from the savepoint; None: `attempt` starts a run from it."""
+
+    job_id: int
+    run: Run | None = None
+    attempt: RestartAttempt | None = None
+
+    def why(self, of_job: int) -> str:
+        """The reason for the readers of job `of_job`. They may not see other jobs, so it names none."""
+        if self.job_id != of_job:
+            return _("a run of another job came from it") if self.run else _("another job is being started from it")
+        if self.run:
+            return _("run %(number)s came from it") % {"number": self.run.number}
+        return _("restart %(epoch)s starts from it") % {"epoch": self.attempt.epoch if self.attempt else "–"}
+
+
+def needs(paths: Iterable[str], now: datetime, *, ended: bool = False) -> dict[str, list[Need]]:
+    """What needs the savepoints at `paths`, by plain path, of all jobs. Paths that nothing needs are left out.
+
+    `ended`: a job's last run counts also when somebody ended it, so that the job can be started again as it was.
+    """
+    spelled = [each for path in paths for each in spellings(path)]
+    found: dict[str, list[Need]] = defaultdict(list)
+    for run in Run.objects.filter(_needing(ended), restored_path__in=spelled).order_by("job_id", "number"):
+        found[plain_path(run.restored_path)].append(Need(run.job_id, run=run))
+    for need, path in _started(spelled, now, ended):
+        if need not in found[plain_path(path)]:
+            found[plain_path(path)].append(need)
+    return dict(found)
+
+
+def hold(path: str) -> None:
+    """Keep savepoints at `path` ("": none) from being let go until the caller's transaction ends.
+
+    The caller writes in this transaction what `needs` finds later. Raises SavepointGoing.
+    """
+    if not path:
+        return
+    rows = Savepoint.objects.filter(path__in=spellings(path))
+    owners = Job.objects.filter(pk__in=rows.values("job")).order_by("pk")
+    list(owners.select_for_update())
+    going = rows.filter(state__in=(SavepointState.DISPOSING, SavepointState.DISPOSED)).first()
+    if going is not None:
+        raise SavepointGoing(going)
+
+
+def _needing(ended: bool) -> Q:
+    last = Q(job__current_run=F("pk"))
+    return Q(state__in=_LIVE, superseded=False) | (last if ended else last & Q(state__in=_DIED))
+
+
+def _started(spelled: Collection[str], now: datetime, ended: bool) -> list[tuple[Need, str]]:
+    """By restarts: those that are under way, and those whose run does not say yet what it came from."""
+    attempts = RestartAttempt.objects.filter(restore_path__in=spelled)
+    found = [(Need(each.job_id, attempt=each), each.restore_path) for each in attempts.exclude(state__in=ENDED)]
+    launched = list(attempts.filter(state__in=ENDED, launch_sent_at__isnull=False))
+    of_them = Run.objects.filter(engine_job_id__in=[each.engine_job_id for each in launched])
+    known = set(of_them.values_list("job_id", "engine_job_id"))
+    needing = {(run.job_id, run.engine_job_id): run for run in of_them.filter(_needing(ended))}
+    for each in launched:
+        key = each.job_id, each.engine_job_id
+        if run := needing.get(key):
+            found.append((Need(each.job_id, run=run), each.restore_path))
+        elif key not in known and each.ended_at and now - each.ended_at < LAUNCH_PENDING:
+            found.append((Need(each.job_id, attempt=each), each.restore_path))
+    return found

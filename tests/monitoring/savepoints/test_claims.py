@@ -1,0 +1,68 @@
+"""Of several workers one deals with a savepoint, and what an overtaken one learned is not written."""
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.savepoints import cycle
+from monitoring.savepoints.claims import CLAIM, OVERTAKEN, claim, update
+from monitoring.savepoints.request import request_savepoint
+
+
+@pytest.fixture
+def savepoint(rows, job_manager, now):
+    job = rows.job(rows.cluster(rest_url=job_manager.url), name="flights")
+    job_manager.add(rows.run(job).engine_job_id, "flights")
+    return request_savepoint(job, SavepointOrigin.MANUAL, "ada", now)
+
+
+def read(savepoint):
+    return Savepoint.objects.get(pk=savepoint.pk)
+
+
+def test_of_two_workers_that_saw_one_row_the_first_has_it(savepoint, now):
+    first, second = read(savepoint), read(savepoint)
+    assert claim(first, now, posted_at=now) == 1
+    assert claim(second, now + timedelta(seconds=1), posted_at=None) == 0
+    assert (read(savepoint).next_check_at, read(savepoint).posted_at) == (now + CLAIM, now)
+
+
+def test_a_row_whose_state_moved_on_is_nobodys_to_claim(savepoint, now):
+    seen = read(savepoint)
+    Savepoint.objects.update(state=SavepointState.FAILED)
+    assert claim(seen, now) == 0
+
+
+def test_a_claim_takes_no_other_row_along(savepoint, rows, now):
+    other = rows.job(savepoint.job.cluster)
+    rows.run(other)
+    another = request_savepoint(other, SavepointOrigin.MANUAL, "ada", now)
+    assert claim(read(savepoint), now) == 1
+    assert read(another).next_check_at == now
+
+
+def test_a_worker_whose_claim_ended_writes_nothing(savepoint, now):
+    slow = read(savepoint)
+    claim(slow, now)
+    claim(read(savepoint), now + CLAIM)
+    assert update(slow, "failed", state=SavepointState.FAILED) == OVERTAKEN
+    assert read(savepoint).state == SavepointState.REQUESTED
+
+
+def test_a_worker_that_has_it_writes_once(savepoint, now):
+    ours = read(savepoint)
+    claim(ours, now)
+    assert update(ours, "failed", state=SavepointState.FAILED) == "failed"
+    assert update(ours, "completed", state=SavepointState.COMPLETED) == OVERTAKEN
+    assert read(savepoint).state == SavepointState.FAILED
+
+
+def test_a_cycle_that_read_the_due_rows_before_another_cycle_claimed_them_sends_nothing(
+    savepoint, job_manager, now, monkeypatch
+):
+    due = cycle._due(now)
+    assert cycle.advance(now) == "Savepoints: 1 sent."
+    monkeypatch.setattr(cycle, "_due", lambda _now: due)
+    assert cycle.advance(now) == "No savepoint was due."
+    assert job_manager.calls == ["trigger"]

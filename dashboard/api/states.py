@@ -18,12 +18,13 @@ from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import StateReadOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.state import StateForm
-from dashboard.queries.state import contents_read
+from dashboard.queries.state import contents_read, without_values
 from dashboard.views.job import find_job
 from monitoring.models import Checkpoint, Job, StateRead, StateReadKind
 from monitoring.state_reads.asking import CannotAsk, Question, ask, label_of, snapshot_of, snapshots
 
 routes = router("State")
+_TYPED_VALUES = ("key_text", "contains")
 _SNAPSHOT = "A checkpoint or savepoint of this PySpark job that completed, by its row's id."
 _NOT_LISTED = "What this snapshot holds is not known yet. Ask with kind list first, and wait until that is done."
 
@@ -62,17 +63,16 @@ def offered(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
 )
 def reads(request: HttpRequest, job_id: int, asked: Query[Asked]) -> dict[str, Any]:
     page = page_of(StateRead.objects.filter(job=job_id).defer("answer"), asked, ("-asked_at", "-id"))
-    return page | {"items": [_out(read) for read in page["items"]]}
+    return page | {"items": [_out(read, may_see_values=_may_see_values(request)) for read in page["items"]]}
 
 
 @routes.get(
     "/jobs/{int:job_id}/state-reads/{int:read_id}", response=answers(StateReadOut), summary="One of them, answered"
 )
 def read(request: HttpRequest, job_id: int, read_id: int) -> dict[str, Any]:
-    """Values are for those who may act: they are the job's data."""
-    found = get_object_or_404(StateRead, pk=read_id, job=job_id)
-    may_see = found.kind == StateReadKind.LIST or access_of(request).may(Role.OPERATOR)
-    return _out(found, found.answer if may_see else None)
+    """Keys and values are the job's data: only operators see them."""
+    found, may_see = get_object_or_404(StateRead, pk=read_id, job=job_id), _may_see_values(request)
+    return _out(found, found.answer if may_see else _without_values(found), may_see_values=may_see)
 
 
 @routes.post("/jobs/{int:job_id}/state-reads", response=answers(StateReadOut, 202), summary="Ask for its state")
@@ -103,6 +103,15 @@ def _question(job: Job, snapshot: Checkpoint, body: QuestionIn) -> tuple[Questio
     return form.question, snapshot_of(job, form.cleaned_data["other"]) if is_diff else None
 
 
-def _out(read: StateRead, answer: object = None) -> dict[str, Any]:
-    names = [name for name in StateReadOut.model_fields if name != "answer"]
-    return {name: getattr(read, name) for name in names} | {"answer": answer}
+def _may_see_values(request: HttpRequest) -> bool:
+    return access_of(request).may(Role.OPERATOR)
+
+
+def _without_values(read: StateRead) -> object:
+    return without_values(read.answer) if read.kind == StateReadKind.LIST and read.answer else None
+
+
+def _out(read: StateRead, answer: object = None, *, may_see_values: bool = True) -> dict[str, Any]:
+    """Return a question, with its `answer`. The key that was looked for is a value, too."""
+    out = {name: getattr(read, name) for name in StateReadOut.model_fields if name != "answer"} | {"answer": answer}
+    return out if may_see_values else out | dict.fromkeys(_TYPED_VALUES, "")

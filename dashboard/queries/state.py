@@ -147,6 +147,15 @@ def contents_read(job: Job, snapshot: int) -> StateRead | None:
     return StateRead.objects.filter(job=job, snapshot=snapshot, kind=StateReadKind.LIST).first()
 
 
+def without_values(contents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a snapshot holds without the elements of its operator state, which are the job's data."""
+    holders = [
+        dict(holder) | {"states": [dict(state) | {"elements": None} for state in holder["states"]]}
+        for holder in contents.get("operator_state", ())
+    ]
+    return dict(contents) | {"operator_state": holders}
+
+
 def answers(job: Job, snapshot: int) -> list[Answer]:
     """The newest first."""
     found = StateRead.objects.filter(job=job, snapshot=snapshot).exclude(kind=StateReadKind.LIST)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.state import StateForm
-from dashboard.queries.state import Spread, ahead_of, answers, contents_read
+from dashboard.queries.state import Spread, ahead_of, answers, contents_read, without_values
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.models import Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
@@ -76,11 +76,13 @@ def _form(job: Job, snapshot: Checkpoint, data: Any = None) -> StateForm | None:
 def _context(
     request: HttpRequest, job: Job, snapshot: Checkpoint | None, form: StateForm | None = None
 ) -> dict[str, Any]:
-    """Values are for those who may act: they are the job's data."""
+    """Keys and values are the job's data: only operators see them."""
+    may_see_values = access_of(request).may(Role.OPERATOR)
     listed = contents_read(job, snapshot.pk) if snapshot else None
-    found = answers(job, snapshot.pk) if snapshot and access_of(request).may(Role.OPERATOR) else []
+    found = answers(job, snapshot.pk) if snapshot and may_see_values else []
     reads: list[StateRead] = [*([listed] if listed else []), *(each.read for each in found)]
     contents = listed.answer if listed and listed.state == StateReadState.DONE else None
+    contents = contents if contents is None or may_see_values else without_values(contents)
     return {
         "is_spark": job.cluster.engine == Engine.SPARK,
         "offered": [(each, label_of(each)) for each in snapshots(job)],

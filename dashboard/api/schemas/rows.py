@@ -262,10 +262,15 @@ class SavedViewOut(ModelSchema):
 
 
 class StateReadOut(ModelSchema):
-    """A question about a snapshot's state. `answer`: as `manage.py state … --json` gives it."""
+    """A question about a snapshot's state. `answer`: as `manage.py state … --json` gives it.
+
+    For an account or a token that may not act on the job, `key_text` and `contains` are empty, and a list comes
+    without the elements of operator state."""
 
     job_id: int
-    answer: Any = Field(None, description="null while it is waited for, and for whoever may not act on the job.")
+    answer: Any = Field(
+        None, description="null while it is waited for; keys and values are null for who may not act on the job."
+    )
 
     class Meta:
         model = StateRead

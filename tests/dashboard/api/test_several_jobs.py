@@ -118,16 +118,45 @@ def test_state_is_asked_for_listed_first_and_fetched(
     assert [(each["kind"], each["answer"]) for each in listed] == [("read", None), ("list", None)]
 
 
-def test_values_are_for_those_who_may_act(
-    caller_of: Callable[..., Caller], spark_job: Job, snapshot: Checkpoint, now: datetime
+CANARY = "iban DE02120300000000202051"
+WITH_OPERATOR_STATE = CONTENTS | {
+    "operator_state": [
+        {
+            "query": "flights",
+            "holder": "writer",
+            "parallelism": 1,
+            "states": [{"name": "accounts", "mode": "split", "elements": [[CANARY]]}],
+        }
+    ]
+}
+
+
+def test_a_list_shows_names_of_operator_state_to_everybody_and_its_values_to_operators(
+    caller_of: Callable[..., Caller], operator_user: User, spark_job: Job, snapshot: Checkpoint, now: datetime
 ) -> None:
-    viewer = caller_of(User.objects.create_user("victor"))
-    listed = answered(spark_job, snapshot, now)
-    read = answered(spark_job, snapshot, now, kind="read", answer={"rows": [{"key": "JFK"}]})
+    listed = answered(spark_job, snapshot, now, answer=WITH_OPERATOR_STATE)
+    where = f"/jobs/{spark_job.pk}/state-reads/{listed.pk}"
+    assert caller_of(operator_user).get(where).json()["answer"] == WITH_OPERATOR_STATE
+    for reader in (caller_of(User.objects.create_user("victor")), caller_of(operator_user, may_write=False)):
+        found = reader.get(where)
+        (state,) = found.json()["answer"]["operator_state"][0]["states"]
+        assert state == {"name": "accounts", "mode": "split", "elements": None}
+        assert found.json()["answer"]["keyed"] == CONTENTS["keyed"]
+        assert CANARY not in found.content.decode()
+
+
+def test_keys_and_values_are_for_operators(
+    caller_of: Callable[..., Caller], operator_user: User, spark_job: Job, snapshot: Checkpoint, now: datetime
+) -> None:
+    typed = {"key_field": "account", "key_text": CANARY, "contains": CANARY}
+    read = answered(spark_job, snapshot, now, kind="read", answer={"rows": [{"key": CANARY}]}, **typed)
     where = f"/jobs/{spark_job.pk}/state-reads"
-    assert viewer.get(f"{where}/{listed.pk}").json()["answer"] == CONTENTS
-    assert viewer.get(f"{where}/{read.pk}").json()["answer"] is None
-    assert viewer.post(where, {"snapshot": snapshot.pk}).status_code == 403
+    assert CANARY in caller_of(operator_user).get(where).content.decode()
+    for reader in (caller_of(User.objects.create_user("victor")), caller_of(operator_user, may_write=False)):
+        assert reader.get(f"{where}/{read.pk}").json()["answer"] is None
+        assert CANARY not in reader.get(f"{where}/{read.pk}").content.decode()
+        assert CANARY not in reader.get(where).content.decode()
+        assert reader.post(where, {"snapshot": snapshot.pk}).status_code == 403
 
 
 def test_a_snapshot_or_place_that_is_not_there_is_named(

@@ -128,12 +128,14 @@ def _require_to_change(request: HttpRequest, route: str) -> None:
 
 def what_the_reader_may(request: HttpRequest) -> dict[str, object]:
     """For templates: of what the page is about `may_act` and `may_administer`; for lists of many jobs
-    `may_act_somewhere`, and `access` for the filter `acts_on` at each row."""
+    `may_act_somewhere`, and `access` for the filter `acts_on` at each row. `may_see_channels`: the pages of channels,
+    and what their receivers answer."""
     access = access_of(request) if hasattr(request, "user") else Access()
     return {
         "may_act": access.may(Role.OPERATOR),
         "may_administer": access.may(Role.ADMIN),
         "may_act_somewhere": access.may_somewhere(Role.OPERATOR),
+        "may_see_channels": access.reach.sees_everything,
         "access": access,
     }
 

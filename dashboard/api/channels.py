@@ -150,7 +150,11 @@ def _find(channel_id: int) -> Channel:
 
 def _message(request: HttpRequest, message_id: int) -> Delivery:
     seen = seen_messages(reach_at(request)).select_related("channel").prefetch_related("tries")
-    return get_object_or_404(seen, pk=message_id)
+    found = get_object_or_404(seen, pk=message_id)
+    if not reach_at(request).sees_everything:  # the channel is not theirs to see, nor is what its receiver answers
+        for attempt in found.tries.all():
+            attempt.answer = ""
+    return found
 
 
 def _channel(found: Channel) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dashboard.api.schemas.rows import WindowOut
 from dashboard.api.typed import Body, Moment, Span, checked, filled
 from dashboard.forms.maintenance import MaintenanceForm
 from dashboard.forms.within_reach import offer_clusters
-from dashboard.views.maintenance import require_on_window
+from dashboard.views.maintenance import require_on_window, seen_jobs
 from monitoring.alerts.maintenance import WindowIsOver, end_window, plan_window
 from monitoring.models import MaintenanceWindow
 
@@ -48,7 +48,8 @@ def window(request: HttpRequest, window_id: int) -> MaintenanceWindow:
 @routes.post("/maintenance", response=answers(WindowOut, 201), summary="Plan one")
 def plan(request: HttpRequest, body: WindowIn) -> Status[MaintenanceWindow]:
     require_somewhere(request, Role.OPERATOR)
-    form = MaintenanceForm(filled(MaintenanceForm(), body.given()))
+    jobs = seen_jobs(request)
+    form = MaintenanceForm(filled(MaintenanceForm(jobs=jobs), body.given()), jobs=jobs)
     offer_clusters(form, reach_at(request))
     planned = checked(form).window(actor_of(request), timezone.now())
     require_on_window(request, planned)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -19,6 +20,8 @@ SCOPES = (("job", _("One job")), ("cluster", _("A cluster and its jobs")), ("sel
 
 
 class MaintenanceForm(forms.Form):
+    """`jobs`: those that the account may see. Every other job is treated as absent, also in error messages."""
+
     scope = forms.ChoiceField(choices=SCOPES, initial="job", label=_("Of"), widget=forms.RadioSelect)
     job = forms.CharField(
         required=False,
@@ -54,6 +57,10 @@ class MaintenanceForm(forms.Form):
         help_text=_("For whoever wonders why nobody was told."),
         error_messages={"required": _("Say why, for whoever wonders why nobody was told.")},
     )
+
+    def __init__(self, *args: Any, jobs: QuerySet[Job], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._jobs = jobs.select_related("cluster")
 
     def clean_selector(self) -> str:
         text = str(self.cleaned_data["selector"]).strip()
@@ -97,10 +104,10 @@ class MaintenanceForm(forms.Form):
         )
 
     def _find_job(self, text: str) -> None:
-        found = list(Job.objects.filter(name=text).select_related("cluster")[:2])
+        found = list(self._jobs.filter(name=text)[:2])
         if not found and "/" in text:
             cluster, _slash, name = text.partition("/")
-            found = list(Job.objects.filter(name=name, cluster__name=cluster).select_related("cluster")[:2])
+            found = list(self._jobs.filter(name=name, cluster__name=cluster)[:2])
         if not found:
             self.add_error("job", _("No job is called %(text)s.") % {"text": repr(text)})
         elif len(found) > 1:

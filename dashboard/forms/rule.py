@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
@@ -87,6 +88,10 @@ class RuleForm(forms.Form):
         own = {name: field_of(measure) for name, measure in measures.items() if measure is not None}
         self.fields = {**own, **self.fields}
         self.own_names = list(own)
+
+    def offer_channels(self, offered: QuerySet[Channel]) -> None:
+        """Offer these channels only: an account that may not choose does not see the names of the others."""
+        self.fields["channels"].queryset = offered  # type: ignore[attr-defined]
 
     def _superfluous(self) -> list[str]:
         if self.rule.job_id is not None:

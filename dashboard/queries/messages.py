@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from dashboard.access.guard import Access, access_of, refusal
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
-from monitoring.models import Delivery, Incident, Notification
+from monitoring.models import Channel, Delivery, Incident, Notification
 
 
 def seen_messages(reach: Reach) -> QuerySet[Delivery]:
@@ -21,6 +21,13 @@ def seen_messages(reach: Reach) -> QuerySet[Delivery]:
     told = Notification.objects.filter(delivery=OuterRef("pk"))
     seen = reach.narrow_either(Incident.objects.all()).values("pk")
     return found.filter(Exists(told)).exclude(Exists(told.exclude(event__incident__in=seen)))
+
+
+def seen_channels(reach: Reach) -> QuerySet[Channel]:
+    """Return all channels, or for an account with grants those that the messages which it sees went to."""
+    if reach.sees_everything:
+        return Channel.objects.all()
+    return Channel.objects.filter(Exists(seen_messages(reach).filter(channel=OuterRef("pk"))))
 
 
 def may_retry(access: Access, delivery: Delivery) -> bool:

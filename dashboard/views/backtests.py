@@ -135,6 +135,8 @@ def _scope(form: RuleForm, reach: Reach) -> list[Watched]:
             clusters = reach.narrow_clusters(Cluster.objects.filter(enabled=True)).order_by("name")
             return [Watched(each.pk, each.name, each.created_at) for each in clusters.only("name", "created_at")]
         case Subject.WAYMARK:
+            if not reach.sees_everything:
+                return []
             first = Cluster.objects.aggregate(first=Min("created_at"))["first"]
             return [Watched(WAYMARK, "Waymark", first)] if first else []
         case Subject.JOB:

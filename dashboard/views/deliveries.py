@@ -12,9 +12,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at
-from dashboard.queries.messages import may_retry, require_to_retry, seen_messages
+from dashboard.queries.messages import may_retry, require_to_retry, seen_channels, seen_messages
 from monitoring.alerts.channels import NotGivenUp, retry_delivery
-from monitoring.models import Channel, Delivery, DeliveryAttempt, DeliveryState
+from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
 
 PAGE_SIZE = 50
 INCIDENTS_SHOWN = 100
@@ -35,7 +35,7 @@ def deliveries(request: HttpRequest) -> HttpResponse:
         "chosen": state,
         "channel": channel,
         "states": DeliveryState.choices,
-        "channels": Channel.objects.all(),
+        "channels": seen_channels(reach_at(request)),
         "section": "deliveries",
     }
     live = request.headers.get("HX-Target") == "deliveries-live"

@@ -32,12 +32,12 @@ def windows(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return plan(request)
     first = {"job": request.GET.get("job", "")[:600], "scope": "job"} if request.GET.get("job") else None
-    return _show(request, MaintenanceForm(initial=first, label_suffix=""))
+    return _show(request, MaintenanceForm(initial=first, jobs=seen_jobs(request), label_suffix=""))
 
 
 @require_POST
 def plan(request: HttpRequest) -> HttpResponse:
-    form = MaintenanceForm(request.POST, label_suffix="")
+    form = MaintenanceForm(request.POST, jobs=seen_jobs(request), label_suffix="")
     require_somewhere(request, Role.OPERATOR)
     offer_clusters(form, reach_at(request))
     if not form.is_valid():
@@ -76,6 +76,10 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
         ) % {"freed": freed}
         messages.success(request, _("Ended.%(told)s") % {"told": told if freed else ""})
     return redirect("maintenance")
+
+
+def seen_jobs(request: HttpRequest) -> QuerySet[Job]:
+    return reach_at(request).narrow(Job.objects.all())
 
 
 def require_on_window(request: HttpRequest, window: MaintenanceWindow) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from dashboard.access.guard import actor_of, reach_at, require_on, require_somewhere
+from dashboard.access.guard import access_of, actor_of, reach_at, require_on, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
 from dashboard.forms.rule import RuleForm
@@ -25,7 +25,7 @@ from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.standing import standings
 from monitoring.alerts.terms import terms_of
-from monitoring.models import AlertRule, Job
+from monitoring.models import AlertRule, Channel, Job
 
 RECENT = 20
 PAGE_SIZE = 50
@@ -135,6 +135,8 @@ def _save(request: HttpRequest, form: RuleForm) -> HttpResponse:
 
 def _page(request: HttpRequest, form: RuleForm, status: int = 200) -> HttpResponse:
     rule, kind = form.rule, form.kind
+    if not reach_at(request).sees_everything and not access_of(request).may(Role.OPERATOR):
+        form.offer_channels(rule.channels.all() if rule.pk else Channel.objects.none())
     terms = form.terms if form.is_bound and form.is_valid() else terms_of(rule)
     context: dict[str, Any] = {
         "form": form,

@@ -221,7 +221,7 @@ class TryOut(ModelSchema):
 
 
 class DeliveryDetailOut(DeliveryOut):
-    tries: list[TryOut]
+    tries: list[TryOut] = Field(description="What the receiver answered is empty for an account with grants only.")
 
 
 class WindowOut(ModelSchema):

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from monitoring.models import Account, AutomationPause, Grant, Incident, IncidentState, MaintenanceWindow, Notification
+from dashboard.api.typed import filled
+from dashboard.forms.rule import RuleForm
+from dashboard.views.rules import template_of
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.kinds.base import Kind, Subject
+from monitoring.models import (
+    Account,
+    AlertRule,
+    AutomationPause,
+    Channel,
+    Grant,
+    Incident,
+    IncidentState,
+    MaintenanceWindow,
+    Notification,
+)
 from tests.dashboard.access.scene import Rows, rows_of_every_kind
+from tests.dashboard.builders import make_job
+
+ANSWERS = re.compile("connection refused|250 accepted")
 
 
 @pytest.fixture
@@ -110,3 +129,75 @@ def test_a_message_that_also_tells_of_what_is_hidden_is_not_there(granted: Clien
     told = Notification.objects.filter(delivery=hidden.ids["messages"])
     assert told.update(delivery=acted.ids["messages"]) == 1
     assert granted.get(f"/messages/{acted.ids['messages']}/").status_code == 404
+
+
+@pytest.mark.parametrize("named", ["{job}", "{cluster}/{job}"])
+def test_a_hidden_job_and_one_that_is_not_there_are_answered_alike(
+    granted: Client, acted: Rows, now: datetime, named: str
+) -> None:
+    hidden = rows_of_every_kind(now, "hidden")
+    make_job(hidden.cluster, acted.job.name)  # of two jobs with one name the hidden one is not told of either
+    for address, options in (("/maintenance/", {}), ("/api/v1/maintenance", {"content_type": "application/json"})):
+        answers = []
+        for job, cluster in ((hidden.job.name, hidden.cluster.name), ("nothing", "nowhere")):
+            text = named.format(job=job, cluster=cluster)
+            typed = {"scope": "job", "job": text, "lasts": "1 h", "reason": "x"}
+            answer = granted.post(address, typed, **options)
+            said = re.findall(
+                r"No job is called.*|.* write .*|.*hidden-.*", answer.content.decode().replace(text, "NAME")
+            )
+            answers.append((answer.status_code, said))
+        assert answers[0] == answers[1]
+        assert (answers[0][0], "No job is called" in answers[0][1][0]) == (422, True)
+    typed = {"scope": "job", "job": acted.job.name, "lasts": "1 h", "reason": "x"}
+    assert granted.post("/maintenance/", typed).status_code == 302
+
+
+def test_names_of_jobs_that_it_sees_and_does_not_act_on_are_known(granted: Client, seen: Rows) -> None:
+    typed = {"scope": "job", "job": seen.job.name, "lasts": "1 h", "reason": "x"}
+    assert granted.post("/maintenance/", typed).status_code == 403
+    assert granted.post("/api/v1/maintenance", typed, content_type="application/json").status_code == 403
+
+
+def test_messages_name_their_own_channels_and_no_answer_of_a_receiver(
+    granted: Client, viewer: Client, acted: Rows, now: datetime
+) -> None:
+    hidden = rows_of_every_kind(now, "hidden")
+    foreign = Channel.objects.get(pk=hidden.ids["channels"])
+    own = Channel.objects.get(pk=acted.ids["channels"])
+    message = acted.ids["messages"]
+    addresses = ("/messages/", f"/messages/{message}/", f"/incidents/{acted.ids['incidents']}/")
+    for address in (*addresses, f"/api/v1/messages/{message}"):
+        told = page(granted, address)
+        assert foreign.name not in told
+        assert not ANSWERS.search(told)
+        assert f'href="/channels/{own.pk}/"' not in told
+        assert ANSWERS.search(page(viewer, address))
+    for address in addresses:
+        assert own.name in page(granted, address)
+    assert foreign.name in page(viewer, "/messages/")
+
+
+def test_a_rule_shows_names_of_channels_to_who_may_choose_among_them(
+    granted: Client, viewer: Client, acted: Rows, seen: Rows
+) -> None:
+    foreign = Channel.objects.get(pk=acted.ids["channels"])
+    AlertRule.objects.get(pk=seen.ids["rules"]).channels.set([seen.ids["channels"]])
+    seen_rule = page(granted, f"/rules/{seen.ids['rules']}/")
+    assert foreign.name not in seen_rule
+    assert Channel.objects.get(pk=seen.ids["channels"]).name in seen_rule
+    assert foreign.name in page(granted, f"/rules/{acted.ids['rules']}/")
+    assert foreign.name in page(viewer, f"/rules/{seen.ids['rules']}/")
+
+
+def test_what_rules_find_of_waymark_itself_is_for_who_sees_everything(
+    granted: Client, operator: Client, acted: Rows
+) -> None:
+    (kind,) = [kind for kind in kinds().values() if kind.subject is Subject.WAYMARK][:1]
+    chart = f"/rules/backtest/{kind.name}.json?{valid_of(kind)}"
+    assert [reader.get(chart).status_code for reader in (operator, granted)] == [200, 404]
+
+
+def valid_of(kind: Kind) -> str:
+    form = RuleForm(kind, template_of(kind, None))
+    return filled(form, {}).urlencode()

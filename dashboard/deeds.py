@@ -115,9 +115,18 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "user.create": lambda details: _("made the account: %(changes)s") % {"changes": _changes(details.get("now"))},
     "user.deactivate": _("deactivated the account"),
     "user.grant": lambda details: _("granted %(grant)s") % {"grant": _grant(details.get("now"))},
-    "user.log-in": _("logged in"),
+    "user.confirm-failed": lambda details: (
+        _("entered a wrong password to confirm a change, from %(address)s") % {"address": details.get("address", "")}
+    ),
+    "user.delete": _("deleted the account"),
+    "user.log-in": lambda details: (
+        _("logged in from %(address)s") % {"address": details["address"]} if "address" in details else _("logged in")
+    ),
+    "user.log-in-failed": lambda details: (
+        _("failed to log in from %(address)s") % {"address": details.get("address", "")}
+    ),
     "user.log-in-limited": _("stopped further log-ins for a while"),
-    "user.log-out": _("ended all sessions"),
+    "user.log-out": _("ended all sessions and revoked all API tokens"),
     "user.password": _("set a new password"),
     "user.ungrant": lambda details: _("took away %(grant)s") % {"grant": _grant(details.get("was"))},
     "token.make": lambda details: (

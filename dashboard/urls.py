@@ -137,6 +137,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("users/<int:pk>/activate/", users.activate, name="user-activate"),
     path("users/<int:pk>/password/", users.reset_password, name="user-password"),
     path("users/<int:pk>/log-out/", users.log_out, name="user-log-out"),
+    path("users/<int:pk>/delete/", users.delete, name="user-delete"),
     path("users/<int:pk>/grants/", users.add_grant, name="user-grant"),
     path("grants/<int:pk>/take/", users.take_grant, name="grant-take"),
     path("tokens/<int:pk>/revoke/", users.revoke_token, name="user-token-revoke"),

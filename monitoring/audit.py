@@ -5,10 +5,11 @@ from __future__ import annotations
 from monitoring.models import AuditEntry
 
 AUTOMATION = "waymark"
+ANONYMOUS = "anonymous"  # did not prove who it is
 
 
 def record(actor: str, action: str, target: str, reason: str = "", **details: object) -> AuditEntry:
-    """Write down that `actor` (a user's name, or AUTOMATION) did `action` to `target`.
+    """Write down that `actor` (a user's name, AUTOMATION or ANONYMOUS) did `action` to `target`.
 
     `details` must be JSON values and must not hold secrets. Written in the caller's transaction: an act that is rolled
     back leaves no entry.

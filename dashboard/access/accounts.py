@@ -7,6 +7,7 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
+from dashboard.access import tokens
 from dashboard.access.roles import Role, role_of
 from monitoring import audit
 from monitoring.models import Account, ApiToken, Cluster, Grant
@@ -56,12 +57,12 @@ def change(user: User, role: str, email: str, by: str) -> bool:
 
 @transaction.atomic
 def set_active(user: User, active: bool, by: str, now: datetime) -> None:
-    """An account that is not active cannot log in, and its sessions and tokens stop at once. Raises NotAllowed."""
+    """Let an account log in or not. Deactivating ends its sessions and revokes its tokens. Raises NotAllowed."""
     if not active and user.is_superuser:
         _require_another_administrator(user)
     User.objects.filter(pk=user.pk).update(is_active=active)
     if not active:
-        end_sessions(user, now)
+        end_access(user, by, now)
     audit.record(by, "user.activate" if active else "user.deactivate", _target(user))
 
 
@@ -69,18 +70,42 @@ def set_active(user: User, active: bool, by: str, now: datetime) -> None:
 def set_password(user: User, password: str, by: str, now: datetime) -> None:
     user.set_password(password)
     user.save(update_fields=["password"])
-    end_sessions(user, now)
+    end_access(user, by, now)
     audit.record(by, "user.password", _target(user))
 
 
 @transaction.atomic
 def log_out_everywhere(user: User, by: str, now: datetime) -> None:
-    end_sessions(user, now)
+    end_access(user, by, now)
     audit.record(by, "user.log-out", _target(user))
 
 
-def end_sessions(user: User, now: datetime) -> None:
+def end_access(user: User, by: str, now: datetime) -> None:
+    """End every session and revoke every API token. The caller holds the transaction."""
     Account.objects.update_or_create(user=user, defaults={"signed_out_at": now})
+    for token in ApiToken.objects.filter(user=user, revoked_at=None):
+        tokens.revoke(token, by, now)
+
+
+@transaction.atomic
+def require_deletable(user: User, by: User) -> None:
+    """Raise NotAllowed for oneself and for the last administrator."""
+    if user.pk == by.pk:
+        raise NotAllowed("You cannot delete your own account. Ask another administrator.")
+    if user.is_superuser:
+        _require_another_administrator(user)
+
+
+@transaction.atomic
+def delete(user: User, by: User) -> None:
+    """Delete an account with its sessions, tokens, grants and saved views. What it did stays under its name.
+
+    Raises NotAllowed as `require_deletable`.
+    """
+    require_deletable(user, by)
+    was = {"role": role_word(user), "email": user.email}
+    audit.record(by.get_username(), "user.delete", _target(user), was=was)
+    user.delete()
 
 
 @transaction.atomic

@@ -7,13 +7,18 @@ database is needed to log in anyhow.
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from ipaddress import IPv4Address, ip_address, ip_network
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core import signing
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import salted_hmac
 
 from monitoring import audit
 from monitoring.models import LogInFailure
@@ -24,50 +29,90 @@ MOST_PER_ADDRESS = 50
 COOKIE = "known_device"
 COOKIE_AGE = timedelta(days=365)
 _SALT = "waymark.known-device"
+_LONGEST = 150
 
 
 @dataclass(frozen=True)
 class Attempt:
+    """A try to prove who one is, with a password. `username` is normalized: every spelling that Django takes for one
+    name is one name here. `account` is the account's own name, "" where there is none of that name."""
+
     username: str
+    account: str
     address: str
     known_device: bool
 
+    @property
+    def target(self) -> str:
+        """Return what the audit log calls it."""
+        return f"user {self.account}" if self.account else "an unknown user"
 
-def attempt_of(request: HttpRequest, username: str) -> Attempt:
-    name = username.strip().lower()[:150].replace("\0", "")
-    return Attempt(name, client_address(request), _known(request, name))
+    @property
+    def counted_name(self) -> str:
+        """Return what is stored to count by. What was typed may be a password in the wrong field, so it is a digest."""
+        return salted_hmac(_SALT, self.username, algorithm="sha256").hexdigest()
+
+    @property
+    def counted_address(self) -> str:
+        """Return the address, of IPv6 its /64: that is what one customer of a provider has."""
+        try:
+            address = ip_address(self.address.partition("%")[0])
+        except ValueError:
+            return self.address
+        if isinstance(address, IPv4Address):
+            return str(address)
+        return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
+
+
+def attempt_of(request: HttpRequest, typed: str) -> Attempt:
+    name = _normalized(typed)
+    account = User.objects.filter(username__iexact=name).values_list("username", flat=True).first() or ""
+    return Attempt(name, account, client_address(request), _known(request, name))
 
 
 def minutes_to_wait(attempt: Attempt, now: datetime) -> int:
-    """0: it may be tried. Beyond a limit not even a right password is looked at."""
-    since = now - WINDOW
-    recent = LogInFailure.objects.filter(at__gt=since)
-    of_user = recent.filter(username=attempt.username, known_device=attempt.known_device)
-    if attempt.known_device:  # and from there: whoever has copied a cookie is not elsewhere
-        of_user = of_user.filter(address=attempt.address)
-    of_address = recent.filter(address=attempt.address, known_device=False)
+    """Return 0 if it may be tried. Beyond a limit not even a right password is looked at."""
+    recent = LogInFailure.objects.filter(at__gt=now - WINDOW)
+    of_user = recent.filter(name_digest=attempt.counted_name, known_device=attempt.known_device)
+    if attempt.known_device:  # and from there: a copy of the cookie is used elsewhere
+        of_user = of_user.filter(address=attempt.counted_address)
+    of_address = recent.filter(address=attempt.counted_address, known_device=False)
     waits = [_wait(of_user, MOST_PER_USER, now)]
     if not attempt.known_device:
         waits.append(_wait(of_address, MOST_PER_ADDRESS, now))
     return max(waits)
 
 
-def failed(attempt: Attempt, now: datetime) -> None:
-    """The one that reaches the limit is written into the audit, once."""
+@transaction.atomic
+def failed(attempt: Attempt, now: datetime, action: str = "user.log-in-failed") -> None:
+    """Count a failure and write it into the audit log.
+
+    Names of accounts only: any other name may be a password that was typed into the wrong field. Strangers can make up
+    names without end, so failures without an account are one entry per address and window.
+    """
     LogInFailure.objects.filter(at__lt=now - WINDOW).delete()
+    earlier = LogInFailure.objects.filter(address=attempt.counted_address, has_account=False)
+    if attempt.account or not earlier.exists():
+        audit.record(audit.ANONYMOUS, action, attempt.target, address=attempt.address)
     LogInFailure.objects.create(
-        username=attempt.username, address=attempt.address, known_device=attempt.known_device, at=now
+        name_digest=attempt.counted_name,
+        has_account=bool(attempt.account),
+        address=attempt.counted_address,
+        known_device=attempt.known_device,
+        at=now,
     )
-    count = LogInFailure.objects.filter(username=attempt.username, known_device=attempt.known_device).count()
-    if count == MOST_PER_USER:
-        said = f"{count} log-ins failed in {WINDOW.total_seconds() / 60:.0f} min; the last from {attempt.address}"
-        audit.record(audit.AUTOMATION, "user.log-in-limited", f"user {attempt.username}", said)
+    counted = LogInFailure.objects.filter(name_digest=attempt.counted_name, known_device=attempt.known_device)
+    if counted.count() == MOST_PER_USER:
+        said = (
+            f"{MOST_PER_USER} log-ins failed in {WINDOW.total_seconds() / 60:.0f} min; the last from {attempt.address}"
+        )
+        audit.record(audit.AUTOMATION, "user.log-in-limited", attempt.target, said)
 
 
 def succeeded(attempt: Attempt, response: HttpResponse, *, secure: bool) -> None:
     """The browser is a known one from now on, and what it mistyped is forgotten."""
     LogInFailure.objects.filter(
-        username=attempt.username, address=attempt.address, known_device=attempt.known_device
+        name_digest=attempt.counted_name, address=attempt.counted_address, known_device=attempt.known_device
     ).delete()
     response.set_cookie(
         COOKIE,
@@ -94,6 +139,15 @@ def _known(request: HttpRequest, username: str) -> bool:
     except signing.BadSignature:
         return False
     return bool(said == username)
+
+
+def _normalized(typed: str) -> str:
+    """Return one text for all spellings of a name: Django's field applies NFKC, and names differ in more than case.
+
+    Longer ones than a name may be are refused by the form, so their end does not count.
+    """
+    name = unicodedata.normalize("NFKC", typed.strip()[:_LONGEST]).casefold()
+    return unicodedata.normalize("NFKC", name).replace("\0", "")
 
 
 def _wait(failures: QuerySet[LogInFailure], most: int, now: datetime) -> int:

@@ -71,7 +71,7 @@ class PasswordForm(forms.Form):
         strip=False,
         label=_("New password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=_("At least 8 characters, not a common one. All sessions of the account end."),
+        help_text=_("At least 8 characters, not a common one. Its sessions end and its API tokens are revoked."),
     )
 
     def __init__(self, *args: Any, user: User, **options: Any) -> None:

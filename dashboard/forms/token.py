@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -27,6 +28,23 @@ class TokenForm(forms.Form):
         label=_("It may"),
     )
     lasts = forms.ChoiceField(choices=LASTS, initial="90", label=_("Valid for"), help_text=_("The shorter, the safer."))
+
+    password = forms.CharField(
+        max_length=500,
+        strip=False,
+        label=_("Your password"),
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+        error_messages={"required": _("Enter your password: a token outlasts your session.")},
+    )
+
+    def __init__(self, *args: Any, asks_password: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if not asks_password:
+            del self.fields["password"]
+
+    @property
+    def typed_password(self) -> str:
+        return str(self.cleaned_data.get("password", ""))
 
     def clean_name(self) -> str:
         return " ".join(str(self.cleaned_data["name"]).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -9,6 +10,7 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -17,8 +19,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from dashboard.access import accounts, sessions
+from dashboard.access.confirming import NotConfirmed, confirm_password
 from dashboard.forms.account import PreferencesForm
-from monitoring import audit
 from monitoring.models import Account
 
 
@@ -29,7 +31,7 @@ def me(request: HttpRequest) -> HttpResponse:
     form = PreferencesForm(request.POST, server=settings.TIME_ZONE, label_suffix="")
     if not form.is_valid():
         return _page(request, 422, form=form)
-    Account.objects.update_or_create(user=_user(request), defaults={"time_zone": form.cleaned_data["time_zone"]})
+    Account.objects.update_or_create(user=own_user(request), defaults={"time_zone": form.cleaned_data["time_zone"]})
     messages.success(request, _("Saved."))
     return redirect("me")
 
@@ -37,37 +39,50 @@ def me(request: HttpRequest) -> HttpResponse:
 @require_POST
 @sensitive_post_parameters()
 def password(request: HttpRequest) -> HttpResponse:
-    """Ends every other session of the account."""
-    user = _user(request)
-    form = PasswordChangeForm(user, request.POST, label_suffix="")
+    """Change it. Every other session of the account ends, and its API tokens are revoked."""
+    user, now = own_user(request), timezone.now()
+    form = OwnPasswordForm(user, request.POST, request=request, now=now, label_suffix="")
     if not user.has_usable_password():
         messages.error(request, _("Your account logs in elsewhere: its password is changed there."))
         return redirect("me")
     if not form.is_valid():
         return _page(request, 422, password_form=form)
-    form.save()
-    now = timezone.now()
-    accounts.end_sessions(user, now)
+    accounts.set_password(user, form.cleaned_data["new_password1"], user.get_username(), now)
     update_session_auth_hash(request, user)
     sessions.begin(request, now)
-    audit.record(user.get_username(), "user.password", f"user {user.get_username()}")
-    messages.success(request, _("Your password is changed. Your other sessions are over."))
+    messages.success(request, _("Your password is changed. Your other sessions are over, your API tokens are revoked."))
     return redirect("me")
 
 
 @require_POST
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
-    user = _user(request)
+    user = own_user(request)
     accounts.log_out_everywhere(user, user.get_username(), timezone.now())
     return redirect("login")
 
 
-def _user(request: HttpRequest) -> User:
+class OwnPasswordForm(PasswordChangeForm):
+    """Failed guesses of the old password count like those of the log-in page."""
+
+    def __init__(self, *args: Any, request: HttpRequest, now: datetime, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._request, self._now = request, now
+
+    def clean_old_password(self) -> str:
+        typed: str = self.cleaned_data["old_password"]
+        try:
+            confirm_password(self._request, self.user, typed, self._now)
+        except NotConfirmed as refused:
+            raise ValidationError(str(refused)) from None
+        return typed
+
+
+def own_user(request: HttpRequest) -> User:
     return User.objects.get(pk=request.user.pk or 0)
 
 
 def _page(request: HttpRequest, status: int = 200, **forms: Any) -> HttpResponse:
-    user = _user(request)
+    user = own_user(request)
     account = Account.objects.filter(user=user).first()
     zone = {"time_zone": account.time_zone if account else ""}
     context = {

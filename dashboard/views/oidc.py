@@ -13,6 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET
 
 from dashboard.access import oidc
+from dashboard.access.log_in import client_address
 from monitoring import audit
 
 _NEXT = "after_log_in"
@@ -40,7 +41,8 @@ def back(request: HttpRequest) -> HttpResponse:
         return _refused(request, problem)
     to = str(request.session.get(_NEXT) or reverse(settings.LOGIN_REDIRECT_URL))
     login(request, user, backend=BACKEND)
-    audit.record(user.get_username(), "user.log-in", f"user {user.get_username()}", settings.OIDC_NAME)
+    name, address = user.get_username(), client_address(request)
+    audit.record(name, "user.log-in", f"user {name}", settings.OIDC_NAME, address=address)
     return redirect(to)
 
 

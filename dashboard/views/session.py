@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from dashboard.access import log_in
 from dashboard.api.door import PREFIX
 from dashboard.api.errors import answer_of
+from monitoring import audit
 
 
 class Login(LoginView):
@@ -36,7 +37,9 @@ class Login(LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response: HttpResponse = super().form_valid(form)
-        log_in.succeeded(self._attempt(), response, secure=settings.SESSION_COOKIE_SECURE)
+        attempt, name = self._attempt(), form.get_user().get_username()
+        log_in.succeeded(attempt, response, secure=settings.SESSION_COOKIE_SECURE)
+        audit.record(name, "user.log-in", f"user {name}", address=attempt.address)
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:

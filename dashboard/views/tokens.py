@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -14,7 +16,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from dashboard.access import tokens as access
+from dashboard.access.confirming import NotConfirmed, confirm, logged_in_recently
 from dashboard.forms.token import TokenForm
+from dashboard.views.me import own_user
 from monitoring.models import ApiToken
 
 MOST_SHOWN = 100
@@ -23,19 +27,24 @@ MOST_SHOWN = 100
 @never_cache
 @sensitive_post_parameters()
 def tokens(request: HttpRequest) -> HttpResponse:
-    """GET lists them; POST makes one and answers with its secret, which is not to be had again."""
+    """GET lists them; POST makes one and answers with its secret, which is shown only then."""
+    user = own_user(request)
     if request.method != "POST":
-        return _page(request, TokenForm(label_suffix=""))
-    form, now = TokenForm(request.POST, label_suffix=""), timezone.now()
-    if form.is_valid() and request.user.is_authenticated:
-        name, by = form.cleaned_data["name"], request.user.get_username()
-        try:
-            made = access.make(request.user, name, form.may_write, form.expires_at(now), by, now)
-        except access.BadToken as problem:
-            form.add_error(problem.field, problem.allowed)
-        else:
-            return _page(request, TokenForm(label_suffix=""), made=made)
-    return _page(request, form, status=422)
+        return _page(request, user, _form(user))
+    form, now = _form(user, request.POST), timezone.now()
+    if not form.is_valid():
+        return _page(request, user, form, status=422)
+    name, by = form.cleaned_data["name"], user.get_username()
+    try:
+        confirm(request, user, form.typed_password, now)
+        made = access.make(user, name, form.may_write, form.expires_at(now), by, now)
+    except NotConfirmed as refused:
+        form.add_error("password" if "password" in form.fields else None, str(refused))
+    except access.BadToken as problem:
+        form.add_error(problem.field, problem.allowed)
+    else:
+        return _page(request, user, _form(user), made=made)
+    return _page(request, user, form, status=422)
 
 
 @require_POST
@@ -48,10 +57,23 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("tokens")
 
 
-def _page(request: HttpRequest, form: TokenForm, *, made: access.Made | None = None, status: int = 200) -> HttpResponse:
+def _form(user: User, typed: Any = None) -> TokenForm:
+    return TokenForm(typed, asks_password=user.has_usable_password(), label_suffix="")
+
+
+def _page(
+    request: HttpRequest, user: User, form: TokenForm, *, made: access.Made | None = None, status: int = 200
+) -> HttpResponse:
     now = timezone.now()
-    rows = [(token, _state(token, now)) for token in ApiToken.objects.filter(user=request.user.pk)[:MOST_SHOWN]]
-    context: dict[str, Any] = {"form": form, "rows": rows, "made": made, "section": "tokens"}
+    rows = [(token, _state(token, now)) for token in ApiToken.objects.filter(user=user)[:MOST_SHOWN]]
+    context: dict[str, Any] = {
+        "form": form,
+        "rows": rows,
+        "made": made,
+        "must_log_in_again": not user.has_usable_password() and not logged_in_recently(request, now),
+        "oidc": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
+        "section": "tokens",
+    }
     return render(request, "me/tokens.html", context, status=status)
 
 

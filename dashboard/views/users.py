@@ -18,6 +18,7 @@ from dashboard.access import accounts, tokens
 from dashboard.access.guard import actor_of
 from dashboard.forms.account import GrantForm, PasswordForm, RoleForm, UserForm
 from dashboard.views.access import admin_action, admin_required
+from dashboard.views.me import own_user
 from monitoring.models import ApiToken, AuditEntry, Grant
 
 PAGE_SIZE = 50
@@ -67,7 +68,7 @@ def activate(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, str(refused))
     else:
         again = _("%(found)s may log in again.")
-        no_more = _("%(found)s cannot log in any more; its sessions and tokens are over.")
+        no_more = _("%(found)s cannot log in any more. Its sessions are over, its API tokens are revoked.")
         messages.success(request, (again if active else no_more) % {"found": found})
     return redirect("user", pk)
 
@@ -81,7 +82,9 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
         return _one(request, found, 422, password_form=form)
     accounts.set_password(found, form.cleaned_data["password"], actor_of(request), timezone.now())
     messages.success(
-        request, _("%(found)s logs in with the new password from now on. Tell it on another way.") % {"found": found}
+        request,
+        _("%(found)s logs in with the new password from now on. Its sessions are over, its API tokens are revoked.")
+        % {"found": found},
     )
     return redirect("user", pk)
 
@@ -90,8 +93,32 @@ def reset_password(request: HttpRequest, pk: int) -> HttpResponse:
 def log_out(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(pk)
     accounts.log_out_everywhere(found, actor_of(request), timezone.now())
-    messages.success(request, _("All sessions of %(found)s are over.") % {"found": found})
+    messages.success(request, _("All sessions of %(found)s are over, its API tokens are revoked.") % {"found": found})
     return redirect("user", pk)
+
+
+@admin_required
+def delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET asks whether it is meant, POST deletes the account."""
+    found, name = _find(pk), _find(pk).get_username()
+    try:
+        accounts.require_deletable(found, by=own_user(request))
+        if request.method == "POST":
+            accounts.delete(found, by=own_user(request))
+    except accounts.NotAllowed as refused:
+        messages.error(request, str(refused))
+        return redirect("user", pk)
+    if request.method == "POST":
+        messages.success(request, _("The account %(name)s is deleted.") % {"name": name})
+        return redirect("users")
+    context = {
+        "person": found,
+        "word": _word(found),
+        "tokens": accounts.valid_tokens(found, timezone.now()),
+        "grants": found.grants.count(),
+        "section": "users",
+    }
+    return render(request, "users/delete.html", context)
 
 
 @admin_action
@@ -157,6 +184,7 @@ def _one(request: HttpRequest, found: User, status: int = 200, **forms: Any) -> 
     initial = {"role": accounts.role_word(found), "email": found.email}
     context = {
         "person": found,
+        "own": found.pk == request.user.pk,
         "word": _word(found),
         "form": RoleForm(initial=initial, label_suffix=""),
         "grant_form": GrantForm(label_suffix=""),

@@ -126,18 +126,23 @@ class Grant(models.Model):
 
 
 class LogInFailure(models.Model):
-    """A log-in that failed, for as long as it counts against further ones."""
+    """A log-in that failed, for as long as it counts against further ones.
 
-    username = models.CharField(max_length=150)
-    address = models.CharField(max_length=64)  # the client's, as far as it is known
+    `name_digest`: of what was typed as the user name, which may be a password. `address`: the client's as far as it is
+    known, of IPv6 its /64.
+    """
+
+    name_digest = models.CharField(max_length=64)
+    has_account = models.BooleanField()
+    address = models.CharField(max_length=64)
     known_device = models.BooleanField(default=False)  # a browser from which the user has logged in before
     at = models.DateTimeField(db_index=True)
 
     class Meta:
         indexes = (
-            models.Index(fields=("username", "-at"), name="failures_of_a_user"),
+            models.Index(fields=("name_digest", "-at"), name="failures_of_a_name"),
             models.Index(fields=("address", "-at"), name="failures_of_an_address"),
         )
 
     def __str__(self) -> str:
-        return f"{self.username} from {self.address}"
+        return f"{self.name_digest[:8]} from {self.address}"

@@ -154,6 +154,7 @@ PERMISSIONS: dict[str, str] = {
     "users/<int:pk>/activate/": "POST admin",
     "users/<int:pk>/password/": "POST admin",
     "users/<int:pk>/log-out/": "POST admin",
+    "users/<int:pk>/delete/": "GET admin, POST admin",
     "users/<int:pk>/grants/": "POST admin",
     "me/tokens/": "GET viewer, POST viewer",
     "me/tokens/<int:pk>/revoke/": "POST viewer",

@@ -12,10 +12,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.access import accounts, log_in, sessions, tokens
+from dashboard.access.confirming import RECENT
+from dashboard.deeds import deed_of
 from monitoring.models import Account, AuditEntry, Grant, LogInFailure
 from tests.dashboard import builders as make
 
 PASSWORD = "correct horse battery"
+NEW_TOKEN = {"name": "report", "may": "read", "lasts": "30", "password": "pw-victor-1"}
 
 
 @pytest.fixture
@@ -165,16 +168,73 @@ def test_a_known_browser_is_limited_by_itself(admin_user: User) -> None:
     assert codes == [200] * log_in.MOST_PER_USER + [429]
 
 
+def fail(*names: str, at: datetime) -> None:
+    for name in names:
+        log_in.failed(log_in.Attempt(name, "", "192.0.2.1", known_device=False), at)
+
+
+# Spellings that Django's field turns into "anna" with NFKC, and one that differs in case.
+SPELLINGS = ["ａnna", "aⓝna", "an𝐧a", "ann𝕒", "ⓐⓝⓝⓐ", "ａｎｎａ", "𝒂𝒏𝒏𝒂", "𝖺𝗇𝗇𝖺", "ａⓝ𝐧𝕒", "ANNA"]
+
+
+def test_all_spellings_of_a_name_count_as_one(admin_user: User) -> None:
+    addresses = [f"203.0.113.{number}" for number in range(log_in.MOST_PER_USER)]
+    for spelling, address in zip(SPELLINGS, addresses, strict=True):
+        assert try_to_log_in(Client(), spelling, "wrong", address).status_code == 200
+    for spelling in ("anna", "ａnna", " ANNA", "𝖺nna"):
+        assert try_to_log_in(Client(), spelling, PASSWORD, "203.0.113.99").status_code == 429
+    assert AuditEntry.objects.filter(action="user.log-in-failed", target="user anna").count() == len(SPELLINGS)
+
+
+def test_addresses_of_one_ipv6_network_count_as_one(db: None, now: datetime) -> None:
+    for number in range(log_in.MOST_PER_ADDRESS):
+        try_to_log_in(Client(), f"u{number}", "x", f"2001:db8:1:2::{number:x}")
+    assert try_to_log_in(Client(), "new", "x", "2001:db8:1:2:ffff::1").status_code == 429
+    assert try_to_log_in(Client(), "new", "x", "2001:db8:1:3::1").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("unknown", "unknown"),
+        ("", ""),
+    ],
+)
+def test_an_address_counts_with_its_network(address: str, counted: str) -> None:
+    assert log_in.Attempt("anna", "anna", address, known_device=False).counted_address == counted
+
+
+def test_log_ins_are_in_the_audit_log(admin_user: User) -> None:
+    try_to_log_in(Client(), "anna", "wrong", "198.51.100.7")
+    try_to_log_in(Client(), "anna", PASSWORD, "198.51.100.8")
+    failed, done = entry("user.log-in-failed"), entry("user.log-in")
+    assert (failed.actor, failed.target, failed.details) == ("anonymous", "user anna", {"address": "198.51.100.7"})
+    assert (done.actor, done.target, done.details) == ("anna", "user anna", {"address": "198.51.100.8"})
+    assert deed_of(failed) == "failed to log in from 198.51.100.7"
+
+
+def test_a_password_that_is_typed_as_the_name_is_stored_nowhere(admin_user: User) -> None:
+    for _ in range(log_in.MOST_PER_USER):
+        try_to_log_in(Client(), PASSWORD, "x")
+    for rows in (AuditEntry.objects.values_list(), LogInFailure.objects.values_list()):
+        assert "correct" not in str(list(rows))
+    assert AuditEntry.objects.filter(action="user.log-in-failed", target="an unknown user").count() == 1
+    assert LogInFailure.objects.count() == log_in.MOST_PER_USER
+
+
 def test_one_address_cannot_try_many_users(db: None, now: datetime) -> None:
-    rows = [LogInFailure(username=f"u{n}", address="192.0.2.1", at=now) for n in range(log_in.MOST_PER_ADDRESS)]
-    LogInFailure.objects.bulk_create(rows)
+    fail(*(f"u{n}" for n in range(log_in.MOST_PER_ADDRESS)), at=now)
     assert try_to_log_in(Client(), "new", "x").status_code == 429
     assert try_to_log_in(Client(), "new", "x", "192.0.2.2").status_code == 200
 
 
 def test_what_is_older_than_the_window_counts_no_more(admin_user: User, now: datetime) -> None:
     old = now - log_in.WINDOW - timedelta(seconds=1)
-    LogInFailure.objects.bulk_create([LogInFailure(username="anna", address="a", at=old) for _ in range(20)])
+    fail(*["anna"] * 20, at=old)
     assert try_to_log_in(Client(), "anna", PASSWORD).status_code == 302
 
 
@@ -226,17 +286,114 @@ def test_a_grant_that_makes_no_sense_is_refused(
 
 
 def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
-    made = viewer.post(reverse("tokens"), {"name": "report", "may": "read", "lasts": "30"})
+    made = viewer.post(reverse("tokens"), NEW_TOKEN)
     assert made.status_code == 200
     assert "wmk_" in made.content.decode()
     token = viewer_user.api_tokens.get()
     again = viewer.get(reverse("tokens")).content.decode()
     assert f"{token.start}…" in again
     assert again.count("wmk_") == 1
-    twice = viewer.post(reverse("tokens"), {"name": "report", "may": "read", "lasts": "30"})
+    twice = viewer.post(reverse("tokens"), NEW_TOKEN)
     assert "of this name" in twice.content.decode()
     assert viewer.post(reverse("token-revoke", args=[token.pk])).status_code == 302
-    assert viewer.post(reverse("tokens"), {"name": "report", "may": "read", "lasts": "30"}).status_code == 200
+    assert viewer.post(reverse("tokens"), NEW_TOKEN).status_code == 200
+
+
+def test_a_token_is_made_with_the_password_again(viewer: Client, viewer_user: User) -> None:
+    for wrong, said in (("", "Enter your password"), ("nope", "This is not your password.")):
+        answer = viewer.post(reverse("tokens"), NEW_TOKEN | {"password": wrong})
+        assert (answer.status_code, said in answer.content.decode()) == (422, True)
+    assert not viewer_user.api_tokens.exists()
+    assert entry("user.confirm-failed").target == "user victor"
+    for _ in range(log_in.MOST_PER_USER):
+        viewer.post(reverse("tokens"), NEW_TOKEN | {"password": "nope"})
+    limited = viewer.post(reverse("tokens"), NEW_TOKEN)
+    assert (limited.status_code, "Too many wrong passwords" in limited.content.decode()) == (422, True)
+    assert not viewer_user.api_tokens.exists()
+
+
+def test_guesses_of_the_old_password_are_limited(viewer: Client, viewer_user: User) -> None:
+    typed = {"old_password": "nope", "new_password1": PASSWORD, "new_password2": PASSWORD}
+    for _ in range(log_in.MOST_PER_USER):
+        assert "This is not your password." in viewer.post(reverse("me-password"), typed).content.decode()
+    answer = viewer.post(reverse("me-password"), typed | {"old_password": "pw-victor-1"})
+    assert (answer.status_code, "Too many wrong passwords" in answer.content.decode()) == (422, True)
+
+
+def test_without_a_password_a_token_needs_a_recent_log_in(viewer: Client, viewer_user: User, now: datetime) -> None:
+    viewer_user.set_unusable_password()
+    viewer_user.save()
+    viewer.force_login(viewer_user)
+    typed = {name: value for name, value in NEW_TOKEN.items() if name != "password"}
+    session = viewer.session
+    session[sessions._BEGAN] = (now - RECENT - timedelta(seconds=1)).isoformat()
+    session.save()
+    assert 'name="lasts"' not in viewer.get(reverse("tokens")).content.decode()
+    refused = viewer.post(reverse("tokens"), typed)
+    assert (refused.status_code, "Log in again first" in refused.content.decode()) == (422, True)
+    assert not viewer_user.api_tokens.exists()
+    viewer.force_login(viewer_user)
+    made = viewer.post(reverse("tokens"), typed)
+    assert (made.status_code, "wmk_" in made.content.decode()) == (200, True)
+
+
+END_OF_ACCESS = ["own password", "password reset", "log out everywhere", "ended by an administrator", "deactivated"]
+
+
+@pytest.mark.parametrize("how", END_OF_ACCESS)
+def test_what_ends_the_sessions_revokes_the_tokens(
+    admin: Client, viewer: Client, viewer_user: User, now: datetime, how: str
+) -> None:
+    made = tokens.make(viewer_user, "t", True, None, "victor", now)
+    other = tokens.make(User.objects.get(username="anna"), "t", True, None, "anna", now)
+    new = {"old_password": "pw-victor-1", "new_password1": PASSWORD, "new_password2": PASSWORD}
+    client, name, arguments, typed = {
+        "own password": (viewer, "me-password", [], new),
+        "password reset": (admin, "user-password", [viewer_user.pk], {"password": PASSWORD}),
+        "log out everywhere": (viewer, "me-log-out", [], {}),
+        "ended by an administrator": (admin, "user-log-out", [viewer_user.pk], {}),
+        "deactivated": (admin, "user-activate", [viewer_user.pk], {"active": "no"}),
+    }[how]
+    assert client.post(reverse(name, args=arguments), typed).status_code == 302
+    admin.post(reverse("user-activate", args=[viewer_user.pk]), {"active": "yes"})
+    for token, status in ((made, 401), (other, 200)):
+        answer = Client().get("/api/v1/me", headers={"Authorization": f"Bearer {token.secret}"})
+        assert answer.status_code == status
+    made.token.refresh_from_db()
+    assert made.token.revoked_by == ("anna" if client is admin else "victor")
+    assert entry("token.revoke").target == "token t of victor"
+
+
+def test_an_account_is_deleted_after_a_question_and_its_history_stays(
+    admin: Client, operator: Client, operator_user: User, now: datetime
+) -> None:
+    make.make_run(make.make_job(make.make_cluster(now)), now)
+    tokens.make(operator_user, "t", True, None, "olga", now)
+    address = reverse("user-delete", args=[operator_user.pk])
+    asked = admin.get(address).content.decode()
+    assert "1 API token stops working" in asked
+    assert User.objects.filter(pk=operator_user.pk).exists()
+    assert operator.get(address).status_code == 403
+    assert admin.post(address).headers["Location"] == reverse("users")
+    assert not User.objects.filter(username="olga").exists()
+    assert operator.get(reverse("fleet")).status_code == 302
+    assert entry("user.delete").details == {"was": {"role": "operator", "email": ""}}
+    assert entry("token.make").actor == "olga"
+    assert "olga" in admin.get(reverse("audit")).content.decode()
+
+
+def test_nobody_deletes_their_own_account_or_the_last_administrator(
+    admin: Client, admin_user: User, viewer_user: User
+) -> None:
+    refused = admin.post(reverse("user-delete", args=[admin_user.pk]), follow=True)
+    assert "cannot delete your own account" in refused.content.decode()
+    other = User.objects.create_superuser("otto", password=PASSWORD)
+    assert "Delete…" in admin.get(reverse("user", args=[other.pk])).content.decode()
+    assert "Delete…" not in admin.get(reverse("user", args=[admin_user.pk])).content.decode()
+    User.objects.filter(pk=other.pk).update(is_active=False)
+    with pytest.raises(accounts.NotAllowed, match="only administrator"):
+        accounts.delete(admin_user, by=viewer_user)
+    assert User.objects.filter(pk=admin_user.pk).exists()
 
 
 def test_a_token_of_somebody_else_is_not_there(viewer: Client, operator_user: User, now: datetime) -> None:

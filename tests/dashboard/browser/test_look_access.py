@@ -42,6 +42,7 @@ def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User) -
         "tokens": reverse("tokens"),
         "users": reverse("users"),
         "user": reverse("user", args=[granted.pk]),
+        "user-delete": reverse("user-delete", args=[granted.pk]),
         "me": reverse("me"),
         "audit": reverse("audit") + "?action=user.",
     }
@@ -57,6 +58,7 @@ def test_a_token_is_made_copied_and_gone(read_as: Callable[..., Reader], admin_u
     page.get_by_role("button", name="Make the token").click()
     expect(page.get_by_role("alert")).to_contain_text("Write what will use it")
     page.get_by_label("Name").fill("from the browser")
+    page.get_by_label("Your password").fill("pw-anna-long")
     page.get_by_role("button", name="Make the token").click()
     secret = page.get_by_label("The token", exact=True).input_value()
     assert tokens.digest_of(secret) == ApiToken.objects.get(name="from the browser").digest

@@ -155,6 +155,12 @@ def test_a_runs_heading_says_how_it_ended_and_why(operator: Client, job: Job) ->
     assert "ConnectException: refused (sink)" in page
 
 
+@pytest.mark.parametrize("state", ["LOST", "CANCELED", "FINISHED"])
+def test_an_exception_of_a_run_that_did_not_fail_is_not_why_it_ended(operator: Client, job: Job, state: str) -> None:
+    Run.objects.filter(job=job, number=1).update(state=state, exception="ConnectException: refused (sink)")
+    assert "ConnectException" not in page_of(operator, job, run="1")
+
+
 def test_a_run_without_any_checkpoint_is_told_where_it_was(operator: Client, job: Job, now: datetime) -> None:
     Run.objects.filter(job=job, number=2).update(number=3)
     at = now - timedelta(minutes=6, seconds=30)

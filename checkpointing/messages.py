@@ -59,6 +59,14 @@ class DriverState(Enum):
     FAILED = "FAILED"
 
 
+class FinishCause(Enum):
+    """Why a driver reports FINISHED: its queries ended by themselves, or the job manager sent `Stop`."""
+
+    BY_ITSELF = "BY_ITSELF"
+    AFTER_SAVEPOINT = "AFTER_SAVEPOINT"
+    FOR_RESCALE = "FOR_RESCALE"
+
+
 @dataclass(frozen=True)
 class Vertex:
     """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each."""
@@ -291,7 +299,7 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True)
 class StatusUpdate:
-    """`at_least_once`: see Register."""
+    """`at_least_once`: see Register. `finish_cause` belongs to FINISHED; older drivers do not send it."""
 
     type: ClassVar[str] = "status"
     session_id: str
@@ -301,6 +309,7 @@ class StatusUpdate:
     vertices: tuple[Vertex, ...] = ()
     exception: ExceptionInfo | None = None
     at_least_once: bool = False
+    finish_cause: FinishCause | None = None
 
 
 @dataclass(frozen=True)
@@ -321,10 +330,14 @@ class NotifyAborted:
 
 @dataclass(frozen=True)
 class Stop:
-    """End the queries and report FINISHED: the synchronous savepoint is complete."""
+    """End the queries after their batch and report FINISHED with this `cause`. May be repeated.
+
+    AFTER_SAVEPOINT: the synchronous savepoint is complete. FOR_RESCALE: the next attempt has another parallelism.
+    """
 
     type: ClassVar[str] = "stop"
     session_id: str
+    cause: FinishCause | None = None
 
 
 @dataclass(frozen=True)

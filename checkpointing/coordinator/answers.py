@@ -79,4 +79,4 @@ class TaskAnswers:
             self._stats.report_delayed(message.checkpoint_id, message.cause)
 
     def _abort(self, pending: PendingCheckpoint, reason: CheckpointFailureReason, cause: str) -> None:
-        self._endings.abort(pending, CheckpointException(reason, cause), task_level=True)
+        self._endings.abort(pending, CheckpointException(reason, cause))

@@ -266,17 +266,20 @@ class CheckpointCoordinator:
         self._waiting_for_none.append((matches, callback))
         self._tell_who_waited()
 
-    def shutdown(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
+    def shutdown(
+        self, status: JobStatus, on_done: Callable[[Exception | None], None], *, as_asked: bool = False
+    ) -> None:
         """The job ended for this job manager: fail all that is on its way, close store and counter, clean up.
 
         On a globally terminal status each retained checkpoint is discarded or kept as its properties say. `on_done`
         comes when no I/O is left, with the error if the store or the counter could not be closed.
+        `as_asked`: somebody asked for this end, see `CheckpointProperties.discard_on`.
         """
         self._shut_down = True
         self.answers.close()
         self._periodic.stop()
         self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
-        self._when_quiet.append(lambda: self._termination.run(status, on_done))
+        self._when_quiet.append(lambda: self._termination.run(status, on_done, as_asked=as_asked))
         self._on_quiet()
 
     # Triggering

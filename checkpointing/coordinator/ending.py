@@ -20,6 +20,7 @@ from checkpointing.coordinator.ports import CheckpointLocation, PossibleInconsis
 from checkpointing.coordinator.reasons import CheckpointException, CheckpointFailureReason
 from checkpointing.coordinator.requests import CheckpointRequest
 from checkpointing.coordinator.stats import CheckpointStatsTracker
+from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import AcknowledgeCheckpoint, NotifyAborted, NotifyComplete, StateFile
 
 NUM_ENDED_REMEMBERED = 16
@@ -74,7 +75,8 @@ class CheckpointEndings:
         self._stats.report_subtask(
             checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()
         )
-        if checkpoint_id in self.files_kept or any(c.checkpoint_id == checkpoint_id for c in self.retained):
+        complete = (c.checkpoint_id for c in (*self.retained, *self.never_stored))
+        if checkpoint_id in self.files_kept or checkpoint_id in complete:
             return False
         self._cleaner.register_shared(checkpoint_id, message.files)
         self._cleaner.release_shared(checkpoint_id)
@@ -125,12 +127,18 @@ class CheckpointEndings:
         for orphan in orphans:
             self._discard_subsumed(orphan)
 
-    def discard_uncertain(self) -> None:
-        """The store is closed for good: none of them can be found in it any more."""
+    def discard_uncertain(self, status: JobStatus, *, as_asked: bool) -> None:
+        """The store is closed for good: none of them can be found in it any more.
+
+        Complete ones that were never stored go or stay as if they had been.
+        """
         uncertain, self.files_kept = self.files_kept, {}
         for pending in uncertain.values():
             self.discard_files(pending)
-        self._discard_never_stored()
+        orphans, self.never_stored = self.never_stored, ()
+        for orphan in orphans:
+            if orphan.properties.discard_on(status, as_asked=as_asked):
+                self._discard_subsumed(orphan)
 
     def _subsume_pending_before(self, checkpoint_id: int) -> None:
         subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)
@@ -148,15 +156,15 @@ class CheckpointEndings:
         if isinstance(error, PossibleInconsistentState):
             self.files_kept[pending.checkpoint_id] = pending
         pending.withdraw()
-        self._end_unsuccessfully(pending, exception, task_level=False, files_in_use=False)
+        self._end_unsuccessfully(pending, exception, files_in_use=False)
 
-    def abort(self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool = False) -> None:
+    def abort(self, pending: PendingCheckpoint, exception: CheckpointException) -> None:
         is_writing = pending.phase is PendingPhase.WRITING
         pending.abort(exception)
-        self._end_unsuccessfully(pending, exception, task_level=task_level, files_in_use=is_writing)
+        self._end_unsuccessfully(pending, exception, files_in_use=is_writing)
 
     def _end_unsuccessfully(
-        self, pending: PendingCheckpoint, exception: CheckpointException, *, task_level: bool, files_in_use: bool
+        self, pending: PendingCheckpoint, exception: CheckpointException, *, files_in_use: bool
     ) -> None:
         """`files_in_use`: its metadata is being written; the finalizer hands it back for discarding when that ended."""
         checkpoint_id = pending.checkpoint_id
@@ -170,9 +178,7 @@ class CheckpointEndings:
             if not files_in_use:
                 self.discard_files(pending)
             pending.future.set_exception(exception)
-            self._failures.handle_failure(
-                exception, properties=pending.properties, checkpoint_id=checkpoint_id, task_level=task_level
-            )
+            self._failures.handle_failure(exception, properties=pending.properties, checkpoint_id=checkpoint_id)
 
     def discard_files(self, pending: PendingCheckpoint) -> None:
         """Remove what an unsuccessful checkpoint left. One that the store may have keeps everything."""

@@ -1,4 +1,4 @@
-"""When failed checkpoints fail the job: Flink's CheckpointFailureManager."""
+"""When failed checkpoints fail the job: Flink's CheckpointFailureManager, without its rules for savepoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class CheckpointFailureManager:
     """Counts failures in a row and calls `fail_job(message, exception)` when more than `tolerable_failures` came.
 
     Each checkpoint id counts once; a failure older than the last success is ignored; a newer success starts from zero.
-    A job-level failure of a savepoint never counts; a synchronous savepoint that a task failed always fails the job.
+    A savepoint never fails the job: a full savepoint storage says nothing about a job whose checkpoints are good
+    (decision 122; in Flink one that a task declined counts, and a synchronous one fails the job at once).
     """
 
     def __init__(self, *, tolerable_failures: int, fail_job: Callable[[str, CheckpointException], None]) -> None:
@@ -39,13 +40,8 @@ class CheckpointFailureManager:
         *,
         properties: CheckpointProperties,
         checkpoint_id: int = UNKNOWN_CHECKPOINT_ID,
-        task_level: bool = False,
     ) -> None:
-        """`task_level`: a task declined it; else the coordinator itself gave it up."""
-        if task_level and properties.is_synchronous:
-            self._fail_job(str(exception), exception)
-            return
-        if properties.is_savepoint and not task_level:
+        if properties.is_savepoint:
             return
         if self._is_new_failure(exception, checkpoint_id):
             self._counted.add(checkpoint_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.cleaning import CheckpointsCleaner
@@ -20,6 +21,12 @@ from checkpointing.jobs.status import JobStatus
 logger = logging.getLogger(__name__)
 
 
+class DiscardUncertain(Protocol):
+    """`CheckpointEndings.discard_uncertain`."""
+
+    def __call__(self, status: JobStatus, *, as_asked: bool) -> None: ...
+
+
 class CoordinatorTermination:
     """Run once, when nothing else of the coordinator is under way."""
 
@@ -30,7 +37,7 @@ class CoordinatorTermination:
         id_counter: CheckpointIDCounter,
         storage: CheckpointStorage,
         cleaner: CheckpointsCleaner,
-        discard_uncertain: Callable[[], None],
+        discard_uncertain: DiscardUncertain,
         stats: CheckpointStatsTracker,
         io: IoExecutor,
     ) -> None:
@@ -43,24 +50,31 @@ class CoordinatorTermination:
         self._io = io
         self._error: Exception | None = None
 
-    def run(self, status: JobStatus, on_done: Callable[[Exception | None], None]) -> None:
+    def run(self, status: JobStatus, on_done: Callable[[Exception | None], None], *, as_asked: bool) -> None:
         """Store first: once it is closed its checkpoints cannot be found again, so files go or stay right then."""
         self._cleaner.try_for_the_last_time()
         self._io.submit(
             lambda: self._store.shutdown(status),
-            lambda dropped: self._store_closed(status, dropped, on_done),
+            lambda dropped: self._store_closed(status, dropped, on_done, as_asked=as_asked),
             lambda error: self._failed("store", error, lambda: self._close_counter(status, on_done)),
         )
 
     def _store_closed(
-        self, status: JobStatus, dropped: Sequence[CompletedCheckpoint], on_done: Callable[[Exception | None], None]
+        self,
+        status: JobStatus,
+        dropped: Sequence[CompletedCheckpoint],
+        on_done: Callable[[Exception | None], None],
+        *,
+        as_asked: bool,
     ) -> None:
+        has_finished = status is JobStatus.FINISHED and as_asked
         for checkpoint in dropped:
-            if checkpoint.properties.discard_on(status) and not _is_all_there_is(checkpoint, dropped, status):
+            is_spared = not has_finished and _is_all_there_is(checkpoint, dropped)
+            if checkpoint.properties.discard_on(status, as_asked=as_asked) and not is_spared:
                 self._cleaner.discard_completed(checkpoint)
                 self._stats.report_discarded(checkpoint.checkpoint_id)
         if status.globally_terminal:
-            self._discard_uncertain()
+            self._discard_uncertain(status, as_asked=as_asked)
         # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
         owns_the_directory = status.globally_terminal or bool(dropped)
         if owns_the_directory:
@@ -95,8 +109,6 @@ class CoordinatorTermination:
         self._cleaner.when_idle(lambda: on_done(self._error))
 
 
-def _is_all_there_is(
-    checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint], status: JobStatus
-) -> bool:
+def _is_all_there_is(checkpoint: CompletedCheckpoint, dropped: Sequence[CompletedCheckpoint]) -> bool:
     """A claimed snapshot that the job never got beyond goes back to its owner, lest a failed start cost the state."""
-    return checkpoint.properties.claimed and checkpoint is dropped[-1] and status is not JobStatus.FINISHED
+    return checkpoint.properties.claimed and checkpoint is dropped[-1]

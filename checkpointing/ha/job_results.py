@@ -26,7 +26,7 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class JobResult:
-    """`status` is globally terminal; times are epoch milliseconds."""
+    """`status` is globally terminal; times are epoch milliseconds. `as_asked`: FINISHED by a stop-with-savepoint."""
 
     job_id: str
     job_name: str
@@ -34,6 +34,7 @@ class JobResult:
     started_ms: int
     ended_ms: int
     failure_cause: str | None = None
+    as_asked: bool = False
 
     def __post_init__(self) -> None:
         if not self.status.globally_terminal:

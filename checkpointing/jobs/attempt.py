@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from checkpointing.clock import Clock
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.launcher import DriverProcess
 from checkpointing.jobs.settings import JobManagerSettings
-from checkpointing.messages import DriverState, ExceptionInfo, Executor, QueryProgress, Vertex
+from checkpointing.messages import DriverState, ExceptionInfo, Executor, FinishCause, QueryProgress, Vertex
 
 # A driver that reports its end and exits at once: its last message may still be on its way.
 _LAST_MESSAGE_GRACE_S = 5.0
@@ -19,14 +21,21 @@ _LAST_MESSAGE_GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """How the attempt ended: FINISHED, CANCELED or FAILED, the last one with its `exception`."""
+    """How the attempt ended: FINISHED, CANCELED or FAILED.
+
+    `exception` belongs to FAILED, `finish_cause` to FINISHED; the latter is None when the driver does not say.
+    """
 
     state: DriverState
     exception: ExceptionInfo | None = None
+    finish_cause: FinishCause | None = None
 
 
 class Attempt:
-    """`secret` is what its driver proves itself with; only the job manager that starts the attempt knows it."""
+    """`secret` is what its driver proves itself with; only the job manager that starts the attempt knows it.
+
+    `final_savepoint` is that of a stop-with-savepoint; `ends_for_rescale`: the next attempt has another parallelism.
+    """
 
     def __init__(self, record: AttemptRecord, process: DriverProcess | None, clock: Clock, secret: str = "") -> None:
         self.record = record
@@ -41,6 +50,8 @@ class Attempt:
         self.channel: DriverChannel | None = None
         self.running_since_ms: int | None = None
         self.ended_ms: int | None = None
+        self.final_savepoint: Future[CompletedCheckpoint] | None = None
+        self.ends_for_rescale = False
         self.ended: asyncio.Future[AttemptEnd] = asyncio.get_running_loop().create_future()
         self.registration = asyncio.Event()
         self._clock = clock
@@ -50,6 +61,21 @@ class Attempt:
     @property
     def number(self) -> int:
         return self.record.attempt
+
+    @property
+    def stopped_with(self) -> CompletedCheckpoint | None:
+        """Return the savepoint of a stop once it is complete."""
+        savepoint = self.final_savepoint
+        if savepoint is None or not savepoint.done() or savepoint.exception() is not None:
+            return None
+        return savepoint.result()
+
+    @property
+    def stop_cause(self) -> FinishCause | None:
+        """Return why the driver must end, or None while it may run on."""
+        if self.stopped_with is not None:
+            return FinishCause.AFTER_SAVEPOINT
+        return FinishCause.FOR_RESCALE if self.ends_for_rescale else None
 
     def heard(self) -> None:
         self._last_heard_s = self._clock.monotonic()
@@ -87,6 +113,9 @@ class Attempt:
         if self.channel is not None:
             last_words: set[asyncio.Future[Any]] = {self.channel.gone, self.ended}
             await asyncio.wait(last_words, timeout=_LAST_MESSAGE_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        if code == 0 and self.stop_cause is not None:
+            # It did what it was told, and its report was lost with the connection.
+            self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
         self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
 
     def _silence_text(self, silence_s: float) -> str:

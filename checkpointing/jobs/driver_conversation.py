@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptStarter
@@ -20,11 +21,15 @@ from checkpointing.messages import (
     DriverMessage,
     DriverState,
     ExceptionInfo,
+    FinishCause,
     Heartbeat,
+    JobManagerMessage,
+    NotifyComplete,
     Refused,
     Register,
     Registered,
     StatusUpdate,
+    Stop,
     Vertex,
 )
 
@@ -75,9 +80,9 @@ class DriverConversation:
         attempt.last_batches = dict(message.last_batches)
         attempt.at_least_once = message.at_least_once
         self._gateway.channel = channel
-        channel.send(self._registered())
-        if self._interrupts.cancel_asked:
-            channel.send(Cancel(self._session_id))
+        channel.send(self._registered(attempt))
+        for repeated in self._repeated(attempt):
+            channel.send(repeated)
         self._driver_is(attempt, message.state, message.vertices, None)
         return True
 
@@ -106,24 +111,39 @@ class DriverConversation:
                 self._coordinator.answers.delay(message)
             case StatusUpdate():
                 attempt.at_least_once = message.at_least_once
-                self._driver_is(attempt, message.state, message.vertices, message.exception)
+                self._driver_is(attempt, message.state, message.vertices, message.exception, message.finish_cause)
 
     def disconnected(self, channel: DriverChannel) -> None:
         """The driver may come back; the heartbeat time-out and its process decide."""
         if self._gateway.channel is channel:
             self._gateway.channel = None
 
-    def _registered(self) -> Registered:
-        settings = self._services.settings
+    def _registered(self, attempt: Attempt) -> Registered:
+        """A driver gives up every checkpoint that is not named here: a final savepoint is, though it is complete."""
+        settings, final = self._services.settings, attempt.stopped_with
         return Registered(
             session_id=self._session_id,
-            pending_checkpoints=self._coordinator.pending_ids,
+            pending_checkpoints=(*self._coordinator.pending_ids, *([final.checkpoint_id] if final else ())),
             heartbeat_interval_ms=round(settings.heartbeat_interval_s * 1000),
             heartbeat_timeout_ms=round(settings.heartbeat_timeout_s * 1000),
         )
 
+    def _repeated(self, attempt: Attempt) -> Sequence[JobManagerMessage]:
+        """Return the orders that may have been lost with the driver's earlier connection."""
+        if self._interrupts.cancel_asked:
+            return [Cancel(self._session_id)]
+        if attempt.stop_cause is None:
+            return []
+        stop, final = Stop(self._session_id, attempt.stop_cause), attempt.stopped_with
+        return [stop] if final is None else [NotifyComplete(self._session_id, final.checkpoint_id, None), stop]
+
     def _driver_is(
-        self, attempt: Attempt, state: DriverState, vertices: tuple[Vertex, ...], exception: ExceptionInfo | None
+        self,
+        attempt: Attempt,
+        state: DriverState,
+        vertices: tuple[Vertex, ...],
+        exception: ExceptionInfo | None,
+        finish_cause: FinishCause | None = None,
     ) -> None:
         attempt.state = state
         attempt.vertices = vertices or attempt.vertices
@@ -131,7 +151,7 @@ class DriverConversation:
             case DriverState.RUNNING:
                 self._driver_runs(attempt)
             case DriverState.FINISHED | DriverState.CANCELED:
-                attempt.end(AttemptEnd(state))
+                attempt.end(AttemptEnd(state, finish_cause=finish_cause))
             case DriverState.FAILED:
                 unsaid = self._record.info("DriverFailed", "The driver failed without saying why.")
                 attempt.end(AttemptEnd(state, exception or unsaid))

@@ -245,12 +245,12 @@ class JobCheckpoints:
         """After the driver's end: until no savepoint that it handed in completely is still being written."""
         await _called(self.coordinator.when_savepoints_are_written)
 
-    async def shutdown(self, status: JobStatus) -> Exception | None:
-        """What could not be closed, logged; everything else was."""
+    async def shutdown(self, status: JobStatus, *, as_asked: bool) -> Exception | None:
+        """What could not be closed, logged; everything else was. `as_asked`: see `CheckpointProperties.discard_on`."""
         if self._sweep is not None:
             await asyncio.wait({self._sweep})
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.coordinator.shutdown(status, _unless_done(closed, closed.set_result))
+        self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), as_asked=as_asked)
         error = await closed
         if status.globally_terminal or not self._store.outlives_job_manager:
             await self.give_up_claim()

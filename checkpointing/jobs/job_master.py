@@ -26,6 +26,7 @@ from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.job_recovery import JobRecovery
 from checkpointing.jobs.job_requests import JobRequests
 from checkpointing.jobs.local_recovery import LocalRestore
+from checkpointing.jobs.long_action import LongActions
 from checkpointing.jobs.rescale import JobRescale
 from checkpointing.jobs.restart import restart_strategy
 from checkpointing.jobs.restore import claims_savepoint
@@ -83,17 +84,17 @@ class JobMaster:
         self.driver = DriverConversation(
             self.record, services, self._gateway, self._starter, self.checkpoints, self._interrupts
         )
+        actions = LongActions()
         self.requests = JobRequests(
             self.record,
             coordinator,
             self._gateway,
             self._interrupts,
+            actions,
             self.wait_ended,
             services.settings.cancel_timeout_s,
         )
-        self.rescale = JobRescale(
-            self.record, services, coordinator, self._gateway, self._starter, lambda: self.requests.is_stopping
-        )
+        self.rescale = JobRescale(self.record, services, coordinator, self._gateway, self._starter, actions)
         self.left_nothing = False
         self._may_hold_orphans = False
         self._keep_state = False
@@ -164,8 +165,8 @@ class JobMaster:
                 end = AttemptEnd(DriverState.FAILED, failed.info)
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
-                if attempt is None or not self.rescale.takes_over(attempt):
-                    await self._interrupts.wait_for(self.checkpoints.savepoints_written())
+                await self._interrupts.wait_for(self.checkpoints.savepoints_written())
+                if attempt is None or not self.rescale.takes_over(attempt, end):
                     return self._finished()
                 await self._restart_rescaled(attempt)
                 attempt = None
@@ -259,7 +260,9 @@ class JobMaster:
     def _finished(self) -> tuple[JobStatus, str]:
         if self.status is not JobStatus.RUNNING:
             self.record.move(JobStatus.RUNNING, "the driver ran")
-        return JobStatus.FINISHED, "the driver finished"
+        savepoint = self.record.attempt.stopped_with if self.record.attempt is not None else None
+        how = "by itself" if savepoint is None else f"after savepoint {savepoint.checkpoint_id}"
+        return JobStatus.FINISHED, f"the driver finished {how}"
 
     def _failed_for_good(self, failed: AttemptFailed) -> tuple[JobStatus, str]:
         self._keep_state = self._keep_state or failed.keep_state
@@ -334,7 +337,8 @@ class JobMaster:
                     self._starter.end(attempt, END_GRACE_S, ends_itself=True), cancelling=True
                 )
         if not self._keep_state:
-            error = await self.checkpoints.shutdown(status if is_over else JobStatus.SUSPENDED)
+            end = status if is_over else JobStatus.SUSPENDED
+            error = await self.checkpoints.shutdown(end, as_asked=self.record.finished_as_asked)
             is_over = is_over and error is None
         elif is_over:
             await self.checkpoints.give_up_claim()

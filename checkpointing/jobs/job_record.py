@@ -45,6 +45,11 @@ class JobRecord:
     def vertices(self) -> tuple[Vertex, ...]:
         return self.attempt.vertices if self.attempt is not None else ()
 
+    @property
+    def finished_as_asked(self) -> bool:
+        """Return whether the newest attempt ended after the savepoint of a stop, which is complete."""
+        return self.attempt is not None and self.attempt.stopped_with is not None
+
     def move(self, target: JobStatus, cause: str) -> None:
         """IllegalTransition when the table has no such edge."""
         self.state.move(target, cause)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
-from checkpointing.jobs.attempt import AttemptEnd
+from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.interrupts import Interrupts, Request
 from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.long_action import LongAction, LongActions, OperationRefused
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverState, Stop
+from checkpointing.messages import DriverState, FinishCause, Stop
 
 NO_DRAIN = (
     "A PySpark job cannot be drained: nothing can move its watermark to the end of time, so windows and timers still "
     "open would not be closed. It goes on as it was. Stop it without drain: the savepoint holds what is open."
 )
-
-
-class OperationRefused(Exception):
-    """Not of this job, or not in the state it is in; the text says why."""
 
 
 class StopWithSavepointStopping(Exception):
@@ -39,6 +37,7 @@ class JobRequests:
         coordinator: CheckpointCoordinator,
         gateway: DriverGateway,
         interrupts: Interrupts,
+        actions: LongActions,
         wait_ended: Callable[[], Awaitable[JobStatus]],
         stop_timeout_s: float,
     ) -> None:
@@ -46,14 +45,9 @@ class JobRequests:
         self._coordinator = coordinator
         self._gateway = gateway
         self._interrupts = interrupts
+        self._actions = actions
         self._wait_ended = wait_ended
         self._stop_timeout_s = stop_timeout_s
-        self._stopping = False
-
-    @property
-    def is_stopping(self) -> bool:
-        """A stop-with-savepoint is on its way."""
-        return self._stopping
 
     def cancel(self) -> None:
         """Asked again, or of a canceled job, it changes nothing; OperationRefused when the job ended in another way."""
@@ -72,47 +66,47 @@ class JobRequests:
         return (await _result(self._coordinator.trigger_checkpoint(full))).checkpoint_id
 
     async def trigger_savepoint(self, target_directory: str, *, cancel_job: bool) -> str:
-        """The savepoint's location. `cancel_job`: once it is complete the job is canceled; if it fails, it goes on."""
+        """Take a savepoint and return its location.
+
+        Args:
+            target_directory: where the savepoint's own directory is made.
+            cancel_job: cancel the job once the savepoint is complete. The job runs on if the savepoint fails.
+
+        Raises:
+            CheckpointException: the savepoint failed.
+            OperationRefused: the job does not run, or another long action is in progress (`cancel_job` only).
+        """
         self._require_running()
-        if cancel_job:
-            self._coordinator.stop_periodic()
-        try:
+        if not cancel_job:
+            return (await _result(self._coordinator.trigger_savepoint(target_directory))).location
+        with self._only(LongAction.CANCEL), self._checkpoints_paused():
             completed = await _result(self._coordinator.trigger_savepoint(target_directory))
-        except CheckpointException:
-            if cancel_job:
-                self._resume_checkpoints()
-            raise
-        if cancel_job:
             self.cancel()
         return completed.location
 
     async def stop_with_savepoint(self, target_directory: str, *, drain: bool) -> str:
-        """The savepoint's location, once the job is FINISHED. A failed savepoint leaves the job running."""
-        self._require_running()
+        """Take a savepoint, end the job, and return the savepoint's location once the job is FINISHED.
+
+        The job runs on if the savepoint fails, for whatever reason.
+
+        Raises:
+            CheckpointException: the savepoint failed.
+            OperationRefused: the job does not run, `drain` is asked for, or another long action is in progress.
+            StopWithSavepointStopping: the savepoint is complete, but the driver did not finish.
+        """
+        attempt = self._require_running()
         if drain:
             raise OperationRefused(NO_DRAIN)
-        if self._stopping:
-            raise OperationRefused("A stop-with-savepoint is already in progress.")
-        self._stopping = True
-        try:
-            location = await self._final_savepoint(target_directory)
-            await self._finish_after(location)
-        finally:
-            self._stopping = False
+        with self._only(LongAction.STOP):
+            with self._checkpoints_paused():
+                attempt.final_savepoint = self._coordinator.trigger_synchronous_savepoint(target_directory)
+                location = (await _result(attempt.final_savepoint)).location
+            await self._finish_after(attempt, location)
         return location
 
-    async def _final_savepoint(self, target_directory: str) -> str:
-        self._coordinator.stop_periodic()
-        try:
-            return (await _result(self._coordinator.trigger_synchronous_savepoint(target_directory))).location
-        except CheckpointException:
-            self._resume_checkpoints()
-            raise
-
-    async def _finish_after(self, location: str) -> None:
-        attempt = self._record.attempt
-        assert attempt is not None  # noqa: S101  (a savepoint of a running job has one)
-        self._gateway.send(Stop(self._gateway.session_id))
+    async def _finish_after(self, attempt: Attempt, location: str) -> None:
+        """Tell the driver to end. The conversation repeats it to a driver that was not connected at this moment."""
+        self._gateway.send(Stop(self._gateway.session_id, FinishCause.AFTER_SAVEPOINT))
         await asyncio.wait({attempt.ended}, timeout=self._stop_timeout_s)
         if not attempt.ended.done():
             late = self._record.info("StopTimeout", "The driver did not finish after Stop.")
@@ -124,13 +118,33 @@ class JobRequests:
             )
         await self._wait_ended()
 
+    @contextlib.contextmanager
+    def _only(self, action: LongAction) -> Iterator[None]:
+        self._actions.begin(action)
+        try:
+            yield
+        finally:
+            self._actions.end()
+
+    @contextlib.contextmanager
+    def _checkpoints_paused(self) -> Iterator[None]:
+        """Stop periodic checkpoints. Start them again if the savepoint fails."""
+        self._coordinator.stop_periodic()
+        try:
+            yield
+        except CheckpointException:
+            self._resume_checkpoints()
+            raise
+
     def _resume_checkpoints(self) -> None:
         if self._record.status is JobStatus.RUNNING and not self._interrupts.cancel_asked:
             self._coordinator.start_periodic()
 
-    def _require_running(self) -> None:
-        if self._record.status is not JobStatus.RUNNING:
+    def _require_running(self) -> Attempt:
+        attempt = self._record.attempt
+        if self._record.status is not JobStatus.RUNNING or attempt is None:
             raise OperationRefused(f"The job is {self._record.status.value}, not RUNNING.")
+        return attempt
 
 
 async def _result(future: Future[CompletedCheckpoint]) -> CompletedCheckpoint:

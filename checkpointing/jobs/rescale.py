@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
-from checkpointing.jobs.attempt import Attempt
+from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptStarter
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.ended_jobs import STORE_ERRORS
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_record import JobRecord
-from checkpointing.jobs.job_requests import OperationRefused
+from checkpointing.jobs.long_action import LongAction, LongActions, OperationRefused
 from checkpointing.jobs.parallelism import (
     InvalidRequirements,
     Requirements,
@@ -37,13 +36,12 @@ from checkpointing.jobs.parallelism import (
 )
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import ExceptionInfo, Stop, VertexKind
+from checkpointing.messages import ExceptionInfo, FinishCause, Stop, VertexKind
 
 logger = logging.getLogger(__name__)
 
 # What the driver reports when Spark cannot do it (spark/rescale.py).
 REFUSED = "RescaleRefused"
-_ASK_AGAIN_S = 5.0
 
 
 class RequirementsNotStored(Exception):
@@ -51,8 +49,6 @@ class RequirementsNotStored(Exception):
 
 
 class JobRescale:
-    """`is_stopping`: a stop-with-savepoint is on its way."""
-
     def __init__(
         self,
         record: JobRecord,
@@ -60,14 +56,14 @@ class JobRescale:
         coordinator: CheckpointCoordinator,
         gateway: DriverGateway,
         starter: AttemptStarter,
-        is_stopping: Callable[[], bool],
+        actions: LongActions,
     ) -> None:
         self._record = record
         self._services = services
         self._coordinator = coordinator
         self._gateway = gateway
         self._starter = starter
-        self._is_stopping = is_stopping
+        self._actions = actions
         self._work: asyncio.Task[None] | None = None
 
     @property
@@ -79,27 +75,44 @@ class JobRescale:
 
         InvalidRequirements, OperationRefused, RequirementsNotStored: nothing was changed.
         """
-        self._check_possible()
+        attempt = self._running_attempt()
         graph, vertices = self._record.graph, self._record.vertices
         parallelism = required_parallelism(requirements, vertices)
         if parallelism != max(vertex.parallelism for vertex in vertices if vertex.kind is VertexKind.STATEFUL):
             self._check_provider(parallelism)
             graph = with_parallelism(graph, parallelism)
+        elif self._is_due(attempt):  # a change that waits is withdrawn
+            graph = with_parallelism(graph, attempt.record.parallelism)
         lower = {vertex_id: bounds.lower for vertex_id, bounds in requirements.items()}
         await self._store(replace(graph, lower_bounds=lower))
         self.begin_if_due()
 
     def begin_if_due(self) -> None:
-        """The attempt that runs was started with another parallelism than the job asks for now."""
-        attempt = self._record.attempt
-        if self._is_under_way or attempt is None or not self._is_due(attempt):
-            return
-        if self._record.status is JobStatus.RUNNING:
-            self._work = asyncio.create_task(self._stop_for_rescale(attempt), name=f"rescale {attempt.record.attempt}")
+        """Restart the job if its attempt was started with another parallelism than the job asks for now.
 
-    def takes_over(self, attempt: Attempt) -> bool:
-        """Whether an attempt that finished did so to be started again."""
-        return self._is_due(attempt) and not self._is_stopping() and self._record.status is JobStatus.RUNNING
+        While another long action is in progress, wait for the next completed checkpoint.
+        """
+        attempt = self._record.attempt
+        if self._record.status is not JobStatus.RUNNING or attempt is None or not self._is_due(attempt):
+            return
+        if self._actions.current is not None:
+            self._begin_with_the_next_checkpoint()
+            return
+        self._actions.begin(LongAction.RESCALE)
+        self._work = asyncio.create_task(self._stop_for_rescale(attempt), name=f"rescale {attempt.number}")
+        self._work.add_done_callback(lambda _: self._actions.end())
+
+    def takes_over(self, attempt: Attempt, end: AttemptEnd) -> bool:
+        """Return whether the attempt finished only so that the next one starts with another parallelism.
+
+        The driver repeats why it was told to stop, since that may have been an earlier leader. A driver that finished
+        by itself, or after the savepoint of a stop, ends the job.
+        """
+        if attempt.stopped_with is not None or self._record.status is not JobStatus.RUNNING:
+            return False
+        if end.finish_cause is None:
+            return self._is_due(attempt)
+        return end.finish_cause is FinishCause.FOR_RESCALE
 
     async def undo(self, attempt: Attempt, info: ExceptionInfo) -> bool:
         """After a failure: Spark refused what the job asks for, and it asks for what it had before again."""
@@ -107,20 +120,15 @@ class JobRescale:
             return False
         return await self._put_back(attempt.record.parallelism_before)
 
-    @property
-    def _is_under_way(self) -> bool:
-        return self._work is not None and not self._work.done()
-
     def _is_due(self, attempt: Attempt) -> bool:
         return attempt.record.parallelism != asked_parallelism(self._record.graph)
 
-    def _check_possible(self) -> None:
-        if self._record.status is not JobStatus.RUNNING:
+    def _running_attempt(self) -> Attempt:
+        attempt = self._record.attempt
+        if self._record.status is not JobStatus.RUNNING or attempt is None:
             raise OperationRefused(f"The job is {self._record.status.value}, not RUNNING.")
-        if self._is_stopping():
-            raise OperationRefused("A stop-with-savepoint is in progress.")
-        if self._is_under_way:
-            raise OperationRefused("A change of the parallelism is in progress.")
+        self._actions.require_none()
+        return attempt
 
     def _check_provider(self, parallelism: int) -> None:
         latest = self._coordinator.latest_completed
@@ -160,18 +168,12 @@ class JobRescale:
             await self._put_back(attempt.record.parallelism)
             return
         self._coordinator.stop_periodic()
-        while not attempt.ended.done():
-            self._gateway.send(Stop(self._gateway.session_id))
-            await asyncio.wait({attempt.ended}, timeout=_ASK_AGAIN_S)
+        attempt.ends_for_rescale = True
+        self._gateway.send(Stop(self._gateway.session_id, FinishCause.FOR_RESCALE))
+        await asyncio.wait({attempt.ended})
 
     def _begin_with_the_next_checkpoint(self) -> None:
-        def completed(_: int) -> None:
-            if self._is_stopping():
-                self._begin_with_the_next_checkpoint()
-            else:
-                self.begin_if_due()
-
-        self._coordinator.when_next_completed(completed)
+        self._coordinator.when_next_completed(lambda _: self.begin_if_due())
 
     def _say(self, name: str, message: str) -> None:
         if not self._record.status.terminal:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from checkpointing.jobs.dispatcher import Dispatcher
-from checkpointing.jobs.job_requests import OperationRefused
+from checkpointing.jobs.long_action import OperationRefused
 from checkpointing.jobs.parallelism import InvalidRequirements, ParallelismBounds
 from checkpointing.jobs.rescale import RequirementsNotStored
 from checkpointing.rest.errors import RestError, bad_request

@@ -35,6 +35,7 @@ from checkpointing.messages import (
     Cancel,
     DriverState,
     ExceptionInfo,
+    FinishCause,
     JobManagerMessage,
     MalformedMessage,
     NotifyAborted,
@@ -77,10 +78,16 @@ _PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration)
 class _Over(Exception):
     """The job has ended in this process; what is still to be reported."""
 
-    def __init__(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
+    def __init__(
+        self,
+        state: DriverState,
+        exception: ExceptionInfo | None = None,
+        finish_cause: FinishCause | None = None,
+    ) -> None:
         super().__init__(state.value)
         self.state = state
         self.exception = exception
+        self.finish_cause = finish_cause
 
 
 class _NotWanted(Exception):
@@ -118,6 +125,7 @@ class Driver:
         self._events = EventLog(self._work.event_log)
         self._vitals = Vitals()
         self._stopping = False
+        self._stop_cause: FinishCause | None = None
         self._terminated = False
         self._link = self._make_link()
         self._reports = JobManagerReports(spec, self._link, self._events)
@@ -293,10 +301,10 @@ class Driver:
                 raise _Over(DriverState.FAILED, self._with_task(query, info))
         if self._stopping:
             if all(query.has_ended() for query in running.queries):
-                raise _Over(DriverState.FINISHED)
+                raise _Over(DriverState.FINISHED, finish_cause=self._stop_cause)
         elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
             self._check_context()
-            raise _Over(DriverState.FINISHED)
+            raise _Over(DriverState.FINISHED, finish_cause=FinishCause.BY_ITSELF)
 
     def _with_task(self, query: RunningQuery, info: ExceptionInfo) -> ExceptionInfo:
         """Told as well as it can be: the failure itself must get through."""
@@ -324,7 +332,7 @@ class Driver:
             case Refused():
                 raise _NotWanted(f"the job manager refused attempt {self._spec.attempt}: {message.reason}")
             case Stop():
-                self._stop()
+                self._stop(message)
             case Cancel():
                 for query in self._job.queries if self._job is not None else ():
                     query.stop()
@@ -335,9 +343,10 @@ class Driver:
             case _ if self._agent is not None:
                 _instruct(self._agent, message)
 
-    def _stop(self) -> None:
+    def _stop(self, message: Stop) -> None:
+        self._stop_cause = message.cause
         if self._job is None or self._agent is None:
-            raise _Over(DriverState.FINISHED)
+            raise _Over(DriverState.FINISHED, finish_cause=message.cause)
         if not self._stopping and not self._agent.has_ended_queries:
             for query in self._job.queries:
                 query.end_after_batch()
@@ -358,7 +367,7 @@ class Driver:
         """End Spark first: what is reported as ended writes nothing any more."""
         log.info("attempt %d: %s", self._spec.attempt, over.state.value)
         self._end_spark()
-        self._reports.status(over.state, over.exception)
+        self._reports.status(over.state, over.exception, over.finish_cause)
         self._link.close(_LAST_WORDS_S)
         return EXIT_FAILED if over.state is DriverState.FAILED else EXIT_DONE
 

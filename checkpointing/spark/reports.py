@@ -9,6 +9,7 @@ from checkpointing.messages import (
     DelayCheckpoint,
     DriverState,
     ExceptionInfo,
+    FinishCause,
     StatusUpdate,
 )
 from checkpointing.spark.agent import Acknowledged
@@ -26,11 +27,19 @@ class JobManagerReports:
         self._link = link
         self._events = events
 
-    def status(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
+    def status(
+        self,
+        state: DriverState,
+        exception: ExceptionInfo | None = None,
+        finish_cause: FinishCause | None = None,
+    ) -> None:
         vertices = self.job.vertices if self.job is not None else ()
         at_least_once = self.job is not None and self.job.is_at_least_once
         job_id, attempt = self._spec.job_id, self._spec.attempt
-        self._link.send(StatusUpdate(self._link.session_id, job_id, attempt, state, vertices, exception, at_least_once))
+        session_id = self._link.session_id
+        self._link.send(
+            StatusUpdate(session_id, job_id, attempt, state, vertices, exception, at_least_once, finish_cause)
+        )
 
     def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None:
         durable = acknowledged.durable

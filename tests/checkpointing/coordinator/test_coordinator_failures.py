@@ -103,15 +103,17 @@ def test_conformance_a03_a_late_acknowledge_still_brings_its_figures() -> None:
     assert failed.failure_message == "Checkpoint was declined."
 
 
-def test_conformance_a41_a_declined_synchronous_savepoint_fails_the_job_once() -> None:
-    harness = CoordinatorHarness(tolerable_failures=100)
+@pytest.mark.parametrize("reason", [Reason.CHECKPOINT_DECLINED, Reason.CHECKPOINT_ASYNC_EXCEPTION])
+def test_a_declined_savepoint_of_a_stop_leaves_the_job_alone(reason: CheckpointFailureReason) -> None:
+    harness = CoordinatorHarness(tolerable_failures=0)
     future = harness.coordinator.trigger_synchronous_savepoint(None)
 
-    harness.decline(1, cause="The sink said no.")
+    harness.decline(1, reason, cause="The disk is full.")
 
-    ((_, exception),) = harness.job_failures
-    assert exception is future.exception(timeout=0)
-    assert exception.cause == "The sink said no."
+    assert harness.job_failures == []
+    exception = future.exception(timeout=0)
+    assert isinstance(exception, CheckpointException)
+    assert (exception.reason, exception.cause) == (reason, "The disk is full.")
 
 
 def test_an_expired_savepoint_leaves_the_job_alone(harness: CoordinatorHarness) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import CheckpointKind
 from tests.checkpointing.doubles import CoordinatorHarness, reason_of, shared_file
 
 Reason = CheckpointFailureReason
@@ -84,23 +85,46 @@ def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) 
 
 
 @pytest.mark.parametrize("policy", list(RetentionPolicy))
+@pytest.mark.parametrize("as_asked", [True, False])
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
 def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
-    policy: RetentionPolicy, status: JobStatus
+    policy: RetentionPolicy, status: JobStatus, as_asked: bool
 ) -> None:
     harness = CoordinatorHarness(retention=policy)
     checkpoint = harness.complete_one((shared_file("a"),))
 
-    assert harness.shut_down(status) == [None]
+    goes = checkpoint.properties.discard_on(status, as_asked=as_asked)
+    assert harness.shut_down(status, as_asked=as_asked) == [None]
 
-    if checkpoint.properties.discard_on(status):
+    if goes:
         assert (harness.storage.directories, harness.storage.shared) == (set(), set())
     else:
         assert (harness.storage.directories, harness.storage.shared) == ({checkpoint.location}, {"shared/a"})
     latest = harness.stats.snapshot().latest_completed
     assert latest is not None
-    assert latest.discarded is checkpoint.properties.discard_on(status)
+    assert latest.discarded is goes
     assert harness.counter.shut_down_with is status
+
+
+@pytest.mark.parametrize(
+    ("retention", "status", "as_asked", "goes"),
+    [
+        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FINISHED, False, True),
+        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FAILED, False, True),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.FINISHED, False, True),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.CANCELED, True, True),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.FAILED, False, False),
+        (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.FINISHED, True, True),
+        (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.FINISHED, False, False),
+        (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.CANCELED, True, False),
+        (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.FAILED, False, False),
+    ],
+)
+def test_retained_checkpoints_go_only_with_a_job_that_finished_as_asked(
+    retention: RetentionPolicy, status: JobStatus, as_asked: bool, goes: bool
+) -> None:
+    properties = CheckpointProperties(CheckpointKind.CHECKPOINT, retention)
+    assert properties.discard_on(status, as_asked=as_asked) is goes
 
 
 def test_a_suspended_job_keeps_everything_for_the_next_job_manager(harness: CoordinatorHarness) -> None:

@@ -23,6 +23,7 @@ from checkpointing.messages import (
     DriverState,
     ExceptionInfo,
     Executor,
+    FinishCause,
     Heartbeat,
     JobManagerMessage,
     NotifyComplete,
@@ -92,6 +93,8 @@ class FakeDriver:
         self.refusals: list[str] = []
         self.completed: list[int] = []
         self.triggers: list[TriggerCheckpoint] = []
+        self.known_at_registration: list[tuple[int, ...]] = []
+        self.stops: list[Stop] = []
         self.registrations = 0
         self.ending = False
         self.address = spec.job_manager_address
@@ -124,8 +127,8 @@ class FakeDriver:
         await self._report(DriverState.FAILED, exception=info)
         self._exit(1)
 
-    async def finish(self) -> None:
-        await self._report(DriverState.FINISHED)
+    async def finish(self, cause: FinishCause | None = FinishCause.BY_ITSELF) -> None:
+        await self._report(DriverState.FINISHED, finish_cause=cause)
         if not self.lingers:
             self._exit(0)
 
@@ -169,6 +172,7 @@ class FakeDriver:
             case Registered():
                 self.session_id = message.session_id
                 self.registrations += 1
+                self.known_at_registration.append(message.pending_checkpoints)
                 if self.state is DriverState.INITIALIZING and self.becomes_running:
                     self.state = DriverState.RUNNING
                     await self._report(DriverState.RUNNING)
@@ -181,9 +185,11 @@ class FakeDriver:
                 await self._checkpoint(message)
             case NotifyComplete():
                 self.completed.append(message.checkpoint_id)
-            case Stop() if self.obeys_stop:
-                self.ending = True
-                await self.finish()
+            case Stop():
+                self.stops.append(message)
+                if self.obeys_stop:
+                    self.ending = True
+                    await self.finish(message.cause)
             case Cancel() if self.obeys_cancel:
                 self.ending = True
                 await self._report(DriverState.CANCELED)
@@ -240,10 +246,23 @@ class FakeDriver:
         digest = hashlib.sha256(content).hexdigest()
         return StateFile(f"state/{name}", f"shared/{name}", len(content), digest, shared=True)
 
-    async def _report(self, state: DriverState, exception: ExceptionInfo | None = None) -> None:
+    async def _report(
+        self,
+        state: DriverState,
+        exception: ExceptionInfo | None = None,
+        finish_cause: FinishCause | None = None,
+    ) -> None:
         vertices = VERTICES if state is DriverState.RUNNING else ()
         self.state = state
-        update = StatusUpdate(self.session_id, self.spec.job_id, self.spec.attempt, state, vertices, exception)
+        update = StatusUpdate(
+            session_id=self.session_id,
+            job_id=self.spec.job_id,
+            attempt=self.spec.attempt,
+            state=state,
+            vertices=vertices,
+            exception=exception,
+            finish_cause=finish_cause,
+        )
         await self.send(update)
 
     async def _beat(self, connection: ClientConnection) -> None:

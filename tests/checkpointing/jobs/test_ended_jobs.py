@@ -41,7 +41,9 @@ class Left:
 
 
 @contextlib.asynccontextmanager
-async def left_by_the_dead(cluster: Cluster, status: JobStatus, retention: str) -> AsyncIterator[Left]:
+async def left_by_the_dead(
+    cluster: Cluster, status: JobStatus, retention: str, *, as_asked: bool = True
+) -> AsyncIterator[Left]:
     """Its driver is gone, its checkpoint, handle and graph are there, and so is its result, dirty."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
@@ -52,7 +54,8 @@ async def left_by_the_dead(cluster: Cluster, status: JobStatus, retention: str) 
     cluster.launcher.drivers[0].kill(-9)
     ha = await asyncio.to_thread(cluster.stores)
     try:
-        await asyncio.to_thread(ha.job_results.create_dirty_result, JobResult(job_id, "wordcount", status, 1, 2))
+        result = JobResult(job_id, "wordcount", status, 1, 2, as_asked=as_asked)
+        await asyncio.to_thread(ha.job_results.create_dirty_result, result)
         yield Left(job_id, directory, ha)
     finally:
         await asyncio.to_thread(ha.close)
@@ -68,18 +71,22 @@ async def no_job_runs(manager: RunningJobManager, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "retention", "stays"),
+    ("status", "retention", "as_asked", "stays"),
     [
-        (JobStatus.CANCELED, DELETE, False),
-        (JobStatus.CANCELED, RETAIN, True),
-        (JobStatus.FAILED, DELETE, True),
-        (JobStatus.FINISHED, RETAIN, False),
+        (JobStatus.CANCELED, DELETE, True, False),
+        (JobStatus.CANCELED, RETAIN, True, True),
+        (JobStatus.FAILED, DELETE, False, True),
+        (JobStatus.FINISHED, RETAIN, True, False),
+        (JobStatus.FINISHED, RETAIN, False, True),
     ],
 )
 async def test_conformance_o01_the_next_leader_ends_the_clean_up_as_the_jobs_status_says(
-    cluster: Cluster, status: JobStatus, retention: str, stays: bool
+    cluster: Cluster, status: JobStatus, retention: str, as_asked: bool, stays: bool
 ) -> None:
-    async with left_by_the_dead(cluster, status, retention) as left, cluster.job_manager() as second:
+    async with (
+        left_by_the_dead(cluster, status, retention, as_asked=as_asked) as left,
+        cluster.job_manager() as second,
+    ):
         await leads(second)
 
         await no_job_runs(second, cluster)

@@ -11,6 +11,7 @@ import pytest
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import FileCheckpointStorage
+from tests.checkpointing.jobs.fake_driver import FakeDriver
 from tests.checkpointing.jobs.running_job_manager import LIMIT_S, RunningJobManager, eventually
 
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
@@ -80,6 +81,150 @@ async def test_conformance_o04_a_failed_final_savepoint_leaves_the_job_running(m
         return await completed() >= so_far + 2
 
     await eventually(periodic_again)
+
+
+FAILURES_OF_A_DRIVER = ("CHECKPOINT_ASYNC_EXCEPTION", "CHECKPOINT_DECLINED", "CHECKPOINT_DECLINED_TASK_NOT_READY")
+
+
+@pytest.mark.parametrize("reason", FAILURES_OF_A_DRIVER)
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_a_job_whose_driver_declines_its_last_savepoint_runs_on(
+    manager: RunningJobManager, reason: str, cancels: bool
+) -> None:
+    """No restart strategy and no tolerance: a failure of the attempt would be the job's end."""
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.decline_reason = reason
+
+    result = await (manager.savepoint(job_id, **{"cancel-job": True}) if cancels else manager.savepoint(job_id, "stop"))
+
+    assert "the fake driver declines" in result["failure-cause"]["stack-trace"]
+    await runs_on(manager, job_id, driver)
+
+
+async def test_a_job_whose_last_savepoint_expires_runs_on(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.timeout": "100 ms"})
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+
+    result = await manager.savepoint(job_id, "stop")
+
+    assert "Checkpoint expired before completing." in result["failure-cause"]["stack-trace"]
+    await is_undisturbed(manager, job_id)
+
+
+async def test_a_job_whose_last_savepoint_cannot_be_written_runs_on(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(storage: FileCheckpointStorage, checkpoint: CompletedCheckpoint) -> int:
+        raise OSError(28, "No space left on device")
+
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(FileCheckpointStorage, "write_metadata", full)
+        result = await manager.savepoint(job_id, "stop")
+
+    assert "No space left on device" in result["failure-cause"]["stack-trace"]
+    await runs_on(manager, job_id, driver)
+
+
+async def runs_on(manager: RunningJobManager, job_id: str, driver: FakeDriver) -> None:
+    driver.decline_reason = None
+    await manager.checkpoint(job_id)
+    await is_undisturbed(manager, job_id)
+    assert "location" in await manager.savepoint(job_id, "stop"), "it can be stopped again"
+
+
+async def is_undisturbed(manager: RunningJobManager, job_id: str) -> None:
+    assert await manager.status(job_id) == "RUNNING"
+    assert len(manager.launcher.drivers) == 1
+    assert (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"] == []
+
+
+async def test_a_stop_is_repeated_to_a_driver_whose_connection_broke_meanwhile(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = SlowStorage(monkeypatch)
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
+    await eventually(storage.is_writing.is_set)
+    address, driver.address = driver.address, "http://127.0.0.1:1"
+    assert driver.connection is not None
+    await driver.connection.close()
+
+    async def completed() -> bool:
+        return bool((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"])
+
+    storage.go.set()
+    await eventually(completed)
+    assert driver.stops == []
+    driver.address = address
+
+    assert "location" in await manager.operation(f"/jobs/{job_id}/savepoints/{trigger}")
+    await manager.until(job_id, "FINISHED")
+    assert driver.known_at_registration == [(), (1,)], "it must not give the savepoint up, which starts its queries"
+    assert (driver.completed, len(driver.stops)) == ([1], 1)
+
+
+async def test_a_driver_that_ended_as_told_has_finished_though_its_report_was_lost(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.obeys_stop = False
+    trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
+    await eventually(lambda: driver.stops)
+
+    driver.kill(0)
+
+    assert "location" in await manager.operation(f"/jobs/{job_id}/savepoints/{trigger}")
+    await manager.until(job_id, "FINISHED")
+
+
+@pytest.mark.parametrize(
+    ("retention", "end", "stays"),
+    [
+        ("RETAIN_ON_CANCELLATION", "by itself", True),
+        ("RETAIN_ON_CANCELLATION", "stop", False),
+        ("DELETE_ON_CANCELLATION", "by itself", False),
+    ],
+)
+async def test_retained_checkpoints_go_only_with_a_job_that_was_stopped(
+    manager: RunningJobManager, retention: str, end: str, stays: bool
+) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.externalized-checkpoint-retention": retention})
+    await manager.checkpoint(job_id)
+    directory = Path(manager.settings.checkpoint_directory, job_id)
+
+    if end == "stop":
+        await manager.savepoint(job_id, "stop")
+    else:
+        await (await manager.driver(1)).finish()
+    await manager.until(job_id, "FINISHED")
+
+    await eventually(lambda: not (directory / "shared").exists())
+    assert (directory / "chk-1" / "_metadata").is_file() is stays
+
+
+async def test_a_driver_that_finishes_by_itself_during_a_stop_keeps_its_retained_checkpoints(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running(
+        {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+    )
+    await manager.checkpoint(job_id)
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+    trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
+    await eventually(lambda: len(driver.triggers) == 2)
+
+    await driver.finish()
+
+    assert "failure-cause" in await manager.operation(f"/jobs/{job_id}/savepoints/{trigger}")
+    await manager.until(job_id, "FINISHED")
+    directory = Path(manager.settings.checkpoint_directory, job_id)
+    await eventually(lambda: not (directory / "shared").exists())
+    assert (directory / "chk-1" / "_metadata").is_file()
 
 
 async def test_conformance_o05_a_driver_that_fails_after_the_savepoint_names_it(manager: RunningJobManager) -> None:

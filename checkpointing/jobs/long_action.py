@@ -1,0 +1,38 @@
+"""What takes a while and must not overlap: one action at a time for each job."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class OperationRefused(Exception):
+    """The job cannot do this now, or cannot do it at all; the text says why."""
+
+
+class LongAction(Enum):
+    """The value begins the sentence that a refused caller reads."""
+
+    STOP = "A stop-with-savepoint"
+    CANCEL = "A cancel-with-savepoint"
+    RESCALE = "A change of the parallelism"
+
+
+class LongActions:
+    """The long actions of one job. Used on the job manager's main thread only."""
+
+    def __init__(self) -> None:
+        self.current: LongAction | None = None
+
+    def require_none(self) -> None:
+        """Raise OperationRefused, naming the action that is in progress."""
+        if self.current is not None:
+            raise OperationRefused(f"{self.current.value} is in progress.")
+
+    def begin(self, action: LongAction) -> None:
+        """Raise OperationRefused while another action is in progress."""
+        self.require_none()
+        self.current = action
+
+    def end(self) -> None:
+        """Let the next action begin."""
+        self.current = None

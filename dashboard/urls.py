@@ -77,6 +77,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/restarts/", restarts.restarts, name="job-restarts"),
     path("jobs/<int:pk>/restart/", restarts.restart, name="job-restart"),
     path("jobs/<int:pk>/restart/rows/", restarts.rows_again, name="restart-rows"),
+    path("jobs/<int:pk>/moved-on/", restarts.moved_on, name="job-moved-on"),
     path("jobs/<int:pk>/exceptions/", job.exceptions, name="job-exceptions"),
     path("restarts/<int:pk>/", restarts.progress, name="restart-progress"),
     path("restarts/<int:pk>/cancel/", restarts.cancel_restart, name="restart-cancel"),

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from dashboard.access.guard import Access, refusal
 from dashboard.access.roles import Role
+from dashboard.acts.shown import MovedOn, Shown, check_shown
 from dashboard.forms.bulk import LABEL, SAVEPOINT, STOP
 from monitoring import audit
 from monitoring.models import Job, SavepointOrigin
@@ -24,10 +25,13 @@ class Outcome:
     text: str
 
 
-def act_on_all(typed: Mapping[str, Any], access: Access, by: str, now: datetime) -> list[Outcome]:
-    """`typed`: what BulkForm cleaned. What was refused comes first."""
+def act_on_all(
+    typed: Mapping[str, Any], access: Access, by: str, now: datetime, shown: Mapping[int, Shown] | None = None
+) -> list[Outcome]:
+    """`typed`: what BulkForm cleaned. `shown`: by job, the run that the caller saw. What was refused comes first."""
+    saw = shown or {}
     outcomes = [
-        _do(job, typed, by, now)
+        _do(job, typed, by, now, saw.get(job.pk))
         if access.may_on(Role.OPERATOR, job.pk, job.cluster_id)
         else Outcome(job, False, refusal(access, Role.OPERATOR))
         for job in typed["jobs"]
@@ -35,19 +39,20 @@ def act_on_all(typed: Mapping[str, Any], access: Access, by: str, now: datetime)
     return sorted(outcomes, key=lambda outcome: outcome.done)
 
 
-def _do(job: Job, typed: Mapping[str, Any], by: str, now: datetime) -> Outcome:
+def _do(job: Job, typed: Mapping[str, Any], by: str, now: datetime, shown: Shown | None) -> Outcome:
     match typed["deed"]:
         case deed if deed in (SAVEPOINT, STOP):
-            return _save(job, by, now, stop=deed == STOP)
+            return _save(job, by, now, shown if deed == STOP else None, stop=deed == STOP)
         case deed:
             return _label(job, typed["labels"], by, add=deed == LABEL)
 
 
-def _save(job: Job, by: str, now: datetime, *, stop: bool) -> Outcome:
+def _save(job: Job, by: str, now: datetime, shown: Shown | None, *, stop: bool) -> Outcome:
     try:
+        check_shown(job, shown, now)
         request_savepoint(job, SavepointOrigin.MANUAL, by, now, stops_job=stop)
-    except SavepointDeferred as deferred:
-        return Outcome(job, False, str(deferred))
+    except (MovedOn, SavepointDeferred) as refused:
+        return Outcome(job, False, str(refused))
     return Outcome(job, True, "Stopping with a savepoint." if stop else "Savepoint requested.")
 
 

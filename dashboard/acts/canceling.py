@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from django.utils import timezone
+
 from dashboard.acts.intents import Intent
+from dashboard.acts.shown import Shown, check_shown
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
@@ -21,14 +24,15 @@ class CancelUnknown(Exception):
     """The engine was asked, and its answer did not come."""
 
 
-def cancel_job(job: Job, by: str, reason: str, intent: Intent) -> Run:
-    """Have the engine cancel the job's current run. Raises NotCanceled, CancelUnknown.
+def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: Shown | None = None) -> Run:
+    """Have the engine cancel the job's current run. Raises NotCanceled, CancelUnknown, MovedOn.
 
     Nothing of Waymark's own may be under way for the job: a restart and a savepoint have their own ends. A call that
     comes again is about the run that it was about before, and has nothing more to ask when that ends already.
     """
     if (asked := _asked_before(job, intent)) is not None:
         return asked
+    check_shown(job, shown, timezone.now())
     run = _living(job)
     if not job.cluster.reachable:
         raise NotCanceled("The cluster does not answer.")

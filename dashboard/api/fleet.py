@@ -13,6 +13,7 @@ from pydantic import Field
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.acts.bulk import act_on_all
+from dashboard.acts.shown import Shown
 from dashboard.api.errors import invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of, page_of_list
@@ -41,6 +42,10 @@ class DeedIn(Body):
     )
     jobs: list[int] = Field(min_length=1, max_length=MOST, description="Their ids.")
     labels: dict[str, str] = {}
+    run_ids: dict[int, int] = Field(
+        {},
+        description="By job id, the `run_id` that you decided on: a job whose current run is another is not stopped.",
+    )
 
 
 class OutcomeOut(Schema):
@@ -83,8 +88,10 @@ def jobs(request: HttpRequest, asked: Query[AskedJobs]) -> dict[str, Any]:
 def act(request: HttpRequest, body: DeedIn) -> list[dict[str, Any]]:
     require_somewhere(request, Role.OPERATOR)
     offered = reach_at(request).narrow(jobs_with_runs())
-    form = checked(BulkForm(filled(BulkForm(offered=offered), body.given() | {"confirmed": True}), offered=offered))
-    outcomes = act_on_all(form.cleaned_data, access_of(request), actor_of(request), timezone.now())
+    given = body.given() | {"confirmed": True}
+    shown = {job_id: Shown(run_id) for job_id, run_id in given.pop("run_ids", {}).items()}
+    form = checked(BulkForm(filled(BulkForm(offered=offered), given), offered=offered))
+    outcomes = act_on_all(form.cleaned_data, access_of(request), actor_of(request), timezone.now(), shown)
     return [{"job_id": each.job.pk, "job": each.job.name, "done": each.done, "text": each.text} for each in outcomes]
 
 

@@ -13,13 +13,14 @@ from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
 from dashboard.acts.canceling import CancelUnknown, NotCanceled, cancel_job
 from dashboard.acts.job_settings import save_automation, save_retention
+from dashboard.acts.shown import MovedOn
 from dashboard.api.errors import UNKNOWN, ErrorOut, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
 from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
-from dashboard.api.typed import Body, Span, WhyIn, checked, filled
+from dashboard.api.typed import Body, Span, WhyShownIn, checked, filled
 from dashboard.forms.automation import AutomationForm
 from dashboard.forms.keeping import RetentionForm
 from dashboard.health import judge
@@ -130,11 +131,14 @@ def retention(request: HttpRequest, job_id: int) -> list[dict[str, Any]]:
     response=answers(RunOut, 202) | {UNKNOWN: ErrorOut},
     summary="Cancel it, without a savepoint; its run's state says when it has ended",
 )
-def cancel(request: HttpRequest, job_id: int, body: WhyIn | None = None) -> Status[Run]:
+def cancel(request: HttpRequest, job_id: int, body: WhyShownIn | None = None) -> Status[Run]:
     require(request, Role.OPERATOR)
     try:
         reason = body.reason.strip() if body else ""
-        return Status(202, cancel_job(find_job(job_id), actor_of(request), reason, intent_at(request)))
+        shown = body.shown if body else None
+        return Status(202, cancel_job(find_job(job_id), actor_of(request), reason, intent_at(request), shown))
+    except MovedOn as moved:
+        raise conflict(f"Nothing was canceled. {moved}") from moved
     except NotCanceled as goes_on:
         raise conflict(goes_on) from goes_on
     except CancelUnknown as unknown:

@@ -15,12 +15,13 @@ from pydantic import Field
 from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload
+from dashboard.acts.shown import MovedOn, check_shown
 from dashboard.api.errors import FieldError, Refused, conflict, invalid
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
-from dashboard.api.typed import Body, checked, filled
+from dashboard.api.typed import Body, ShownIn, checked, filled
 from dashboard.forms.launch import SAVE, ProgramForm
 from dashboard.queries.states import Choice, offered_state, offered_states, why_not_offered
 from dashboard.views.job import find_job
@@ -61,7 +62,7 @@ class StateOut(Schema):
     )
 
 
-class RestartIn(Body):
+class RestartIn(ShownIn):
     state: str = Field(max_length=100, description="The `key` of one of its restart-states.")
     stop: Literal["savepoint", "cancel"] = Field("savepoint", description="How the job is stopped, if it lives.")
 
@@ -75,7 +76,7 @@ class LaunchOut(Schema):
     versions: list[LaunchVersionOut]
 
 
-class LaunchIn(Body):
+class LaunchIn(ShownIn):
     """Beside `parallelism` these are an administrator's."""
 
     kind: Literal["waymark", "flink-jar", "command"] = "waymark"
@@ -154,13 +155,14 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
     job = find_job(job_id)
     stop_first = body.stop == "savepoint"
     try:
+        check_shown(job, body.shown, timezone.now())
         choice = offered_state(job, body.state)
         if choice is None:
             raise invalid("state", body.state, f"{why_not_offered(body.state)} {_one_of(job)}")
         return Status(202, restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=stop_first))
     except StorageSilent as silent:
         raise conflict(f"Nothing was stopped or started. {silent}.") from silent
-    except (RestartRefused, BadLaunch, AttemptOpen) as refused:
+    except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
         raise conflict(f"Nothing was stopped or started. {refused}") from refused
 
 
@@ -185,6 +187,7 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     require(request, Role.OPERATOR)
     job, by, given = find_job(job_id), actor_of(request), body.given()
     number = given.pop("version", None)
+    given.pop("run_id", None)
     version = job.launch_versions.filter(number=number).first() if number is not None else None
     if number is not None and version is None:
         raise invalid("version", number, "A number of one of its versions.")
@@ -196,11 +199,12 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     try:
         if form.cleaned_data["now"] == SAVE:
             return Status(202, {"restart": None, "version": save_launch(job, form, by).number})
+        check_shown(job, body.shown, timezone.now())
         return Status(202, {"restart": start_with(job, form, by), "version": None})
     except NotStarted as refused:
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
-    except AttemptOpen as taken:
-        raise conflict(f"Nothing was stopped. {taken}") from taken
+    except (MovedOn, AttemptOpen) as refused:
+        raise conflict(f"Nothing was stopped. {refused}") from refused
 
 
 @routes.post(

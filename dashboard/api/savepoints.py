@@ -11,11 +11,12 @@ from pydantic import Field
 
 from dashboard.access.guard import actor_of, reach_at, require
 from dashboard.access.roles import Role
+from dashboard.acts.shown import MovedOn, Shown, check_shown
 from dashboard.api.errors import Refused, conflict, invalid
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import SavepointOut
-from dashboard.api.typed import Body, WhyIn, checked, filled
+from dashboard.api.typed import Body, ShownIn, WhyIn, checked, filled
 from dashboard.forms.keeping import KeepForm
 from dashboard.views.job import find_job
 from monitoring.models import Savepoint, SavepointOrigin
@@ -48,12 +49,12 @@ def of_job(request: HttpRequest, job_id: int, asked: Query[AskedSavepoints]) -> 
 
 @routes.post("/jobs/{int:job_id}/savepoints", response=answers(SavepointOut, 202), summary="Take a savepoint")
 def take(request: HttpRequest, job_id: int) -> Status[Savepoint]:
-    return Status(202, _request(request, job_id, stops_job=False))
+    return Status(202, _request(request, job_id, None, stops_job=False))
 
 
 @routes.post("/jobs/{int:job_id}/stop", response=answers(SavepointOut, 202), summary="Stop it with a savepoint")
-def stop(request: HttpRequest, job_id: int) -> Status[Savepoint]:
-    return Status(202, _request(request, job_id, stops_job=True))
+def stop(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Status[Savepoint]:
+    return Status(202, _request(request, job_id, body.shown if body else None, stops_job=True))
 
 
 @routes.get("/savepoints/{int:savepoint_id}", response=answers(SavepointOut), summary="One savepoint")
@@ -90,12 +91,14 @@ def dispose_of(request: HttpRequest, savepoint_id: int, body: WhyIn | None = Non
     return Status(202, Savepoint.objects.get(pk=savepoint_id))
 
 
-def _request(request: HttpRequest, job_id: int, *, stops_job: bool) -> Savepoint:
+def _request(request: HttpRequest, job_id: int, shown: Shown | None, *, stops_job: bool) -> Savepoint:
     require(request, Role.OPERATOR)
+    job, now = find_job(job_id), timezone.now()
     try:
-        return request_savepoint(
-            find_job(job_id), SavepointOrigin.MANUAL, actor_of(request), timezone.now(), stops_job=stops_job
-        )
+        check_shown(job, shown, now)
+        return request_savepoint(job, SavepointOrigin.MANUAL, actor_of(request), now, stops_job=stops_job)
+    except MovedOn as moved:
+        raise conflict(f"Nothing was stopped. {moved}") from moved
     except SavepointDeferred as deferred:
         raise Refused(409, str(deferred)) from deferred
 

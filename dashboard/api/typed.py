@@ -16,6 +16,7 @@ from django.http import QueryDict
 from ninja import Schema
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field
 
+from dashboard.acts.shown import Shown
 from dashboard.api.errors import FieldError, Refused, errors_of
 from dashboard.forms.spans import SpanField
 
@@ -46,6 +47,19 @@ class Body(Schema):
 
 class WhyIn(Body):
     reason: str = Field("", max_length=2000, description="For whoever reads the audit.")
+
+
+class ShownIn(Body):
+    run_id: int | None = Field(
+        None, description="The job's `run_id` that you decided on: refused when another run is the current one."
+    )
+
+    @property
+    def shown(self) -> Shown | None:
+        return Shown(self.run_id) if self.run_id is not None else None
+
+
+class WhyShownIn(WhyIn, ShownIn): ...
 
 
 def filled(form: forms.BaseForm, given: Mapping[str, Any]) -> QueryDict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -15,10 +15,12 @@ from django.views.decorators.http import require_http_methods
 from dashboard.access.guard import access_of, actor_of, reach_at, require_somewhere
 from dashboard.access.roles import Role
 from dashboard.acts.bulk import Outcome, act_on_all
+from dashboard.acts.shown import Shown
 from dashboard.forms.bulk import DEEDS, STOP, BulkForm
 from dashboard.queries.facts import jobs_with_runs
 from dashboard.queries.fleet import matching_jobs
 from dashboard.views.fleet import selection_of
+from monitoring.models import Job
 
 _ACTED = "acted_on_several"
 
@@ -46,10 +48,17 @@ def act(request: HttpRequest) -> HttpResponse:
     typed = form.cleaned_data
     if typed["deed"] == STOP and not typed["confirmed"]:
         return render(request, "fleet/confirm.html", _page(typed["deed"]) | {"jobs": typed["jobs"]})
-    outcomes = act_on_all(typed, access_of(request), actor_of(request), timezone.now())
+    shown = _shown(request, typed["jobs"])
+    outcomes = act_on_all(typed, access_of(request), actor_of(request), timezone.now(), shown)
     told = [(outcome.job.pk, outcome.done, outcome.text) for outcome in outcomes]
     request.session[_ACTED] = {"deed": typed["deed"], "outcomes": told}
     return redirect("fleet-act")
+
+
+def _shown(request: HttpRequest, jobs: Iterable[Job]) -> dict[int, Shown]:
+    """The run of each that the question was asked about."""
+    found = {job.pk: Shown.read(request.POST.dict(), str(job.pk)) for job in jobs}
+    return {pk: shown for pk, shown in found.items() if shown is not None}
 
 
 def acted(request: HttpRequest) -> HttpResponse:

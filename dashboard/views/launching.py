@@ -8,13 +8,15 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with, upload, what_changes
-from dashboard.forms.launch import SAVE, LaunchForm
+from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
+from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
 from dashboard.phrases import told
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
@@ -41,11 +43,15 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
         return _page(request, job, form, status=422)
     by = actor_of(request)
     try:
+        if form.cleaned_data["now"] == REPLACE:
+            check_shown(job, Shown.read(request.POST), timezone.now())
         if sent := form.cleaned_data["upload"]:
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, Intent())
         if form.cleaned_data["now"] == SAVE:
             return _save(request, job, form, by)
         attempt = start_with(job, form, by)
+    except MovedOn as moved:
+        form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {look_again()}"})
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
+from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
 from dashboard.phrases import told
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.since import happened_since
@@ -59,6 +60,15 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "job/restart.html", context | extra)
 
 
+def moved_on(request: HttpRequest, pk: int) -> HttpResponse:
+    """What a page that is about one run says once the job's life is another: nothing as long as it is the same."""
+    try:
+        check_shown(find_job(pk), Shown.read(request.GET), timezone.now())
+    except MovedOn as moved:
+        return render(request, "job/moved_on.html", {"moved": moved})
+    return HttpResponse(status=204)
+
+
 def rows_again(request: HttpRequest, pk: int) -> HttpResponse:
     """The part of the page that has to ask the engine."""
     job = find_job(pk)
@@ -77,11 +87,14 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     saved_first = request.POST.get("stop") != "cancel"
     again = {"from": wanted} | ({} if saved_first else {"stop": "cancel"})
     try:
+        check_shown(job, Shown.read(request.POST), timezone.now())
         choice = offered_state(job, wanted)
         if choice is None:
             messages.error(request, why_not_offered(wanted))
             return redirect("job-restart", pk)
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
+    except MovedOn as moved:
+        return _refused(request, pk, f"{moved} {look_again()}", again)
     except StorageSilent as silent:
         return _refused(request, pk, f"{silent}.", again)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
+from dashboard.acts.shown import MovedOn, Shown, check_shown, look_again
 from dashboard.phrases import told
 from dashboard.queries.states import read_retained
 from dashboard.views.access import action
@@ -96,6 +97,11 @@ def confirm_stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 @action
 def stop_with_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
+    try:
+        check_shown(find_job(pk), Shown.read(request.POST), timezone.now())
+    except MovedOn as moved:
+        messages.error(request, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {look_again()}"})
+        return redirect("job-stop", pk)
     return _request(request, pk, stop_job=True)
 
 

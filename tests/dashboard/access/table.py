@@ -115,6 +115,7 @@ PERMISSIONS: dict[str, str] = {
     "jobs/<int:pk>/compare/": "GET viewer",
     "jobs/<int:pk>/download/<slug:what>.<slug:form>": "GET viewer",
     "jobs/<int:pk>/restart/rows/": "GET viewer",
+    "jobs/<int:pk>/moved-on/": "GET viewer",
     "jobs/<int:pk>/state/": "GET viewer",
     "jobs/<int:pk>/state/ask/": "POST operator",
     "find/": "GET viewer",

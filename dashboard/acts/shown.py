@@ -1,0 +1,108 @@
+"""The run that a decision was made on. A page may be old: its run may have ended, or another may have replaced it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+
+from dashboard.units import age_text
+from monitoring.models import Job, RestartAttempt, RestartTrigger, Run, SavepointState
+from monitoring.models.recovery import ENDED
+
+_NO_RUN = -1
+
+
+class MovedOn(Exception):
+    """The job is not as the reader saw it; the message says what happened meanwhile. Nothing was done."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """`run_id` None: no run was shown. `live` None: it was not said whether that run was alive."""
+
+    run_id: int | None
+    live: bool | None = None
+
+    @classmethod
+    def read(cls, sent: Mapping[str, str], suffix: str = "") -> Shown | None:
+        """Of a form that parts/shown.html is in; None: it names no run. What is no id is the id of no run."""
+        run = sent.get(f"shown_run{suffix}")
+        if run is None:
+            return None
+        run_id = int(run) if run.isdecimal() else _NO_RUN
+        return cls(run_id if run else None, sent.get(f"shown_live{suffix}") == "1")
+
+
+def look_again() -> str:
+    """What a page adds: it shows the job as it is now, and its form is for the present run."""
+    return _("The page below shows the job as it is now. Repeat the action if you still want it.")
+
+
+def check_shown(job: Job, shown: Shown | None, now: datetime) -> None:
+    """Raises MovedOn when the job's life is not the one that was shown. None: the caller did not say which it saw."""
+    if shown is not None and (happened := _happened(job, shown, now)):
+        raise MovedOn(happened)
+
+
+def _happened(job: Job, shown: Shown, now: datetime) -> str:
+    run = job.current_run
+    if shown.run_id != job.current_run_id:
+        return _replaced(job, shown, now)
+    if run is None:
+        return ""
+    if unpolled := _unpolled(job, run):
+        return _("%(restart)s replaced run %(number)s %(age)s ago. Its new run has not been polled yet.") % {
+            "restart": capfirst(_named(unpolled)),
+            "number": run.number,
+            "age": age_text(now - (unpolled.launched_at or now)),
+        }
+    if shown.live and not run.live:
+        return _ended(run, now)
+    if shown.live is False and run.live:
+        return _("Run %(number)s lives again: it is %(state)s.") % {"number": run.number, "state": run.state}
+    return ""
+
+
+def _replaced(job: Job, shown: Shown, now: datetime) -> str:
+    """Another run is the job's current one."""
+    run, was = job.current_run, job.runs.filter(pk=shown.run_id or _NO_RUN).first()
+    if run is None or was is None:
+        number = run.number if run else "–"
+        return _("This page was not shown for the job's current run, which is run %(number)s.") % {"number": number}
+    said = _("Run %(was)s was replaced by run %(number)s %(age)s ago.") % {
+        "was": was.number,
+        "number": run.number,
+        "age": age_text(now - run.started_at),
+    }
+    attempt = job.restart_attempts.filter(engine_job_id=run.engine_job_id).first()
+    if attempt is None:
+        return said
+    return f"{said} " + _("It was started by %(restart)s.") % {"restart": _named(attempt)}
+
+
+def _ended(run: Run, now: datetime) -> str:
+    said = _("Run %(number)s ended %(age)s ago: it is %(state)s.") % {
+        "number": run.number,
+        "age": age_text(now - (run.ended_at or run.observed_at)),
+        "state": run.state,
+    }
+    stop = run.savepoints.filter(stops_job=True, state=SavepointState.COMPLETED).exclude(requested_by="").first()
+    if stop is None:
+        return said
+    return f"{said} " + _("%(who)s stopped it with a savepoint.") % {"who": stop.requested_by}
+
+
+def _unpolled(job: Job, run: Run) -> RestartAttempt | None:
+    """The restart that replaced `run`, when no poll has stored the new run yet."""
+    last = job.restart_attempts.filter(state__in=ENDED, old_run=run, launched_at__isnull=False).first()
+    return last if last and not job.runs.filter(engine_job_id=last.engine_job_id).exists() else None
+
+
+def _named(attempt: RestartAttempt) -> str:
+    if attempt.trigger == RestartTrigger.AUTOMATIC:
+        return _("automatic restart %(epoch)s") % {"epoch": attempt.epoch}
+    return _("restart %(epoch)s (%(who)s)") % {"epoch": attempt.epoch, "who": attempt.requested_by}

@@ -1,0 +1,60 @@
+"""A call may say which run it was decided on: it is refused when another has taken its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from monitoring.models import Job
+from tests.dashboard import builders as make
+from tests.dashboard.api.conftest import Caller
+from tests.dashboard.views.test_out_of_date import done, newest, replaced
+
+Call = Callable[[str, int | None], tuple[bool, str]]
+ACTS = ["restart", "launch", "stop", "act"]
+
+
+@pytest.fixture
+def call(api: Caller, job: Job, now: datetime) -> Call:
+    assert job.current_run is not None
+    make.make_savepoint(job.current_run, now - timedelta(minutes=5))
+
+    def send(act: str, run: int | None) -> tuple[bool, str]:
+        if act == "act":
+            body = {"deed": "stop", "jobs": [job.pk], "run_ids": {str(job.pk): run}}
+            outcome = api.post("/jobs/act", body).json()[0]
+            return outcome["done"], outcome["text"]
+        bodies: dict[str, Any] = {
+            "restart": {"state": newest(job)},
+            "launch": {"now": "replace", "state": "stop", "parallelism": 7},
+        }
+        answer = api.post(f"/jobs/{job.pk}/{act}", {"run_id": run, **bodies.get(act, {})})
+        taken = answer.status_code == 202
+        return taken, "" if taken else answer.json()["error"]["message"]
+
+    return send
+
+
+@pytest.mark.parametrize("act", [*ACTS, "cancel"])
+def test_what_was_decided_on_another_run_is_refused(call: Call, job: Job, now: datetime, act: str) -> None:
+    old = job.current_run_id
+    replaced(job, now)
+    taken, why = call(act, old)
+    assert not taken
+    assert "Run 1 was replaced by run 2 20 s ago. It was started by restart 1 (ada)." in why
+    assert not done(job)
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_what_was_decided_on_the_present_run_is_done(call: Call, job: Job, act: str) -> None:
+    assert call(act, job.current_run_id) == (True, "Stopping with a savepoint." if act == "act" else "")
+    assert done(job)
+
+
+@pytest.mark.parametrize("act", ["restart", "launch", "stop"])
+def test_a_call_need_not_say_it(call: Call, job: Job, now: datetime, act: str) -> None:
+    replaced(job, now)
+    assert call(act, None) == (True, "")

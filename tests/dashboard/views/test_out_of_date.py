@@ -1,0 +1,179 @@
+"""A page is about one run. When another has taken its place, what the page asks for is refused with what happened."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import AttemptState, Job, RestartAttempt, RestartTrigger, Run, RunState, Savepoint
+from tests.dashboard import builders as make
+from tests.dashboard.views.test_launching import TYPED
+
+pytestmark = pytest.mark.django_db
+
+_HIDDEN = re.compile(r'name="(shown_\w+)" value="(\d*)"')
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    make.make_savepoint(make.make_run(job, now), now - timedelta(minutes=5))
+    return job
+
+
+def shown_on(client: Client, name: str, job: Job) -> dict[str, str]:
+    """What the page's form carries, as a browser that loaded it now would send it."""
+    found = dict(_HIDDEN.findall(client.get(reverse(name, args=[job.pk])).content.decode()))
+    assert set(found) == {"shown_run", "shown_live"}
+    return found
+
+
+def send(client: Client, name: str, job: Job, shown: dict[str, str]) -> str:
+    """The page's own act; returns the page that answers, one line."""
+    typed = {"job-launch": TYPED, "job-restart": {"from": newest(job)}, "job-stop": {}}[name]
+    answer = client.post(reverse(name, args=[job.pk]), typed | shown, follow=True)
+    return " ".join(answer.content.decode().split()).replace("&#x27;", "'")
+
+
+def newest(job: Job) -> str:
+    return f"savepoint-{job.savepoints.filter(path__gt='').latest('requested_at').pk}"
+
+
+def replaced(job: Job, now: datetime, trigger: str = RestartTrigger.MANUAL) -> Run:
+    """Somebody restarts the job; 20 s later the new run is stored."""
+    attempt = restarted(job, now, trigger)
+    old = job.current_run
+    assert old is not None
+    Run.objects.filter(pk=old.pk).update(state=RunState.FINISHED, ended_at=now)
+    return make.make_run(job, now, age=timedelta(seconds=20), engine_job_id=attempt.engine_job_id)
+
+
+def restarted(job: Job, now: datetime, trigger: str = RestartTrigger.MANUAL) -> RestartAttempt:
+    attempt = RestartAttempt.objects.create(
+        job=job,
+        epoch=job.epoch + 1,
+        trigger=trigger,
+        state=AttemptState.SUCCEEDED,
+        reason="because",
+        requested_by="ada",
+        old_run=job.current_run,
+        engine_job_id="ab" * 16,
+        launch_sent_at=now,
+        launched_at=now - timedelta(seconds=20),
+        created_at=now,
+        ended_at=now,
+        deadline_at=now,
+    )
+    job.epoch += 1
+    job.save(update_fields=["epoch"])
+    return attempt
+
+
+def done(job: Job) -> bool:
+    own = RestartAttempt.objects.exclude(reason="because")
+    return own.exists() or Savepoint.objects.filter(stops_job=True).exists()
+
+
+PAGES = ("job-restart", "job-launch", "job-stop")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_of_the_run_that_lives_acts(operator: Client, job: Job, name: str) -> None:
+    send(operator, name, job, shown_on(operator, name, job))
+    assert done(job)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_of_a_run_that_was_replaced_does_nothing_and_says_by_what(
+    operator: Client, job: Job, now: datetime, name: str
+) -> None:
+    old = shown_on(operator, name, job)
+    replaced(job, now)
+    page = send(operator, name, job, old)
+    assert "Nothing was stopped" in page
+    assert "Run 1 was replaced by run 2 20 s ago. It was started by restart 1 (ada)." in page
+    assert not done(job)
+
+    send(operator, name, job, shown_on(operator, name, job))
+    assert done(job)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nor_while_the_new_run_is_not_stored_yet(operator: Client, job: Job, now: datetime, name: str) -> None:
+    old = shown_on(operator, name, job)
+    restarted(job, now)
+    page = send(operator, name, job, old)
+    assert "Restart 1 (ada) replaced run 1 20 s ago. Its new run has not been polled yet." in page
+    assert not done(job)
+
+
+def test_the_automation_is_named_too(operator: Client, job: Job, now: datetime) -> None:
+    old = shown_on(operator, "job-restart", job)
+    replaced(job, now, RestartTrigger.AUTOMATIC)
+    assert "It was started by automatic restart 1." in send(operator, "job-restart", job, old)
+
+
+def test_a_job_that_somebody_stopped_is_not_started_by_a_page_that_shows_it_alive(
+    operator: Client, job: Job, now: datetime
+) -> None:
+    old = shown_on(operator, "job-restart", job)
+    run = job.current_run
+    assert run is not None
+    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED, ended_at=now - timedelta(seconds=20))
+    make.make_savepoint(run, now, path="file:/data/savepoint-stop", stops_job=True, requested_by="ada")
+    page = send(operator, "job-restart", job, old)
+    assert "Run 1 ended 20 s ago: it is FINISHED. ada stopped it with a savepoint." in page
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_run_that_lives_again_is_not_replaced_by_a_page_that_shows_it_dead(
+    operator: Client, job: Job, now: datetime
+) -> None:
+    Run.objects.update(state=RunState.LOST, ended_at=now)
+    old = shown_on(operator, "job-restart", job)
+    assert old["shown_live"] == "0"
+    Run.objects.update(state=RunState.RUNNING, ended_at=None)
+    assert "Run 1 lives again: it is RUNNING." in send(operator, "job-restart", job, old)
+    assert not RestartAttempt.objects.exists()
+
+
+@pytest.mark.parametrize("sent", ["", "x", "99999999999999999999", "-1"])
+def test_what_names_no_run_of_the_job_does_nothing(operator: Client, job: Job, sent: str) -> None:
+    page = send(operator, "job-restart", job, {"shown_run": sent, "shown_live": "1"})
+    assert "This page was not shown for the job's current run, which is run 1." in page
+    assert not RestartAttempt.objects.exists()
+
+
+def test_only_remembering_how_it_is_started_is_about_no_run(operator: Client, job: Job, now: datetime) -> None:
+    old = shown_on(operator, "job-launch", job)
+    replaced(job, now)
+    operator.post(reverse("job-launch", args=[job.pk]), TYPED | old | {"now": "save"})
+    assert job.launch_versions.count() == 1
+
+
+def test_the_open_page_says_it_by_itself(viewer: Client, job: Job, now: datetime) -> None:
+    old = shown_on(viewer, "job-launch", job)
+    address = reverse("job-moved-on", args=[job.pk])
+    assert viewer.get(address, old).status_code == 204
+    replaced(job, now)
+    note = viewer.get(address, old).content.decode()
+    assert "<b>This page is out of date.</b> Run 1 was replaced by run 2 20 s ago." in note
+    for name in ("job-restart", "job-launch", "job-stop"):
+        assert f'hx-get="{address}?shown_run=' in viewer.get(reverse(name, args=[job.pk])).content.decode()
+
+
+def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, job: Job, now: datetime) -> None:
+    other = make.make_job(job.cluster, "other")
+    make.make_run(other, now)
+    sent = {"jobs": [job.pk, other.pk], "deed": "stop"}
+    question = operator.post(reverse("fleet-act"), sent).content.decode()
+    shown = dict(_HIDDEN.findall(question))
+    assert len(shown) == 4
+    replaced(job, now)
+    page = operator.post(reverse("fleet-act"), sent | {"confirmed": "on"} | shown, follow=True).content.decode()
+    assert [each.job for each in Savepoint.objects.filter(stops_job=True)] == [other]
+    assert "Run 1 was replaced by run 2 20 s ago." in page

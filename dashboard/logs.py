@@ -37,6 +37,17 @@ def without_trace_of_lost_redis(record: logging.LogRecord) -> bool:
     return True
 
 
+def refusals_without_trace(record: logging.LogRecord) -> bool:
+    """Shorten what Django logs of a refused request. A 403 comes with its whole traceback, and a program that may not
+    do something or asks for what is not there could fill the log with warnings."""
+    status = getattr(record, "status_code", 0)
+    if record.name == "django.request" and status in (403, 404):
+        record.exc_info = record.exc_text = None
+        if getattr(getattr(record, "request", None), "path", "").startswith("/api/"):
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+    return True
+
+
 def with_ended_sessions_as_news(record: logging.LogRecord) -> bool:
     """Django warns of every 401. A page whose session ended gets one for each of its live parts, and then asks seldom
     whether it is back (static/dashboard/js/session.js): that is how sessions end, and no warning."""

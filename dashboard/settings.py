@@ -10,6 +10,7 @@ import re
 import ssl
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
@@ -228,7 +229,7 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = 86_400 * (env.int("WAYMARK_SESSION_IDLE_DAYS", 14, validate=validate.Range(min=1, max=365)) or 14)
 SESSION_LONGEST_S = 86_400 * (env.int("WAYMARK_SESSION_DAYS", 30, validate=validate.Range(min=1, max=365)) or 30)
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -236,6 +237,11 @@ SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 365 * 86_400 if PUBLIC_URL.startswith("https://") else 0
 if env.bool("WAYMARK_BEHIND_TLS_PROXY", False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    # Only a proxy that says how it was asked makes this safe: without the header every request would be redirected
+    # for ever. Probes of this machine and of load balancers come without TLS.
+    SECURE_SSL_REDIRECT = PUBLIC_URL.startswith("https://")
+    SECURE_SSL_HOST = urlsplit(PUBLIC_URL).netloc or None
+    SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^health$", r"^metrics$"]
 # How many proxies stand before us: so many entries of X-Forwarded-For, from its end, are theirs to be believed.
 TRUSTED_PROXIES = env.int("WAYMARK_TRUSTED_PROXIES", 0, validate=validate.Range(min=0, max=10))
 
@@ -336,7 +342,9 @@ OUTBOUND_ALLOW = _exemptions("WAYMARK_OUTBOUND_ALLOW", _text("WAYMARK_OUTBOUND_A
 # Authorities that receivers of messages may be signed by, beside this machine's.
 CA_BUNDLE = _authorities("WAYMARK_CA_BUNDLE")
 
-_LOG_FILTERS = ("is_no_probe", "without_trace_of_lost_redis", "with_ended_sessions_as_news")
+_LOG_FILTERS = (
+    *("is_no_probe", "without_trace_of_lost_redis", "with_ended_sessions_as_news", "refusals_without_trace"),
+)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

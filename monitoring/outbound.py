@@ -32,6 +32,9 @@ _METADATA = frozenset(
 _NAT64 = IPv6Network("64:ff9b::/96")
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")
 _SHARED = IPv4Network("100.64.0.0/10")
+# Private and reserved ranges of which Python's ipaddress says that they are global (RFC 3879, RFC 9637, RFC 7526).
+_SITE_LOCAL = IPv6Network("fec0::/10")
+_NOT_GLOBAL = (IPv6Network("3fff::/20"), IPv4Network("192.88.99.0/24"))
 
 
 class Why(Enum):
@@ -172,6 +175,13 @@ def is_address(host: str) -> bool:
     return True
 
 
+def is_this_machine(host: str) -> bool:
+    """Return whether a host, written as in `Target`, is this machine by its very name: nothing is resolved."""
+    if is_address(host):
+        return _embedded(ip_address(host)).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def resolve(host: str, port: int) -> Sequence[str]:
     """The system's resolver. As slow as that is: seconds, when no server answers."""
     return _texts(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -229,9 +239,9 @@ def _forbidden(address: Address, *, private_allowed: bool) -> str:
         return "no address of a server"
     if address.is_loopback:
         return "" if private_allowed else "this machine itself"
-    if address.is_reserved:
+    if address.is_reserved or any(address in each for each in _NOT_GLOBAL):
         return "a reserved address"
-    if address.is_private or address in _SHARED:
+    if address.is_private or address in _SHARED or address in _SITE_LOCAL:
         return "" if private_allowed else "a private address"
     return "" if address.is_global else "a reserved address"
 

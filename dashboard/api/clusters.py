@@ -68,6 +68,7 @@ class ExaminedOut(Schema):
     answers: bool
     sentence: str
     field: str = Field("", description="What to change, where it does not answer.")
+    remarks: list[str] = Field([], description="What to know about it, such as a token that is sent without TLS.")
 
 
 @routes.get("/clusters", response=answers(Listed[ClusterOut]), summary="All clusters")
@@ -105,7 +106,7 @@ def test(request: HttpRequest, cluster_id: int) -> dict[str, Any]:
     outcome = examine(_find(cluster_id), timezone.now)
     if isinstance(outcome, Problem):
         return {"answers": False, "sentence": outcome.sentence, "field": outcome.field}
-    return {"answers": True, "sentence": outcome.sentence()}
+    return {"answers": True, "sentence": outcome.sentence(), "remarks": list(outcome.remarks)}
 
 
 @routes.post("/clusters/{int:cluster_id}/watch", response=answers(ClusterOut), summary="Watch it, or stop watching")

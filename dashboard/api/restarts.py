@@ -67,7 +67,7 @@ class RestartIn(ShownIn):
     stop: Literal["savepoint", "cancel"] = Field("savepoint", description="How the job is stopped, if it lives.")
 
 
-class NoteIn(Body):
+class CloseBreakerIn(Body):
     note: str = Field("", max_length=2000)
 
 
@@ -167,7 +167,7 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
 
 
 @routes.post("/jobs/{int:job_id}/breaker/close", response=answers(DecisionOut | None), summary="Close its breaker")
-def close(request: HttpRequest, job_id: int, body: NoteIn | None = None) -> RestartDecision | None:
+def close(request: HttpRequest, job_id: int, body: CloseBreakerIn | None = None) -> RestartDecision | None:
     require(request, Role.OPERATOR)
     note = body.note.strip() if body else ""
     if not close_breaker(find_job(job_id), note, actor_of(request), timezone.now()):

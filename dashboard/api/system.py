@@ -19,15 +19,15 @@ from dashboard.views.health import look
 routes = router("System")
 
 
-class FindingOut(Schema):
+class HealthFindingOut(Schema):
     part: str
     text: str
 
 
 class SystemHealthOut(Schema):
     healthy: bool
-    problems: list[FindingOut]
-    warnings: list[FindingOut]
+    problems: list[HealthFindingOut]
+    warnings: list[HealthFindingOut]
 
 
 class AskedAudit(Asked):

@@ -92,6 +92,8 @@ FLASHES = {
     "Start one: manage.py up, or celery worker.": "请启动一个：manage.py up，或 celery worker。",
     "This message is {state}: there is nothing to try again.": "此消息为 {state}：没有可重试的。",
     "The account has a grant on exactly that. Take it away first.": "该账户对此已有授权。请先收回。",
+    "The token is sent to {host} without encryption. Use an https:// address.": "令牌会以未加密的方式发送到 {host}。请使用 https:// 地址。",
+    "The password is sent to {host} without encryption. Use an https:// address.": "密码会以未加密的方式发送到 {host}。请使用 https:// 地址。",
     "You cannot delete your own account. Ask another administrator.": "您不能删除自己的账户。请让另一位管理员操作。",
     "{user} is the only administrator: nobody could manage Waymark any more.": "{user} 是唯一的管理员：否则将无人能管理 Waymark。",
     "{provider} does not answer. Try again later.": "{provider} 没有响应。请稍后再试。",

@@ -19,7 +19,7 @@ from dashboard.forms.reason import ReasonForm
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
 from dashboard.views.access import admin_action, admin_required
 from monitoring.engine import registration
-from monitoring.engine.examination import Problem, examine
+from monitoring.engine.examination import Problem, examine, unencrypted_secret
 from monitoring.models import AuditEntry, Cluster
 
 RECENT = 12
@@ -43,6 +43,7 @@ def add(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
         registration.add(form.instance, actor_of(request))
         messages.success(request, _welcome(form))
+        _warn(request, form.instance)
         return redirect("cluster", form.instance.pk)
     return _form(request, form)
 
@@ -55,6 +56,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
         messages.success(
             request, _("Saved. It is asked with these settings from now on.") if changed else _("No change.")
         )
+        _warn(request, form.instance)
         return redirect("cluster", pk)
     return _form(request, form, Cluster.objects.get(pk=pk))
 
@@ -151,6 +153,11 @@ def _form(request: HttpRequest, form: ClusterForm, stored: Cluster | None = None
     test_url = reverse("cluster-test-new") if stored is None else reverse("cluster-test-typed", args=[stored.pk])
     context = {"section": "clusters", "form": form, "cluster": stored, "test_url": test_url}
     return render(request, "clusters/form.html", context, status=422 if form.is_bound else 200)
+
+
+def _warn(request: HttpRequest, saved: Cluster) -> None:
+    if remark := unencrypted_secret(saved):
+        messages.warning(request, remark)
 
 
 def _label(form: ClusterForm, name: str) -> str:

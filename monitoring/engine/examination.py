@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from monitoring import outbound
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import AddressNotAllowed, BadTls, Connection, SecretMissing, connection_of, trust
@@ -65,9 +66,24 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
     except NotAsked as error:
         return problem_of(cluster, error)
     try:
-        return asyncio.run(_ask(connection, now))
+        found = asyncio.run(_ask(connection, now))
     except EngineError as error:
         return problem_of(cluster, error)
+    remark = unencrypted_secret(cluster)
+    return replace(found, remarks=(*found.remarks, remark)) if remark else found
+
+
+def unencrypted_secret(cluster: Cluster) -> str:
+    """Return a sentence when a token or password is sent to another machine without TLS, else an empty text."""
+    target = outbound.parse(cluster.rest_url)
+    if isinstance(target, outbound.Denied) or target.scheme == "https" or outbound.is_this_machine(target.host):
+        return ""
+    match cluster.authentication:
+        case Authentication.BEARER:
+            return f"The token is sent to {target.host} without encryption. Use an https:// address."
+        case Authentication.BASIC:
+            return f"The password is sent to {target.host} without encryption. Use an https:// address."
+    return ""
 
 
 async def _ask(connection: Connection, now: Now) -> Found:

@@ -55,6 +55,34 @@ def test_addresses_with_passwords_may_come_from_files(tmp_path: Path) -> None:
     assert done.stdout.split() == ["db.example", "mail.example", "None"]
 
 
+@pytest.mark.parametrize(
+    ("public_url", "behind_proxy", "answers"),
+    [
+        ("https://w.example", "true", "301 https://w.example/login/ 200"),
+        ("https://w.example", "false", "200 None 200"),  # nothing says whether a request came through TLS
+        ("http://w.example", "true", "200 None 200"),
+    ],
+)
+def test_requests_without_tls_are_redirected_where_a_proxy_says_so(
+    tmp_path: Path, public_url: str, behind_proxy: str, answers: str
+) -> None:
+    code = """
+from django.test import Client
+client = Client(headers={"Host": "w.example"})
+plain, probe = client.get("/login/"), client.get("/healthz")
+print(plain.status_code, plain.headers.get("Location"), probe.status_code)
+"""
+    done = manage(
+        *("shell", "--no-imports", "-c", code),
+        WAYMARK_VAR=str(tmp_path),
+        WAYMARK_ALLOWED_HOSTS="w.example",
+        WAYMARK_PUBLIC_URL=public_url,
+        WAYMARK_BEHIND_TLS_PROXY=behind_proxy,
+    )
+
+    assert done.stdout.strip() == answers, done.stderr
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     done = manage("status", WAYMARK_VAR=str(tmp_path), DATABASE_URL_FILE=str(tmp_path / "gone"))
 

@@ -48,6 +48,15 @@ def denied(url: str, policy: Policy, *addresses: str) -> Denied | None:
         ("ff02::1", "a multicast address", "a multicast address"),
         ("255.255.255.255", "a reserved address", "a reserved address"),
         ("240.0.0.1", "a reserved address", "a reserved address"),
+        ("fec0::1", "a private address", ""),
+        ("feff:ffff::1", "a private address", ""),
+        ("3fff::1", "a reserved address", "a reserved address"),
+        ("192.88.99.1", "a reserved address", "a reserved address"),
+        ("5f00::1", "a reserved address", "a reserved address"),
+        ("64:ff9b:1::7f00:1", "a reserved address", "a reserved address"),
+        ("::7f00:1", "a reserved address", "a reserved address"),
+        ("2001:db8::1", "a private address", ""),
+        ("198.18.0.1", "a private address", ""),
     ],
 )
 def test_what_kind_of_address_is_for_whom(address: str, for_webhooks: str, for_clusters: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.conf import settings
 
@@ -24,6 +25,8 @@ from monitoring.models import (
 )
 
 _log = logging.getLogger(__name__)
+# Characters that change the direction of the text after them.
+_REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 EXPLAINED = 5  # of more incidents in one message only the gravest is: each takes a look into the history
 
 
@@ -44,6 +47,13 @@ class Item:
     evidence: dict[str, object] = field(default_factory=dict)
     lasted_s: float | None = None  # of an incident that is over
     cause: Words | None = None  # the likeliest, of one that is not
+
+    def __post_init__(self) -> None:
+        """Keep every text on its own line: a job's name, a note or an exception could forge lines of a message."""
+        for name in ("job", "cluster", "sentence", "evidence"):
+            object.__setattr__(self, name, one_line(getattr(self, name)))
+        if self.cause is not None:
+            object.__setattr__(self, "cause", Words(one_line(self.cause.en), one_line(self.cause.zh)))
 
     @property
     def named_sentence(self) -> str:
@@ -96,6 +106,22 @@ class Failed:
     answer: str
     permanent: bool = False
     retry_after_s: float | None = None
+
+
+def one_line(value: Any) -> Any:
+    """Return a text with spaces in place of line breaks and other control characters, also within lists and objects."""
+    match value:
+        case str():
+            return "".join(" " if _breaks_lines(each) else each for each in value)
+        case Mapping():
+            return {key: one_line(each) for key, each in value.items()}
+        case list() | tuple():
+            return [one_line(each) for each in value]
+    return value
+
+
+def _breaks_lines(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _REORDERING
 
 
 class Transport(Protocol):

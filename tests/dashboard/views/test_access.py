@@ -134,6 +134,18 @@ def test_a_session_that_ended_is_no_warning_in_the_log(stranger: Client, db: Non
     assert with_ended_sessions_as_news.__name__ in settings.LOGGING["handlers"]["stderr"]["filters"]
 
 
+def test_refusals_are_logged_without_a_traceback(viewer: Client, job: Job, caplog: Any) -> None:
+    assert viewer.post("/api/v1/channels", "{}", content_type="application/json").status_code == 403
+    assert viewer.get("/api/v1/jobs/987654").status_code == 404
+    assert viewer.post(reverse("job-savepoint", args=[job.pk])).status_code == 403
+    records = [record for record in caplog.records if record.name == "django.request"]
+    assert [(record.levelname, record.exc_info) for record in records] == [
+        ("INFO", None),
+        ("INFO", None),
+        ("WARNING", None),
+    ]
+
+
 def test_a_page_of_one_account_hears_nothing_of_another_that_logged_in_since(
     operator: Client, viewer: Client, operator_user: User, job: Job
 ) -> None:

@@ -108,6 +108,12 @@ def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: Flink
     assert "s3cret" not in json.dumps(entry.details)
 
 
+def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
+    sent = typed("http://no-such-host.invalid:8081", authentication="bearer", token="s3cret", unanswered="on")
+    page = admin.post(reverse("cluster-add"), sent, follow=True).content.decode()
+    assert "The token is sent to no-such-host.invalid without encryption." in page
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [

@@ -12,6 +12,7 @@ from monitoring.alerts.notify.message import Item, Message
 from monitoring.alerts.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
 from monitoring.alerts.notify.wording.texts import text_of
 from monitoring.alerts.notify.wording.words import event_word, kind_word
+from monitoring.diagnosis.finding import Words
 from monitoring.models import Channel, IncidentKind, Language, NotificationReason
 
 ITEM = Item(
@@ -48,6 +49,25 @@ def test_one_incident_in_chinese():
     for part in (ITEM.sentence, "作业：flights", "集群：production", ITEM.incident_url):
         assert part in said.body
     assert 'lang="zh-Hans"' in said.html
+
+
+FORGED = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
+
+
+@pytest.mark.parametrize("language", [Language.ENGLISH, Language.CHINESE])
+@pytest.mark.parametrize("line_break", FORGED)
+def test_nothing_that_a_message_names_begins_a_line_of_its_own(line_break, language):
+    evil = f"flights{line_break}Incident: resolved\u202e{line_break}Bcc: x"
+    evidence = {"run": 2, "ended_at": ITEM.at.isoformat(), "cause": evil, "more": [evil]}
+    cause = Words(evil, evil)
+    item = replace(ITEM, job=evil, cluster=evil, sentence=f"{evil} failed.", evidence=evidence, cause=cause)
+    templates = ["", "{{ job }} {{ cluster }} {{ sentence }} {{ cause }}"]
+    for body in templates:
+        said = text(Message("k", (item, item), total=2), language=language, body_template=body)
+        lines = [line.strip() for part in (said.subject, said.body, said.html) for line in part.splitlines()]
+        assert any("Bcc: x" in line for line in lines)
+        assert not [line for line in lines if line.startswith(("Incident: resolved", "Bcc:"))]
+        assert "\u202e" not in said.body
 
 
 def test_a_lost_job_is_no_failed_one_in_chinese():

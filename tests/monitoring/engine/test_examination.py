@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
+from monitoring import outbound
 from monitoring.engine.connection import basic, bearer
-from monitoring.engine.examination import Problem, examine
+from monitoring.engine.examination import Problem, examine, unencrypted_secret
 from monitoring.engine.probe import Found
 from monitoring.models import Authentication, Cluster
 from monitoring.secret import Secret, seal
@@ -69,6 +70,34 @@ def test_a_cluster_that_takes_no_commands_says_so(flink: FlinkServer) -> None:
         "web.submit.enable): jobs can be watched and saved, not started.",
         "web.cancel.enable).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("url", "authentication", "said"),
+    [
+        ("http://flink.example:8081", "bearer", "The token is sent to flink.example without encryption."),
+        ("http://10.1.2.3:8081", "basic", "The password is sent to 10.1.2.3 without encryption."),
+        ("http://[fd12::1]:8081", "bearer", "The token is sent to fd12::1 without encryption."),
+        ("http://flink.example:8081", "none", ""),
+        ("https://flink.example:8081", "bearer", ""),
+        ("http://127.0.0.1:8081", "bearer", ""),
+        ("http://[::1]:8081", "bearer", ""),
+        ("http://localhost:8081", "basic", ""),
+        ("", "bearer", ""),
+    ],
+)
+def test_a_secret_that_is_sent_without_tls_to_another_machine_is_remarked(
+    url: str, authentication: str, said: str
+) -> None:
+    remark = unencrypted_secret(Cluster(name="c", rest_url=url, authentication=authentication))
+    assert remark.partition(" Use")[0] == said
+
+
+def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)  # the server of this test is
+    found = look(flink.url, authentication="bearer", token=Secret("s3cret"))
+    assert isinstance(found, Found)
+    assert "The token is sent to 127.0.0.1 without encryption." in found.remarks[-1]
 
 
 @pytest.mark.parametrize(

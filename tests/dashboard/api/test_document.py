@@ -1,0 +1,24 @@
+"""The OpenAPI document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ninja import Schema
+
+from dashboard.api.document import document
+
+
+def schemas(of: type[Schema] = Schema) -> Iterator[type[Schema]]:
+    for each in of.__subclasses__():
+        yield each
+        yield from schemas(each)
+
+
+def test_no_two_schemas_have_one_name() -> None:
+    """The document knows a schema by its name alone: of two with one name it describes one and refers to it twice."""
+    described = document()["components"]["schemas"]
+    ours = {(each.__module__, each.__name__) for each in schemas() if each.__name__ in described}
+    assert ("dashboard.api.schemas.jobs", "JobOut") in ours
+    assert [name for name, count in Counter(name for _module, name in ours).items() if count > 1] == []

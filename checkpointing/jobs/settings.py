@@ -5,6 +5,7 @@ Any variable may come from a file instead: `NAME_FILE` holds the path (for secre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,12 +15,13 @@ from typing import TypeVar
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
-from checkpointing.jobs.launching.deployment import MASTER, deployment_of
+from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_loopback
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, is_local
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
 
+_HOST = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
@@ -45,6 +47,7 @@ class JobManagerSettings:
 
     host: str
     port: int
+    more_hosts: tuple[str, ...]
     state_directory: Path
     checkpoint_directory: str
     savepoint_directory: str
@@ -108,9 +111,19 @@ class JobManagerSettings:
                 f"more than WAYMARK_HEARTBEAT_INTERVAL ({interval:g})"
             )
         token = read.text("WAYMARK_JOBMANAGER_TOKEN", "") or None
+        if token is None and read.is_from_file("WAYMARK_JOBMANAGER_TOKEN"):
+            path = environ["WAYMARK_JOBMANAGER_TOKEN_FILE"]
+            read.problems.append(f"WAYMARK_JOBMANAGER_TOKEN_FILE: {path!r} is not allowed; a file that holds a token")
+        elif token is None and not is_loopback(f"//[{host}]" if ":" in host else f"//{host}"):
+            read.problems.append(
+                f"WAYMARK_JOBMANAGER_HOST: {host!r} is not allowed without WAYMARK_JOBMANAGER_TOKEN or "
+                "WAYMARK_JOBMANAGER_TOKEN_FILE, because everyone who reaches it could run programs here; "
+                "set a token, or a loopback address such as 127.0.0.1"
+            )
         settings = cls(
             host=host,
             port=port,
+            more_hosts=read.hosts("WAYMARK_JOBMANAGER_HOSTS"),
             state_directory=state,
             checkpoint_directory=read.location("WAYMARK_CHECKPOINT_DIR", state / "checkpoints"),
             savepoint_directory=read.location("WAYMARK_SAVEPOINT_DIR", state / "savepoints"),
@@ -186,6 +199,14 @@ class _Reader:
         except StorageError as error:
             self.problems.append(f"{name}: this location is not allowed; {error}")
             return text
+
+    def hosts(self, name: str) -> tuple[str, ...]:
+        """Return a list of names, separated by commas, each perhaps with a port."""
+        found = [part.strip().lower() for part in self.text(name, "").split(",") if part.strip()]
+        wrong = [part for part in found if not _HOST.fullmatch(part)]
+        if wrong:
+            self.problems.append(f"{name}: {wrong[0]!r} is not allowed; write names: flink.example, flink.example:8443")
+        return tuple(found)
 
     def whole(self, name: str, default: int, *, least: int, most: int | None = None) -> int:
         allowed = f"a whole number, at least {least}" + (f", at most {most}" if most is not None else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,7 +22,9 @@ from checkpointing.rest.errors import NO_LEADER, RestError, error_response
 from checkpointing.rest.jars import JarHandlers
 from checkpointing.rest.job_manager import JobManagerHandlers, RecentLog
 from checkpointing.rest.jobs import JobHandlers
+from checkpointing.rest.known_hosts import KnownHosts, known_hosts
 from checkpointing.rest.metrics import MetricHandlers
+from checkpointing.rest.requests import discard_body
 from checkpointing.rest.resource_requirements import ResourceRequirementsHandlers
 from checkpointing.rest.savepoints import SavepointHandlers
 from checkpointing.rest.task_managers import TaskManagerHandlers
@@ -31,16 +33,23 @@ logger = logging.getLogger(__name__)
 
 
 def make_app(dispatcher: Dispatcher, token: str | None, log: RecentLog) -> Starlette:
-    """`token`: what every request must carry as its bearer token; None lets everybody in. `log` is this process's."""
+    """Return the app. Every request must carry `token` as its bearer token; None admits everyone who reaches the port.
+
+    `log` is this process's. No CORS headers are sent.
+    """
+    services = dispatcher.services
     api = [*or_archived(dispatcher, _job_routes(dispatcher)), *_other_routes(dispatcher, log)]
-    middleware = [Middleware(BearerToken, token=token)] if token else []
+    names, origins = known_hosts(services.settings, services.address), services.settings.more_hosts
+    middleware = [Middleware(KnownHosts, names=names, origins=origins)]
+    if token:
+        middleware.append(Middleware(BearerToken, token=token))
     return Starlette(
         routes=[Mount("/v1", routes=api), *api, WebSocketRoute("/drivers", DriverHandler(dispatcher).connect)],
         middleware=middleware,
         exception_handlers={
             RestError: _rest_error,
             NotLeading: _not_leading,
-            HTTPException: _http_error,
+            HTTPException: _answer_http_errors(services.settings.max_upload_bytes),
             Exception: _unexpected,
         },
     )
@@ -52,23 +61,26 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         CheckpointHandlers(dispatcher),
         SavepointHandlers(dispatcher),
     )
-    requirements = ResourceRequirementsHandlers(dispatcher)
+    requirements, metrics = ResourceRequirementsHandlers(dispatcher), MetricHandlers(dispatcher)
     job = "/jobs/{jobid}"
     return [
-        Route("/jobs", jobs.list),
+        Route("/jobs", jobs.list, methods=["GET"]),
+        Route("/jobs", jobs.refuse_graph, methods=["POST"]),
         Route("/jobs/overview", jobs.overview),
+        Route("/jobs/metrics", metrics.jobs),
         Route(job, jobs.details, methods=["GET"]),
         Route(job, jobs.cancel, methods=["PATCH"]),
         Route(f"{job}/status", jobs.status),
         Route(f"{job}/plan", jobs.plan),
         Route(f"{job}/config", jobs.config),
+        Route(f"{job}/launch", jobs.launch),
         Route(f"{job}/exceptions", jobs.exceptions),
         Route(f"{job}/resource-requirements", requirements.get, methods=["GET"]),
         Route(f"{job}/resource-requirements", requirements.put, methods=["PUT"]),
         Route(f"{job}/execution-result", jobs.execution_result),
         Route(f"{job}/jobmanager/config", jobs.configuration),
         Route(f"{job}/vertices/{{vertexid}}", jobs.vertex),
-        Route(f"{job}/metrics", MetricHandlers(dispatcher).job),
+        Route(f"{job}/metrics", metrics.job),
         Route(f"{job}/checkpoints", checkpoints.statistics, methods=["GET"]),
         Route(f"{job}/checkpoints", checkpoints.trigger, methods=["POST"]),
         Route(f"{job}/checkpoints/config", checkpoints.configuration),
@@ -114,12 +126,16 @@ async def _not_leading(request: Request, error: Exception) -> Response:
     return error_response(503, str(error) or NO_LEADER)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101
-    text = "Not found." if error.status_code == 404 else str(error.detail)
-    response = error_response(error.status_code, f"{text} {request.method} {request.url.path}")
-    response.headers.update(error.headers or {})
-    return response
+def _answer_http_errors(most_discarded: int) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101
+        await discard_body(request, most_discarded)
+        text = "Not found." if error.status_code == 404 else str(error.detail)
+        response = error_response(error.status_code, f"{text} {request.method} {request.url.path}")
+        response.headers.update(error.headers or {})
+        return response
+
+    return answer
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

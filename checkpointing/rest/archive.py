@@ -19,8 +19,10 @@ from checkpointing.rest.job_json import (
     job_config,
     job_details,
     job_exceptions,
+    job_launch,
     job_overview,
     job_plan,
+    masked_launch,
 )
 from checkpointing.rest.jobs import MAX_EXCEPTIONS
 from checkpointing.rest.requests import path_id
@@ -36,6 +38,7 @@ def describe(job: JobMaster) -> Answers:
         "/status": {"status": job.status.value},
         "/plan": {"plan": job_plan(record)},
         "/config": job_config(job),
+        "/launch": job_launch(job),
         "/exceptions": job_exceptions(record, MAX_EXCEPTIONS),
         "/execution-result": execution_result(record),
         "/checkpoints": stats_json.checkpoints(snapshot),
@@ -61,9 +64,19 @@ def _with_archive(dispatcher: Dispatcher, route: BaseRoute) -> BaseRoute:
         job_id = path_id(request, "jobid")
         archived = dispatcher.archived(job_id)
         path = request.url.path.rstrip("/").partition(f"/jobs/{job_id}")[2]
-        if archived is not None and path in archived.answers:
-            return JSONResponse(archived.answers[path])
+        if archived is not None and (kept := _kept(archived.answers, path)) is not None:
+            return JSONResponse(kept)
         found: Response = await route.endpoint(request)
         return found
 
     return Route(route.path, answer, methods=["GET"])
+
+
+def _kept(answers: Answers, path: str) -> Any:
+    """Return the answer that was kept, None when there is none. Before there was `/launch`, `/config` hid nothing."""
+    config = answers.get("/config")
+    if path == "/launch" and path not in answers:
+        return config and config["launch"]
+    if path == "/config" and config is not None:
+        return {**config, "launch": masked_launch(config["launch"])}
+    return answers.get(path)

@@ -28,9 +28,18 @@ from checkpointing.jobs.programs import (
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
+from checkpointing.masking import HIDDEN
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.multipart import uploaded_file
-from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, text_field
+from checkpointing.rest.requests import (
+    choice_field,
+    flag_field,
+    id_field,
+    json_body,
+    limited_body,
+    text_field,
+    whole_number,
+)
 from checkpointing.rest.savepoints import SavepointUnusable, usable_savepoint
 from checkpointing.storage.claims import JobClaims
 from checkpointing.storage.errors import StorageError
@@ -38,6 +47,17 @@ from checkpointing.storage.errors import StorageError
 JOB_NAME_KEY = "pipeline.name"
 # Flink's, too.
 MAX_PARALLELISM = 1 << 15
+
+
+# What Flink takes in the query, and how it calls that in the body. Its own UI sends both; the body counts.
+_QUERY_FIELDS = {
+    "entry-class": "entryClass",
+    "parallelism": "parallelism",
+    "program-args": "programArgs",
+    "savepointPath": "savepointPath",
+    "allowNonRestoredState": "allowNonRestoredState",
+}
+_ARGUMENTS = {"programArgs", "programArgsList"}
 
 
 class CannotClaim(Exception):
@@ -54,7 +74,9 @@ class JarHandlers:
 
     async def upload(self, request: Request) -> JSONResponse:
         self._dispatcher.require_leading()
-        body = await self._limited_body(request)
+        limit = self._services.settings.max_upload_bytes
+        too_large = f"The upload is larger than {limit} bytes (WAYMARK_MAX_UPLOAD_BYTES)."
+        body = await limited_body(request, limit, too_large)
         content_type = request.headers.get("content-type", "")
         try:
             file = await asyncio.to_thread(uploaded_file, content_type, body, "jarfile")
@@ -95,7 +117,7 @@ class JarHandlers:
     async def run(self, request: Request) -> JSONResponse:
         """Everything that can be wrong is found before anything starts: 400 with the reason, 409 for a taken job id."""
         self._dispatcher.require_leading()
-        body = await json_body(request)
+        body = _with_query(request, await json_body(request))
         program = await self._program(str(request.path_params["jarid"]))
         graph = self._graph(program, body)
         try:
@@ -201,21 +223,24 @@ class JarHandlers:
             except StorageError as error:
                 raise bad_request(f"execution.checkpointing.{key}: {error}") from error
 
-    async def _limited_body(self, request: Request) -> bytes:
-        limit = self._services.settings.max_upload_bytes
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise RestError(413, f"The upload is larger than {limit} bytes (WAYMARK_MAX_UPLOAD_BYTES).")
-            chunks.append(chunk)
-        return b"".join(chunks)
-
 
 def _described(program: Program) -> dict[str, Any]:
     entry = [{"name": name, "description": None} for name in entry_functions(program)]
     return {"id": program.jar_id, "name": program.name, "uploaded": program.uploaded_ms, "entry": entry}
+
+
+def _with_query(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body's fields, and what only the query has. `programArg` is a list, separated by commas."""
+    query = request.query_params
+    values: dict[str, Any] = {
+        _QUERY_FIELDS[name]: text for name, text in query.items() if name in _QUERY_FIELDS and text
+    }
+    if lists := [text for text in query.getlist("programArg") if text]:
+        values["programArgsList"] = ",".join(lists).split(",")
+    given = {name: value for name, value in body.items() if value is not None and value != ""}
+    if given.keys() & _ARGUMENTS:
+        values = {name: value for name, value in values.items() if name not in _ARGUMENTS}
+    return {**values, **given}
 
 
 def _configuration(body: Mapping[str, Any]) -> dict[str, str]:
@@ -227,10 +252,25 @@ def _configuration(body: Mapping[str, Any]) -> dict[str, str]:
     wrong = [key for key, item in value.items() if not isinstance(item, str | int | float | bool)]
     if wrong:
         raise bad_request(f"flinkConfiguration: {wrong[0]} has a value that is neither a text nor a number")
-    return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
+    texts = {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in value.items()}
+    _refuse_hidden("flinkConfiguration", texts)
+    return texts
+
+
+def _refuse_hidden(field: str, texts: Mapping[str, str]) -> None:
+    """What `/jobs/:id/config` shows in place of a secret is not the secret: with it the job would start and fail."""
+    for name, text in texts.items():
+        if HIDDEN in text:
+            raise bad_request(f"{field}: {name} has a hidden value ({HIDDEN}); write the value itself")
 
 
 def _program_args(body: Mapping[str, Any]) -> tuple[str, ...]:
+    arguments = _split_args(body)
+    _refuse_hidden("programArgsList", {f"argument {number + 1}": text for number, text in enumerate(arguments)})
+    return arguments
+
+
+def _split_args(body: Mapping[str, Any]) -> tuple[str, ...]:
     text, arguments = text_field(body, "programArgs"), body.get("programArgsList")
     if arguments is None:
         try:
@@ -248,9 +288,10 @@ def _parallelism(body: Mapping[str, Any]) -> int | None:
     value = body.get("parallelism")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARALLELISM:
+    number = whole_number(value)
+    if number is None or not 1 <= number <= MAX_PARALLELISM:
         raise bad_request(f"parallelism: {value!r} is not allowed; a whole number from 1 to {MAX_PARALLELISM}")
-    return value
+    return number
 
 
 def _claim_mode(body: Mapping[str, Any], configured: str) -> str:

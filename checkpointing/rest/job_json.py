@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checkpointing.jobs.attempt import Attempt
@@ -12,6 +12,7 @@ from checkpointing.jobs.exceptions import ExceptionEntry, sentence
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
+from checkpointing.masking import mask_arguments, mask_values
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
 from checkpointing.rest.java_throwable import java_failure
 from checkpointing.rest.vertex_json import EXECUTION_STATES, TASK_STATE, counts, vertex_json
@@ -67,7 +68,7 @@ def job_plan(job: JobRecord) -> dict[str, Any]:
 
 
 def job_config(job: JobMaster) -> dict[str, Any]:
-    """`launch` is ours: all that is needed to start the job again."""
+    """Return a job's configuration as Flink does. `launch` is ours: how to start the job again, secrets hidden."""
     graph = job.graph
     return {
         "jid": graph.job_id,
@@ -78,17 +79,31 @@ def job_config(job: JobMaster) -> dict[str, Any]:
             "object-reuse-mode": False,
             "user-config": {},
         },
-        "launch": {
-            "jarId": graph.jar_id,
-            "entryClass": graph.entry_class,
-            "programArgsList": list(graph.program_args),
-            "parallelism": graph.parallelism,
-            "savepointPath": graph.savepoint_path,
-            "allowNonRestoredState": graph.allow_non_restored_state,
-            "claimMode": graph.claim_mode,
-            "flinkConfiguration": dict(graph.configuration),
-        },
+        "launch": masked_launch(job_launch(job)),
     }
+
+
+def job_launch(job: JobMaster) -> dict[str, Any]:
+    """Return the body of `/jars/:id/run` that starts the job again."""
+    graph = job.graph
+    return {
+        "jarId": graph.jar_id,
+        "entryClass": graph.entry_class,
+        "programArgsList": list(graph.program_args),
+        "parallelism": graph.parallelism,
+        "savepointPath": graph.savepoint_path,
+        "allowNonRestoredState": graph.allow_non_restored_state,
+        "claimMode": graph.claim_mode,
+        "flinkConfiguration": dict(graph.configuration),
+    }
+
+
+def masked_launch(launch: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = {
+        "programArgsList": mask_arguments(launch["programArgsList"]),
+        "flinkConfiguration": mask_values(launch["flinkConfiguration"]),
+    }
+    return {**launch, **hidden}
 
 
 def job_exceptions(job: JobRecord, max_exceptions: int) -> dict[str, Any]:

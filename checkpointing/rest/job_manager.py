@@ -15,12 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from checkpointing.jobs.settings import JobManagerSettings
+from checkpointing.masking import mask_value
 from checkpointing.rest.errors import RestError
 
 LOG_NAME = "jobmanager.log"
 LINES_KEPT = 5_000
-_HIDDEN = "******"
-_SECRET = ("token",)
 
 
 class RecentLog(logging.Handler):
@@ -79,7 +78,8 @@ def _described(settings: JobManagerSettings) -> Iterator[tuple[str, str]]:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if value is not None and value != "":
-            yield field.name.replace("_", "-"), _HIDDEN if field.name in _SECRET else _text(value)
+            name = field.name.replace("_", "-")
+            yield name, _text(value) if name.endswith("-file") else mask_value(name, _text(value))
 
 
 def _text(value: Any) -> str:

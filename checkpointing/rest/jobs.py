@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -10,17 +12,21 @@ from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_requests import already_ended
 from checkpointing.jobs.long_action import OperationRefused
 from checkpointing.jobs.status import JobStatus
+from checkpointing.masking import mask_values
 from checkpointing.rest.errors import NOT_FOUND, RestError, bad_request, job_not_found
 from checkpointing.rest.job_json import (
     execution_result,
     job_config,
     job_details,
     job_exceptions,
+    job_launch,
     job_overview,
     job_plan,
 )
-from checkpointing.rest.requests import path_id
+from checkpointing.rest.requests import discard_body, path_id
 from checkpointing.rest.vertex_json import vertex_details
+
+logger = logging.getLogger(__name__)
 
 MAX_EXCEPTIONS = 20
 
@@ -68,13 +74,26 @@ class JobHandlers:
     async def execution_result(self, request: Request) -> JSONResponse:
         return JSONResponse(execution_result(self._job(request).record))
 
+    async def refuse_graph(self, request: Request) -> JSONResponse:
+        """Answer `flink run`, which sends a compiled job graph: with an error that its client does not retry."""
+        await discard_body(request, self._dispatcher.services.settings.max_upload_bytes)
+        logger.info("refused a Flink job graph")
+        raise bad_request(
+            "This job manager runs PySpark programs, not Flink jobs: submit a program with "
+            "`manage.py submit PROGRAM.py:FUNCTION`, or upload it to /jars/upload and start it with /jars/:id/run."
+        )
+
     async def configuration(self, request: Request) -> JSONResponse:
-        """The keys that the job was submitted with."""
-        settings = self._job(request).graph.configuration
+        """Return the keys that the job was submitted with, secrets hidden."""
+        settings = mask_values(self._job(request).graph.configuration)
         return JSONResponse([{"key": key, "value": value} for key, value in sorted(settings.items())])
 
     async def config(self, request: Request) -> JSONResponse:
         return JSONResponse(job_config(self._job(request)))
+
+    async def launch(self, request: Request) -> JSONResponse:
+        """Return all that is needed to start the job again, secrets in clear: who may call this may run programs."""
+        return JSONResponse(job_launch(self._job(request)))
 
     async def exceptions(self, request: Request) -> JSONResponse:
         text = request.query_params.get("maxExceptions", str(MAX_EXCEPTIONS))

@@ -1,15 +1,20 @@
-"""`/jobs/:jobid/metrics`: Flink's gauges of a job, as texts."""
+"""`/jobs/:jobid/metrics`, Flink's gauges of a job, as texts; `/jobs/metrics`, the same over several jobs."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from checkpointing.coordinator.stats_gauges import checkpoint_gauges
+from checkpointing.ids import is_id
 from checkpointing.jobs.dispatcher import Dispatcher, JobNotFound
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.status import JobStatus
+from checkpointing.rest.errors import bad_request
 from checkpointing.rest.requests import path_id
 
 # Of a job that has ended.
@@ -25,6 +30,21 @@ _TIME_IN = {
 }
 
 
+def _skew(values: Sequence[float]) -> float:
+    """Return the mean deviation from the mean in per cent of the mean, at most 100, as Flink does."""
+    mean = fmean(values)
+    return min(100.0, fmean(abs(mean - value) for value in values) / mean * 100) if mean else 0.0
+
+
+_AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "avg": fmean,
+    "sum": sum,
+    "skew": _skew,
+}
+
+
 class MetricHandlers:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -32,11 +52,38 @@ class MetricHandlers:
     async def job(self, request: Request) -> JSONResponse:
         """The names of all gauges; with `?get=a,b` the values of those. What nobody knows is left out, as in Flink."""
         gauges = self._gauges(path_id(request, "jobid"))
-        wanted = [name for text in request.query_params.getlist("get") for name in text.split(",") if name]
+        wanted = _listed(request, "get")
         if not wanted:
             return JSONResponse([{"id": name} for name in gauges])
-        known = [name for name in dict.fromkeys(wanted) if name in gauges]
+        known = [name for name in wanted if name in gauges]
         return JSONResponse([{"id": name, "value": str(gauges[name])} for name in known])
+
+    async def jobs(self, request: Request) -> JSONResponse:
+        """Return the names of the jobs' gauges; with `?get=a,b` those gauges over all jobs, or over `jobs=id,id`.
+
+        `agg=min,max,avg,sum,skew` chooses the figures, all by default. A gauge that is no number has none.
+        """
+        gauges = [self._gauges(job_id) for job_id in self._chosen_jobs(request)]
+        wanted = _listed(request, "get")
+        chosen = _aggregations(request)
+        if not wanted:
+            return JSONResponse([{"id": name} for name in dict.fromkeys(name for each in gauges for name in each)])
+        values = {name: [float(each[name]) for each in gauges if isinstance(each.get(name), int)] for name in wanted}
+        return JSONResponse(
+            [
+                {"id": name, **{aggregation: _AGGREGATIONS[aggregation](found) for aggregation in chosen}}
+                for name, found in values.items()
+                if found
+            ]
+        )
+
+    def _chosen_jobs(self, request: Request) -> list[str]:
+        self._dispatcher.require_leading()
+        chosen = _listed(request, "jobs")
+        for job_id in chosen:
+            if not is_id(job_id):
+                raise bad_request(f"jobs: {job_id!r} is not allowed; 32 hexadecimal digits are expected")
+        return chosen or [job.graph.job_id for job in self._dispatcher.jobs]
 
     def _gauges(self, job_id: str) -> dict[str, int | str]:
         """Of an unknown job there are none: Flink answers with an empty list, not with 404."""
@@ -44,6 +91,20 @@ class MetricHandlers:
             return job_gauges(self._dispatcher.job(job_id), self._dispatcher.services.clock.now_ms())
         except JobNotFound:
             return {}
+
+
+def _listed(request: Request, name: str) -> list[str]:
+    """Return the values of a query parameter: separated by commas, or the parameter repeated."""
+    parts = (part for text in request.query_params.getlist(name) for part in text.split(","))
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+def _aggregations(request: Request) -> list[str]:
+    chosen = [name.lower() for name in _listed(request, "agg")]
+    for name in chosen:
+        if name not in _AGGREGATIONS:
+            raise bad_request(f"agg: {name!r} is not allowed; {', '.join(_AGGREGATIONS)} are")
+    return chosen or list(_AGGREGATIONS)
 
 
 def job_gauges(job: JobMaster, now_ms: int) -> dict[str, int | str]:

@@ -1,15 +1,22 @@
-"""Reading requests: path parameters and JSON bodies, each checked with an answer that names the field."""
+"""Read requests: path parameters, and bodies of a bounded size. Each error names the field."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from checkpointing.ids import is_id, new_id
-from checkpointing.rest.errors import bad_request
+from checkpointing.rest.errors import RestError, bad_request
+
+MAX_JSON_BYTES = 1 << 20
+JSON = "application/json"
+_FLAGS = {"true": True, "false": False}
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def path_id(request: Request, name: str) -> str:
@@ -34,17 +41,48 @@ def _unparsed(name: str, text: str) -> Exception:
 
 
 async def json_body(request: Request) -> Mapping[str, Any]:
-    """The body's JSON object, {} for an empty body. Unknown keys are the caller's to ignore, as Flink does."""
-    content = await request.body()
+    """Return the body's JSON object, {} for an empty body. The caller ignores unknown keys, as Flink does.
+
+    A body of another content type is refused: a web page of any site can make a browser send a form, but not JSON.
+    """
+    content = await limited_body(request, MAX_JSON_BYTES, f"The body is larger than {MAX_JSON_BYTES} bytes.")
     if not content.strip():
         return {}
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        raise RestError(415, f"Content-Type: {content_type!r} is not allowed; {JSON} is expected")
     try:
         body = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise bad_request(f"Bad request received: the body is not JSON ({error}).") from error
     if not isinstance(body, dict):
         raise bad_request("Bad request received: the body is not a JSON object.")
     return body
+
+
+async def limited_body(request: Request, limit: int, too_large: str) -> bytes:
+    """Return the body; RestError 413 with the text `too_large` as soon as more than `limit` bytes have come."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise RestError(413, too_large)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def discard_body(request: Request, limit: int) -> None:
+    """Read up to `limit` bytes of a body that nobody needs, before an error is answered.
+
+    A client that is still sending when the server hangs up sees a broken connection instead of the answer, and retries.
+    """
+    size = 0
+    with contextlib.suppress(ClientDisconnect):
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                return
 
 
 def text_field(body: Mapping[str, Any], name: str) -> str | None:
@@ -55,12 +93,22 @@ def text_field(body: Mapping[str, Any], name: str) -> str | None:
 
 
 def flag_field(body: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """Return true or false; both may come as a text, as Flink takes them."""
     value = body.get(name)
-    if value is None:
+    if value is None or value == "":
         return default
+    if isinstance(value, str) and value.lower() in _FLAGS:
+        return _FLAGS[value.lower()]
     if not isinstance(value, bool):
         raise bad_request(f"{name}: {value!r} is not allowed; true or false is expected")
     return value
+
+
+def whole_number(value: object) -> int | None:
+    """Return the whole number that a JSON value is, or that it writes as a text (as Flink takes it); None otherwise."""
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def id_field(body: Mapping[str, Any], name: str) -> str:

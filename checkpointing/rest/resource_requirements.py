@@ -17,7 +17,7 @@ from checkpointing.jobs.parallelism import InvalidRequirements, ParallelismBound
 from checkpointing.jobs.rescale import RequirementsNotStored
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.jobs import job_of
-from checkpointing.rest.requests import json_body
+from checkpointing.rest.requests import json_body, whole_number
 
 
 class ResourceRequirementsHandlers:
@@ -56,6 +56,7 @@ def _bounds(vertex_id: str, value: Any) -> ParallelismBounds:
 
 def _bound(vertex_id: str, parallelism: Mapping[str, Any], name: str) -> int:
     value = parallelism.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
+    number = whole_number(value)
+    if number is None:
         raise bad_request(f"{vertex_id}: {name}: {value!r} is not allowed; a whole number is expected")
-    return value
+    return number

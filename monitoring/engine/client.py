@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
@@ -47,6 +48,7 @@ from monitoring.engine.answers import (
     SourceRows,
     WebConfig,
 )
+from monitoring.engine.answers.configuration import launch_record
 from monitoring.engine.connection import Connection, connection_of
 from monitoring.engine.errors import (
     EngineError,
@@ -181,7 +183,11 @@ class FlinkClient:
         return tuple(each for entry in entries for each in JobException.parse_with_concurrent(entry))
 
     async def job_config(self, job_id: str) -> JobConfig:
-        return JobConfig.parse(await self._get(f"/jobs/{_part(job_id)}/config"))
+        """Our own job manager hides secrets in this answer, and has the whole launch record at another address."""
+        config = JobConfig.parse(await self._get(f"/jobs/{_part(job_id)}/config"))
+        if not config.hides_secrets:
+            return config
+        return replace(config, launch=launch_record(await self._get(f"/jobs/{_part(job_id)}/launch")))
 
     async def launch_record(self, job_id: str) -> dict[str, Any] | None:
         """How the job was started (jar_id, entry_class, program_args, parallelism, configuration), from an engine that

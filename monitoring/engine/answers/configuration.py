@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from checkpointing.masking import HIDDEN
 from monitoring.engine.fields import LONG_MAX, Fields
 
 
@@ -56,12 +57,19 @@ class JobConfig:
             restart_strategy=execution.optional_text("restart-strategy"),
             parallelism=execution.amount("job-parallelism"),
             user_config={} if user_config is None else user_config.kept(),
-            launch=None if launch is None else _launch(launch),
+            launch=None if launch is None else launch_record(launch),
         )
 
+    @property
+    def hides_secrets(self) -> bool:
+        """Whether the engine replaced secrets in `launch`: with it the job could not be started again."""
+        launch = self.launch or {}
+        texts = [*launch.get("program_args", ()), *launch.get("configuration", {}).values()]
+        return any(HIDDEN in str(text) for text in texts)
 
-def _launch(fields: Fields) -> dict[str, Any]:
-    """Without the savepoint of this one run: the next run has its own."""
+
+def launch_record(fields: Fields) -> dict[str, Any]:
+    """Return the record without the savepoint of this one run: the next run has its own."""
     configuration = fields.optional_child("flinkConfiguration")
     return {
         "jar_id": fields.text("jarId"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,15 @@ class RunningJobManager:
 
     async def get(self, path: str) -> dict[str, Any]:
         return await asyncio.to_thread(self.client.get, path)
+
+    async def get_any(self, path: str) -> Any:
+        """Get an answer that is no object."""
+
+        def read() -> Any:
+            with urllib.request.urlopen(f"{self.address}{path}", timeout=30) as response:
+                return json.load(response)
+
+        return await asyncio.to_thread(read)
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return await asyncio.to_thread(self.client.post, path, body)

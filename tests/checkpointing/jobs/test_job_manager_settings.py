@@ -86,6 +86,34 @@ def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
     assert (settings.token, settings.token_file) == ("secret", file)
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "jobmanager.example"])
+def test_a_host_that_others_reach_needs_a_token(host: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"WAYMARK_JOBMANAGER_HOST: '{host}' is not allowed without"):
+        JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_HOST": host})
+
+    settings = JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_HOST": host, "WAYMARK_JOBMANAGER_TOKEN": "secret"})
+    assert settings.host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_a_loopback_host_needs_none(host: str) -> None:
+    assert JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_HOST": host}).token is None
+
+
+def test_a_token_file_without_a_token_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(InvalidSettings, match="a file that holds a token"):
+        JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_TOKEN_FILE": str(tmp_path / "token")})
+
+
+def test_further_hosts_are_names_without_a_scheme() -> None:
+    settings = JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_HOSTS": "Flink.example, ui.example:8443,"})
+    assert settings.more_hosts == ("flink.example", "ui.example:8443")
+    for wrong in ("http://flink.example", "*", "a b", "flink.example:port"):
+        with pytest.raises(InvalidSettings, match="WAYMARK_JOBMANAGER_HOSTS: "):
+            JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_HOSTS": wrong})
+
+
 def test_a_token_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="WAYMARK_JOBMANAGER_TOKEN_FILE"):
         JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_TOKEN_FILE": str(tmp_path / "none")})

@@ -11,6 +11,7 @@ import pytest
 from tests.checkpointing.jobs.fake_driver import FakeLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
 from tests.flink_distribution import FlinkCommandLine, FlinkNotFetched, flink_home
+from tests.monitoring.flink.program import compile_jobs, packed
 
 pytestmark = pytest.mark.flink
 
@@ -88,6 +89,20 @@ async def test_it_sends_the_token_that_its_variable_holds(
         code, text = await asyncio.to_thread(without.run, "list")
         assert (code != 0, "A bearer token is needed" in text) == (True, True)
     await launcher.close()
+
+
+async def test_run_is_refused_with_one_sentence_at_the_first_try(
+    flink: Flink, flink_libraries: Path, java_home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    classes = await asyncio.to_thread(compile_jobs, flink_libraries, java_home, tmp_path)
+    jar = tmp_path / "count.jar"
+    await asyncio.to_thread(jar.write_bytes, packed(classes, "CountJob"))
+    caplog.set_level("INFO", "checkpointing.rest.jobs")
+
+    code, text = await flink("run", "-d", str(jar), str(tmp_path))
+
+    assert (code, "This job manager runs PySpark programs, not Flink jobs" in text) == (1, True)
+    assert caplog.text.count("refused a Flink job graph") == 1
 
 
 async def test_cancel_ends_the_job(manager: RunningJobManager, flink: Flink) -> None:

@@ -30,7 +30,7 @@ async def test_it_answers_and_takes_flinks_body(manager: RunningJobManager) -> N
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({COUNT.id: bounds(1, "4")}, f"{COUNT.id}: upperBound: '4' is not allowed; a whole number is expected"),
+        ({COUNT.id: bounds(1, "four")}, f"{COUNT.id}: upperBound: 'four' is not allowed; a whole number is expected"),
         ({COUNT.id: bounds(True, 4)}, f"{COUNT.id}: lowerBound: True is not allowed; a whole number is expected"),
         ({COUNT.id: bounds(None, 4)}, f"{COUNT.id}: lowerBound: None is not allowed; a whole number is expected"),
         (

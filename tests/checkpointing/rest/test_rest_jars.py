@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import asyncio
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.masking import HIDDEN
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
 
@@ -141,6 +144,93 @@ async def test_the_name_comes_from_the_request_the_configuration_or_the_function
 
     names = [job["name"] for job in (await manager.get("/jobs/overview"))["jobs"]]
     assert sorted(names) == ["A", "B", "wordcount"]
+
+
+QUERY = "entry-class=wordcount.py:wordcount&parallelism=3&allowNonRestoredState=true"
+
+
+async def run_spec(manager: RunningJobManager, query: str, body: dict[str, Any] | None = None) -> DriverSpec:
+    """Run the program and return what its driver was started with."""
+    jar_id = await manager.upload()
+    job_id = (await manager.post(f"/jars/{jar_id}/run?{query}", body or {}))["jobid"]
+    await manager.until(job_id, "RUNNING")
+    return manager.launcher.specs[-1]
+
+
+async def test_flinks_query_parameters_are_taken(manager: RunningJobManager) -> None:
+    jar_id = await manager.upload()
+    path = (await manager.savepoint(await manager.submit_running()))["location"]
+    query = f"{QUERY}&programArg=--input,/in&programArg=--fast&savepointPath={urllib.parse.quote(path)}"
+    job_id = (await manager.post(f"/jars/{jar_id}/run?{query}"))["jobid"]
+    await manager.until(job_id, "RUNNING")
+
+    spec = manager.launcher.specs[-1]
+    assert (spec.entry_class, spec.parallelism, spec.program_args) == (
+        "wordcount.py:wordcount",
+        3,
+        ("--input", "/in", "--fast"),
+    )
+    assert spec.restore is not None
+    assert (f"file:{spec.restore.directory}", spec.restore.allow_non_restored_state) == (path, True)
+
+
+async def test_a_request_as_flinks_own_pages_send_it_runs(manager: RunningJobManager) -> None:
+    """Flink 2.3's pages send everything twice, in the query and in the body, numbers as text, and null for nothing."""
+    body = {"entryClass": "wordcount.py:wordcount", "parallelism": "3", "programArgs": "--input '/my data'",
+            "savepointPath": None, "allowNonRestoredState": None}  # fmt: skip
+    spec = await run_spec(manager, f"{QUERY}&program-args=--input%20'/my%20data'", body)
+
+    assert (spec.parallelism, spec.program_args) == (3, ("--input", "/my data"))
+
+
+async def test_the_body_counts_before_the_query(manager: RunningJobManager) -> None:
+    body = {"parallelism": 2, "programArgsList": ["--body"], "allowNonRestoredState": "false"}
+    spec = await run_spec(manager, f"{QUERY}&programArg=--query", body)
+
+    assert (spec.parallelism, spec.program_args) == (2, ("--body",))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("entry-class=wordcount.py:nothing", "no top-level function 'nothing'"),
+        ("entry-class=wordcount.py:wordcount&parallelism=two", "parallelism: 'two' is not allowed"),
+        (f"{QUERY}&allowNonRestoredState=maybe", "allowNonRestoredState: 'maybe' is not allowed; true or false"),
+        (f"{QUERY}&programArg=a&program-args=b", "programArgs and programArgsList: only one"),
+    ],
+)
+async def test_a_wrong_query_parameter_starts_nothing(manager: RunningJobManager, query: str, text: str) -> None:
+    jar_id = await manager.upload()
+    with pytest.raises(RequestRefused, match=text) as refusal:
+        await manager.post(f"/jars/{jar_id}/run?{query}")
+
+    assert refusal.value.status == 400
+    assert manager.launcher.drivers == []
+
+
+SECRETS = {"spark.hadoop.fs.s3a.secret.key": "abc123", "pipeline.name": "Words"}
+
+
+async def test_secrets_are_hidden_in_both_configurations_and_whole_in_the_launch_record(
+    manager: RunningJobManager,
+) -> None:
+    arguments = ["--password=abc123", "--token", "abc123", "redis://me:abc123@host/0"]
+    job_id = await manager.submit_running(SECRETS, programArgsList=arguments)
+    listed = await manager.get_any(f"/jobs/{job_id}/jobmanager/config")
+    config = await manager.get(f"/jobs/{job_id}/config")
+
+    assert "abc123" not in f"{listed} {config}"
+    hidden = {"spark.hadoop.fs.s3a.secret.key": HIDDEN, "pipeline.name": "Words"}
+    assert {each["key"]: each["value"] for each in listed} == config["launch"]["flinkConfiguration"] == hidden
+    launch = await manager.get(f"/jobs/{job_id}/launch")
+    assert (launch["programArgsList"], launch["flinkConfiguration"]) == (arguments, SECRETS)
+
+
+async def test_a_hidden_value_cannot_be_run_with(manager: RunningJobManager) -> None:
+    jar_id = await manager.upload()
+    for wrong in ({"flinkConfiguration": {"my.token": HIDDEN}}, {"programArgsList": [f"--token={HIDDEN}"]}):
+        with pytest.raises(RequestRefused, match="has a hidden value"):
+            await manager.post(f"/jars/{jar_id}/run", {**ENTRY, **wrong})
 
 
 async def test_program_args_as_one_text_are_split_like_a_shell_does(manager: RunningJobManager) -> None:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import urllib.request
+import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +29,36 @@ FLINKS = {
 
 
 async def metrics(manager: RunningJobManager, job_id: str, query: str = "") -> list[dict[str, Any]]:
-    def read() -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{manager.address}/jobs/{job_id}/metrics{query}", timeout=30) as response:
-            return list(json.load(response))
+    return list(await manager.get_any(f"/jobs/{job_id}/metrics{query}"))
 
-    return await asyncio.to_thread(read)
+
+async def aggregated(manager: RunningJobManager, query: str = "") -> list[dict[str, Any]]:
+    return list(await manager.get_any(f"/jobs/metrics{query}"))
+
+
+async def test_of_no_jobs_there_are_no_metrics(manager: RunningJobManager) -> None:
+    assert await aggregated(manager) == []
+    assert await aggregated(manager, "?get=numRestarts") == []
+
+
+async def test_metrics_of_all_jobs_are_aggregated_as_flink_does(manager: RunningJobManager) -> None:
+    first, second = await manager.submit_running(), await manager.submit_running()
+    for job_id in (first, first, first, second):
+        await manager.checkpoint(job_id)
+
+    assert {entry["id"] for entry in await aggregated(manager)} == FLINKS | {"fullRestarts"}
+    name = "numberOfCompletedCheckpoints"
+    assert await aggregated(manager, f"?get={name},nonsense,lastCheckpointExternalPath") == [
+        {"id": name, "min": 1.0, "max": 3.0, "avg": 2.0, "sum": 4.0, "skew": 50.0}
+    ], "neither an unknown gauge nor one that is no number"
+    assert await aggregated(manager, f"?get={name}&agg=max,SUM") == [{"id": name, "max": 3.0, "sum": 4.0}]
+    assert await aggregated(manager, f"?get={name}&agg=avg&jobs={second},{'0' * 32}") == [{"id": name, "avg": 1.0}]
+
+
+@pytest.mark.parametrize("query", ["agg=median", "jobs=nothing"])
+async def test_a_wrong_aggregation_or_job_is_refused(manager: RunningJobManager, query: str) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        await aggregated(manager, f"?get=uptime&{query}")
 
 
 async def test_without_get_the_names_are_listed_as_flink_does(manager: RunningJobManager) -> None:

@@ -242,6 +242,7 @@ def zookeeper_services(
     connection.start()
     specification = HighAvailabilitySpec(hosts, path, session_timeout_s, access)
     try:
+        connection.retrying(connection.protect)
         return ZooKeeperServices(
             connection, storage_directory.absolute(), load_checkpoint, specification, clock or SystemClock()
         )

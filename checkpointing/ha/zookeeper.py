@@ -21,6 +21,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
 
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.ha.errors import (
@@ -143,6 +144,7 @@ class ZooKeeperConnection:
         self._listeners: list[StateListener] = []
         self._closed = False
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0)
+        self._access = access
         self._client = make_client(servers, access, timeout=session_timeout_s, connection_retry=retry)
         self._client.add_listener(self._on_state)
         self._remember_negotiated_timeout()
@@ -234,6 +236,20 @@ class ZooKeeperConnection:
         except NodeMissing:
             return []
 
+    def is_ours(self, path: str) -> bool:
+        """Return whether only we can change `path` and the nodes above it, up to our root.
+
+        Anybody may write another's name into the ACL of a node that they make, but they can make one only where the
+        node above is open. Always true for a connection without a name.
+        """
+        if not self._access.has_name:
+            return True
+        parts = path.split("/")
+        prefixes = ["/".join(parts[:length]) for length in range(len(parts) + 1)]
+        with _errors_of(f"ACLs of {path}"):
+            pending = [self._client.get_acls_async(self._full(prefix)) for prefix in prefixes]
+            return all(self._access.owns(self._await(each)[0]) for each in pending)
+
     def sync(self, path: str) -> None:
         """Let reads that follow see everything that was committed before."""
         with _errors_of(f"sync {path}"):
@@ -244,6 +260,23 @@ class ZooKeeperConnection:
     def ensure(self, path: str) -> None:
         with _errors_of(f"ensure {path}"):
             self._await(self._client.ensure_path_async(self._full(path)))
+
+    def protect(self) -> None:
+        """Close nodes that were made without a name, by an earlier version for example, to everybody but us."""
+        if self._access.has_name:
+            self._protect("")
+
+    def _protect(self, path: str) -> None:
+        full = self._full(path)
+        try:
+            with _errors_of(f"ACL of {full}"):
+                acls, _ = self._await(self._client.get_acls_async(full))
+                if not self._access.owns(acls):
+                    self._await(self._client.set_acls_async(full, CREATOR_ALL_ACL))
+        except NodeMissing:  # an ephemeral node whose session has ended
+            return
+        for name in self.children(path):
+            self._protect(f"{path}/{name}".strip("/"))
 
     def create_sequential(self, path: str, data: bytes = b"") -> str:
         """An ephemeral node whose name ends in ten ascending digits; returns that name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import ACL, CREATOR_ALL_ACL, Id, Permissions, make_digest_acl_credential
 
 
 class ZooKeeperScheme(Enum):
@@ -46,6 +47,25 @@ class ZooKeeperAccess:
         if self.tls is not None:
             options |= {"handler": _TlsHandler(self.tls), "use_ssl": True}
         return options
+
+    @property
+    def has_name(self) -> bool:
+        """Whether nodes that we make are ours alone."""
+        return self.scheme is not ZooKeeperScheme.NONE
+
+    def owns(self, acls: Iterable[ACL]) -> bool:
+        """Return whether a node with these ACLs can be changed by us and by nobody else.
+
+        Over TLS the server adds the certificate's subject, which is ours as well, to what we make.
+        """
+        writers = {acl.id for acl in acls if acl.perms & ~Permissions.READ}
+        others = {each for each in writers if not (self.tls is not None and each.scheme == "x509")} - {self._identity()}
+        return self._identity() in writers and not others
+
+    def _identity(self) -> Id:
+        if self.scheme is ZooKeeperScheme.DIGEST:
+            return Id("digest", make_digest_acl_credential(self.username, self.password))
+        return Id(self.scheme.value, self.username)
 
 
 OPEN = ZooKeeperAccess()

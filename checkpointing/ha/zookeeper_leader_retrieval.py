@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from checkpointing.clock import Clock
-from checkpointing.ha.errors import ConnectionUnavailable
+from checkpointing.ha.errors import ConnectionUnavailable, ZooKeeperRefusal
 from checkpointing.ha.leadership import LeaderInformation
 from checkpointing.ha.zookeeper import ConnectionState, Watch, ZooKeeperConnection
 from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO
 
 _LONGEST_WAIT_S = 1.0
 
+log = logging.getLogger(__name__)
+
 
 class ZooKeeperLeaderRetrieval:
-    """Asks the server each time: while the connection is suspended there is no answer, so no leader is known."""
+    """Asks the server each time: while the connection is suspended there is no answer, so no leader is known.
+
+    A connection with a name believes only what nobody else can have written: the token is sent to that address.
+    """
 
     def __init__(self, connection: ZooKeeperConnection, clock: Clock) -> None:
         self._connection = connection
@@ -44,7 +50,10 @@ class ZooKeeperLeaderRetrieval:
             return None
         try:
             node = self._connection.find(CONNECTION_INFO, watch)
-        except ConnectionUnavailable:
+            if node is not None and not self._connection.is_ours(CONNECTION_INFO):
+                log.warning("others can change the address of the leader in ZooKeeper: it is not used")
+                return None
+        except (ConnectionUnavailable, ZooKeeperRefusal):  # a node that is gone, or that shuts us out
             return None
         return None if node is None else LeaderInformation.decode(node.data)
 

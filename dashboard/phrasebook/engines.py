@@ -146,6 +146,9 @@ ZOOKEEPER = {
     "ZooKeeper does not show {path} to whom we ask as: another name or password is needed.": (
         "以当前身份无法查看 ZooKeeper 的 {path}：需要其他用户名或密码。"
     ),
+    "Others than {name} can change {path} in ZooKeeper: no password is sent to the address there.": (
+        "除 {name} 外，其他用户也能修改 ZooKeeper 的 {path}：不会向其中的地址发送密码。"
+    ),
     "ZooKeeper says that nobody leads now ({path} is empty).": "ZooKeeper 称当前没有 leader（{path} 为空）。",
     "ZooKeeper says that nobody leads now (there is no {path}).": "ZooKeeper 称当前没有 leader（没有 {path}）。",
     "ZooKeeper at {hosts} does not accept this name and password.": "位于 {hosts} 的 ZooKeeper 不接受此用户名和密码。",

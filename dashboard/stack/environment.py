@@ -18,7 +18,7 @@ from dashboard.stack.ports import LOOPBACK, PortBook
 from dashboard.stack.postgres import PostgresServer, is_reachable, server_user
 from dashboard.stack.record import write_private
 from dashboard.stack.redis import RedisServer
-from dashboard.stack.zookeeper import ZooKeeperServer
+from dashboard.stack.zookeeper import USER, ZooKeeperServer
 
 BASE_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 
@@ -142,13 +142,13 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
     }
     postgres = None if "postgres" in outside else _postgres(var)
     redis = None if "redis" in outside else RedisServer(var / "redis", ports["redis"])
-    zookeeper = None if "zookeeper" in outside else ZooKeeperServer(var / "zookeeper", ports["zookeeper"], java.home)
+    zookeeper = None if "zookeeper" in outside else _zookeeper(var, ports["zookeeper"], java)
     if postgres:
         variables["DATABASE_URL"] = postgres.dsn()
     if redis:
         variables["REDIS_URL"] = redis.url
     if zookeeper:
-        variables["ZOOKEEPER_HOSTS"] = zookeeper.address
+        variables |= _zookeeper_variables(var, zookeeper)
     if "jobmanager" in outside:
         variables["WAYMARK_EMBEDDED_CLUSTER_URL"] = environ["WAYMARK_JOBMANAGER_URL"]
     else:
@@ -182,9 +182,13 @@ def _made_once(environ: Mapping[str, str], variable: str, kept: Path) -> dict[st
     """Return the variable that names the file `kept` with a secret, made once; nothing if the caller has set one."""
     if environ.get(variable) or environ.get(f"{variable}_FILE"):
         return {}
+    return {f"{variable}_FILE": str(_kept_secret(kept))}
+
+
+def _kept_secret(kept: Path) -> Path:
     if not kept.exists():
         write_private(kept, secrets.token_urlsafe(50))
-    return {f"{variable}_FILE": str(kept)}
+    return kept
 
 
 def _secret(environ: Mapping[str, str], variable: str) -> str:
@@ -210,6 +214,25 @@ def _postgres(var: Path) -> PostgresServer:
     if len(os.fsencode(socket_directory)) > _LONGEST_SOCKET_DIRECTORY:
         socket_directory = Path(tempfile.gettempdir()) / f"waymark-{os.geteuid()}-{_short_name(var)}"
     return PostgresServer(home, socket_directory=socket_directory)
+
+
+def _zookeeper(var: Path, port: int, java: JavaInstallation) -> ZooKeeperServer:
+    home = var / "zookeeper"
+    home.mkdir(mode=0o700, exist_ok=True)
+    password_file = _kept_secret(home / "password")
+    return ZooKeeperServer(home, port, java.home, password_file=password_file)
+
+
+def _zookeeper_variables(var: Path, server: ZooKeeperServer) -> dict[str, str]:
+    """Overrule what the caller may have set for another ensemble: the file counts where the password is empty."""
+    return {
+        "ZOOKEEPER_HOSTS": server.address,
+        "WAYMARK_ZOOKEEPER_AUTHENTICATION": "sasl",
+        "WAYMARK_ZOOKEEPER_USERNAME": USER,
+        "WAYMARK_ZOOKEEPER_PASSWORD": "",
+        "WAYMARK_ZOOKEEPER_PASSWORD_FILE": str(var / "zookeeper" / "password"),
+        "WAYMARK_ZOOKEEPER_TLS": "false",
+    }
 
 
 def _short_name(var: Path) -> str:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from dashboard.stack.ports import LOOPBACK
 from dashboard.stack.process import Command, ServerFailed
+from dashboard.stack.record import write_private
 
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-# metrics-core and snappy-java are needed: without the latter connections hang with no word in the log.
+# metrics-core and snappy-java are needed: without the latter connections hang with no word in the log. A server that
+# asks for a log-in loads Netty's TLS classes, whether it uses TLS or not.
 _JARS = (
     "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*",
-    "log4j-slf4j2-impl-*", "log4j-api-2*", "log4j-core-*",
+    "log4j-slf4j2-impl-*", "log4j-api-2*", "log4j-core-*", "netty-handler-4*", "netty-common-*", "netty-buffer-*",
 )  # fmt: skip
 _SERVING = "Zookeeper version:"
 # Two loggers print a stack trace each time a client dies, and when `srvr` is asked while the server starts.
@@ -28,6 +30,14 @@ logger.client.level = ERROR
 logger.question.name = org.apache.zookeeper.server.ServerCnxn
 logger.question.level = OFF
 """
+
+
+_LOG_IN = {
+    "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    "enforce.auth.enabled": "true",
+    "enforce.auth.schemes": "sasl",
+}
+_JAAS = 'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_{user}="{password}"; }};\n'
 
 
 def find_jars() -> list[Path]:
@@ -46,16 +56,25 @@ def find_jars() -> list[Path]:
     return jars
 
 
+USER = "waymark"
+
+
 class ZooKeeperServer:
-    """One standalone server on loopback, its data in `home`, run by the Java in `java_home`."""
+    """One standalone server on loopback, its data in `home`, run by the Java in `java_home`.
+
+    `password_file`: only sessions that log in as USER (SASL with DIGEST-MD5) are served; None: every local account is.
+    """
 
     name = "zookeeper"
 
-    def __init__(self, home: Path, port: int, java_home: Path, *, tick_ms: int = 1000) -> None:
+    def __init__(
+        self, home: Path, port: int, java_home: Path, *, tick_ms: int = 1000, password_file: Path | None = None
+    ) -> None:
         self._home = home.absolute()
         self._port = port
         self._java = java_home / "bin" / "java"
         self._tick_ms = tick_ms
+        self._password_file = password_file
 
     @property
     def address(self) -> str:
@@ -76,12 +95,17 @@ class ZooKeeperServer:
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
         }
+        if self._password_file is not None:
+            settings |= _LOG_IN
+            write_private(self._home / "jaas.conf", _JAAS.format(user=USER, password=self._password_file.read_text()))
         (self._home / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def command(self) -> Command:
+        guard = (f"-Djava.security.auth.login.config={self._home}/jaas.conf",) if self._password_file else ()
         return Command(
             argv=(
                 str(self._java),
+                *guard,
                 *("-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
                 *("-Dzookeeper.jmx.log4j.disable=true", f"-Dlog4j2.configurationFile={self._home}/log4j2.properties"),
                 *("-cp", ":".join(map(str, find_jars())), _MAIN_CLASS, str(self._home / "zoo.cfg")),

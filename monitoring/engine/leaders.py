@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from monitoring.engine.connection import zookeeper_access_of
 from monitoring.engine.errors import NotAsked
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum
-from monitoring.models import Cluster, Discovery
+from monitoring.models import Authentication, Cluster, Discovery
 
 # How often it is written down that the leader is still the same.
 _NOTED_EVERY = timedelta(minutes=1)
@@ -24,8 +24,13 @@ _watches: dict[tuple[int, Quorum], LeaderWatch] = {}
 
 def quorum_of(cluster: Cluster) -> Quorum:
     """Raises NotAsked when a secret cannot be read or a certificate cannot be used."""
-    access = zookeeper_access_of(cluster)
-    return Quorum(cluster.zookeeper_hosts, cluster.zookeeper_root, cluster.zookeeper_cluster_id, access)
+    return Quorum(
+        cluster.zookeeper_hosts,
+        cluster.zookeeper_root,
+        cluster.zookeeper_cluster_id,
+        zookeeper_access_of(cluster),
+        gets_secrets=cluster.authentication != Authentication.NONE,
+    )
 
 
 def follow(cluster: Cluster, now: datetime) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,8 @@ class Quorum:
     root: str
     cluster_id: str
     access: ZooKeeperAccess = OPEN
+    gets_secrets: bool = False
+    """The leader is sent a token or a password: its address has to be from a node that only we can change."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
     client = _client(quorum)
     try:
         client.start(limit_s)
-        return _read(client, quorum.paths, None)
+        return _read(client, quorum, None)
     except (KazooException, KazooTimeoutError, OSError):
         return _silent(quorum, client)
     finally:
@@ -220,13 +222,13 @@ class LeaderWatch:
 
     def _look(self, client: KazooClient) -> Leader | Nobody:
         try:
-            return _read(client, self._quorum.paths, lambda _event: self._changed.set())
+            return _read(client, self._quorum, lambda _event: self._changed.set())
         except (KazooException, KazooTimeoutError, OSError):
             return _silent(self._quorum, client)
 
 
-def _read(client: KazooClient, paths: Sequence[str], watch: Any) -> Leader | Nobody:
-    for path in paths:
+def _read(client: KazooClient, quorum: Quorum, watch: Any) -> Leader | Nobody:
+    for path in quorum.paths:
         try:
             data, _ = client.get_async(path, watch).get(timeout=_READ_LIMIT_S)
         except NoAuthError:
@@ -237,11 +239,23 @@ def _read(client: KazooClient, paths: Sequence[str], watch: Any) -> Leader | Nob
             continue
         if not data:
             return Nobody(f"ZooKeeper says that nobody leads now ({path} is empty).")
+        if not _may_be_followed(client, quorum, path):
+            name = quorum.access.username
+            return Nobody(
+                f"Others than {name} can change {path} in ZooKeeper: no password is sent to the address there."
+            )
         try:
             return Leader(parse_leader(data))
         except NotAnAddress as error:
             return Nobody(f"{error} ({path})")
-    return Nobody(f"ZooKeeper says that nobody leads now (there is no {paths[0]}).")
+    return Nobody(f"ZooKeeper says that nobody leads now (there is no {quorum.paths[0]}).")
+
+
+def _may_be_followed(client: KazooClient, quorum: Quorum, path: str) -> bool:
+    if not quorum.gets_secrets or not quorum.access.has_name:
+        return True
+    acls, _ = client.get_acls_async(path).get(timeout=_READ_LIMIT_S)
+    return quorum.access.owns(acls)
 
 
 def _client(quorum: Quorum) -> KazooClient:

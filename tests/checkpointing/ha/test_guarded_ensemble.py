@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import ACL, make_acl
 
+from checkpointing.clock import SystemClock
 from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
 from checkpointing.ha.errors import ConnectionUnavailable, ZooKeeperRefusal
+from checkpointing.ha.leadership import LeaderInformation
 from checkpointing.ha.services import zookeeper_services
-from checkpointing.ha.zookeeper import Create, ZooKeeperConnection
+from checkpointing.ha.zookeeper import Create, Delete, SetData, ZooKeeperConnection
 from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, ZooKeeperAccessFiles, ZooKeeperScheme, make_client
+from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO
+from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.storage import read_metadata
 from dashboard.stack.ports import any_free
 from dashboard.stack.process import running
@@ -172,3 +178,66 @@ def test_why_tls_does_not_come_about_is_told(guarded: Guarded, trusted: str) -> 
     answer = find_leader(guarded.quorum(ZooKeeperAccess(tls=trust(tls)), secure=True), 3.0)
     assert isinstance(answer, Nobody)
     assert "over TLS" in answer.why
+
+
+def forge(guarded: Guarded, path: str, acl: list[ACL] | None = None) -> None:
+    """Another account writes a leader's address; ZooKeeper lets it name anybody in the ACL."""
+    with closing(KazooClient(guarded.server.address)) as stranger:
+        stranger.start()
+        stranger.create(path, LeaderInformation("http://evil.example", "x").encode(), makepath=True)
+        if acl is not None:
+            stranger.set_acls(path, acl)
+        stranger.stop()
+
+
+FORGED = [None, [make_acl("sasl", USER, all=True)], [make_acl("world", "anyone", admin=True, delete=True)]]
+
+
+@pytest.mark.parametrize("acl", FORGED)
+def test_a_driver_does_not_follow_an_address_that_others_can_write(guarded: Guarded, acl: list[ACL] | None) -> None:
+    at = root()
+    forge(guarded, f"{at}/{CONNECTION_INFO}", acl)
+    with connected(guarded.server.address, at, guarded.access(SASL)) as ours:
+        retrieval = ZooKeeperLeaderRetrieval(ours, SystemClock())
+        assert retrieval.current() is None
+        ours.protect()
+        ours.commit([Delete(CONNECTION_INFO), Create(CONNECTION_INFO, LeaderInformation(LEADER, "y").encode())])
+        assert retrieval.current() == LeaderInformation(LEADER, "y")
+
+
+@pytest.mark.parametrize("scheme", [DIGEST, SASL])
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_an_earlier_version_left_open_is_closed_by_the_job_manager(
+    guarded: Guarded, scheme: ZooKeeperScheme, tls: bool, tmp_path: Path
+) -> None:
+    at, graph = root(), "execution-plans/" + "a" * 32
+    with connected(guarded.server.address, f"{at}/demo", OPEN) as open_to_all:
+        open_to_all.ensure(graph)
+        open_to_all.commit([SetData(graph, b"kept", -1)])
+    hosts = guarded.server.secure if tls else guarded.server.address
+    files = guarded.files(scheme) if tls else replace(guarded.files(scheme), uses_tls=False)
+
+    services = zookeeper_services(hosts, at, "demo", tmp_path / "ha", read_metadata, access=files)
+
+    with closing(services), connected(hosts, f"{at}/demo", guarded.access(scheme, tls=tls)) as ours:
+        assert ours.get(graph).data == b"kept"
+        assert ours.is_ours(graph)
+        with closing(KazooClient(guarded.server.address)) as stranger:
+            stranger.start()
+            with pytest.raises(NoAuthError):
+                stranger.set(f"{at}/demo/{graph}", b"forged")
+            stranger.stop()
+
+
+@pytest.mark.parametrize("scheme", [DIGEST, SASL])
+def test_a_password_goes_to_no_leader_that_others_can_write(guarded: Guarded, scheme: ZooKeeperScheme) -> None:
+    quorum = guarded.quorum(guarded.access(scheme))
+    forge(guarded, quorum.paths[0])
+    assert find_leader(quorum) == Leader("http://evil.example")
+    answer = find_leader(replace(quorum, gets_secrets=True))
+    assert answer == Nobody(
+        f"Others than {USER} can change {quorum.paths[0]} in ZooKeeper: no password is sent to the address there."
+    )
+    mine = replace(guarded.quorum(guarded.access(scheme)), gets_secrets=True)
+    with published(mine, mine.access):
+        assert find_leader(mine) == Leader(LEADER)

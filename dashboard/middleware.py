@@ -16,6 +16,9 @@ from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
+from dashboard.api.errors import answer_of
+from dashboard.web_server import LARGEST_ANONYMOUS_BODY
+
 Answer = Callable[[HttpRequest], HttpResponse]
 
 # No inline script and no inline style sheet, nothing from elsewhere. `data:` images: the arrow of a select.
@@ -56,6 +59,34 @@ def chosen_language(get_response: Answer) -> Answer:
         return response
 
     return answer
+
+
+def bounded_body(get_response: Answer) -> Answer:
+    """Refuse a body that is larger than its sender may send, before anything reads it: Django would write it to disk.
+
+    The API's own middleware, which comes next, refuses callers without a valid token and reads nothing either.
+    """
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        length = _length(request)
+        if length <= LARGEST_ANONYMOUS_BODY:
+            return get_response(request)
+        is_api = request.path_info.startswith("/api/")
+        most = settings.WAYMARK_MAX_PROGRAM_MB + 1 if is_api or request.user.is_authenticated else 0
+        if length <= most << 20:
+            return get_response(request)
+        if is_api:
+            return answer_of(413, f"The body is larger than {most} MB.")
+        said = _("The request is larger than %(most)d MB.") % {"most": most} if most else _("Log in to send files.")
+        return HttpResponse(said, status=413, content_type="text/plain; charset=utf-8")
+
+    return answer
+
+
+def _length(request: HttpRequest) -> int:
+    """Return what the request says; Django reads no further."""
+    text = request.META.get("CONTENT_LENGTH") or "0"
+    return int(text) if text.isdecimal() else 0
 
 
 def log_in_first(get_response: Answer) -> Answer:

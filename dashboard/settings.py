@@ -133,6 +133,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "dashboard.access.sessions.session_rules",
     "dashboard.access.sessions.same_reader",
+    "dashboard.middleware.bounded_body",
     "dashboard.api.door.door",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "dashboard.access.guard.guard",

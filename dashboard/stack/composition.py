@@ -123,9 +123,7 @@ def _web(environment: StackEnvironment) -> Program:
     port = environment.ports["web"]
     command = _python(
         environment,
-        *("-m", "gunicorn", "dashboard.wsgi", "--bind", f"{LOOPBACK}:{port}"),
-        *("--worker-class", "gthread", "--workers", "1", "--threads", "12"),
-        *("--graceful-timeout", "5", "--timeout", "60", "--log-level", "warning"),
+        *("-m", "gunicorn", "--config", "python:dashboard.web_server.config", "--bind", f"{LOOPBACK}:{port}"),
         grace_s=10,
     )
     url = environment.web_url

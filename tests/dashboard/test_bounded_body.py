@@ -1,0 +1,59 @@
+"""How much a caller may send, by who it is. What is refused is not read, so nothing is written to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.conf import settings
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.web_server import LARGEST_ANONYMOUS_BODY
+
+pytestmark = pytest.mark.django_db
+LARGEST = (settings.WAYMARK_MAX_PROGRAM_MB + 1) << 20
+Post = Callable[..., HttpResponse]
+
+
+class Unread:
+    def read(self, size: int = -1) -> bytes:
+        raise AssertionError("the body is read")
+
+    readline = read
+
+
+def post(client: Client, path: str, length: int, **headers: str) -> HttpResponse:
+    unread = {"wsgi.input": Unread()}
+    form = "multipart/form-data; boundary=x"
+    return client.generic("POST", path, b"x", form, CONTENT_LENGTH=str(length), **unread, **headers)
+
+
+@pytest.mark.parametrize("length", [LARGEST_ANONYMOUS_BODY + 1, 200_000_000])
+def test_a_stranger_cannot_fill_the_disk(length: int) -> None:
+    answer = post(Client(), reverse("login"), length)
+    assert (answer.status_code, answer.content) == (413, b"Log in to send files.")
+
+
+def test_a_small_form_is_read() -> None:
+    with pytest.raises(AssertionError, match="the body is read"):
+        post(Client(), reverse("login"), LARGEST_ANONYMOUS_BODY)
+
+
+def test_who_is_logged_in_may_send_a_program_and_no_more(viewer: Client) -> None:
+    with pytest.raises(AssertionError, match="the body is read"):
+        post(viewer, reverse("login"), LARGEST)
+    answer = post(viewer, reverse("login"), LARGEST + 1)
+    assert answer.status_code == 413
+    assert f"larger than {LARGEST >> 20} MB" in answer.content.decode()
+
+
+@pytest.mark.parametrize("headers", [{}, {"HTTP_AUTHORIZATION": "Bearer wmk_guessed"}])
+def test_the_api_reads_nothing_of_a_stranger(headers: dict[str, str]) -> None:
+    assert post(Client(), "/api/v1/clusters", LARGEST, **headers).status_code == 401
+
+
+def test_the_api_says_it_in_its_own_shape(viewer: Client) -> None:
+    answer = post(viewer, "/api/v1/clusters", LARGEST + 1)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")

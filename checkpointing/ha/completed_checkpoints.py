@@ -14,12 +14,16 @@ from checkpointing.ha.state_handles import StateHandleStore
 from checkpointing.ha.subsume import subsumed
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import CheckpointKind
+from checkpointing.storage.errors import SnapshotUnusable
 
 HANDLE_VERSION = 1
 HANDLE_NAME = re.compile(r"\d{19}")
 
 LoadCheckpoint = Callable[[str], CompletedCheckpoint]
-"""Reads the `_metadata` in a checkpoint's directory; OSError or ValueError when it is missing or damaged."""
+"""Reads the `_metadata` in a checkpoint's directory.
+
+SnapshotUnusable or ValueError when it is damaged or missing beyond doubt, another OSError when it cannot be read now.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +80,7 @@ class CheckpointHandle:
 
 @dataclass(frozen=True)
 class UnreadableCheckpoint:
-    """A handle whose checkpoint could not be read in two reads in a row. It is kept, for a person to look at."""
+    """A handle whose checkpoint is damaged or missing. It is kept, for a person to look at."""
 
     name: str
     reason: str
@@ -85,8 +89,9 @@ class UnreadableCheckpoint:
 class HandleCompletedCheckpointStore:
     """The store over any StateHandleStore. Blocking; used by one thread at a time.
 
-    Recovery differs from Flink's on purpose: there one unreadable checkpoint fails it. Here it is read again, and when
-    two reads in a row agree that it is unreadable, the others are used and it is reported in `unreadable`.
+    Recovery differs from Flink's on purpose: there one unreadable checkpoint fails it. Here one that is damaged or
+    missing beyond doubt is reported in `unreadable`, and the others are used. One that cannot be read now fails the
+    recovery, which may be repeated: an older state must not be preferred because the storage is away (decision 123).
     """
 
     def __init__(self, handles: StateHandleStore, num_retained: int, load_checkpoint: LoadCheckpoint) -> None:
@@ -150,15 +155,11 @@ class HandleCompletedCheckpointStore:
     def recover(self) -> None:
         """Read what an earlier job manager stored. Nothing is subsumed: the next `add_checkpoint` does.
 
-        CheckpointsUnreadable when there are handles and no checkpoint can be read.
+        CheckpointsUnreadable when there are handles and every checkpoint is damaged or missing. OSError when one cannot
+        be read now.
         """
         self._check_open()
         found, unreadable = self._read_all()
-        while unreadable:
-            before = (_ids(found), [entry.name for entry in unreadable])
-            found, unreadable = self._read_all()
-            if (_ids(found), [entry.name for entry in unreadable]) == before:
-                break
         for entry in unreadable:
             log.error("checkpoint handle %s cannot be read: %s", entry.name, entry.reason)
         if unreadable and not found:
@@ -190,7 +191,7 @@ class HandleCompletedCheckpointStore:
             try:
                 handle = CheckpointHandle.decode(data)
                 found.append(handle.applied_to(self._load(handle.location)))
-            except (OSError, ValueError) as error:
+            except (SnapshotUnusable, ValueError) as error:
                 unreadable.append(UnreadableCheckpoint(name, f"{type(error).__name__}: {error}"))
         return found, unreadable
 
@@ -223,7 +224,3 @@ class HandleCompletedCheckpointStore:
 def handle_name(checkpoint_id: int) -> str:
     """19 digits, so that names sort as numbers."""
     return f"{checkpoint_id:019d}"
-
-
-def _ids(checkpoints: Sequence[CompletedCheckpoint]) -> list[int]:
-    return [checkpoint.checkpoint_id for checkpoint in checkpoints]

@@ -34,9 +34,10 @@ from checkpointing.jobs.restore import may_start_empty, restore_candidates
 from checkpointing.jobs.services import JobServices
 from checkpointing.messages import ExceptionInfo
 from checkpointing.spark.local_recovery import LocalStateUnusable
-from checkpointing.storage.errors import StorageError
+from checkpointing.storage.errors import SnapshotUnusable, StorageError, StorageUnreachable
 from checkpointing.storage.local_copy import local_copy
 from checkpointing.storage.locations import JOB_MANAGER, scheme_of
+from checkpointing.storage.reachability import read_reachable
 from checkpointing.storage.verification import verify
 
 logger = logging.getLogger(__name__)
@@ -97,10 +98,17 @@ class AttemptStarter:
 
     async def read_record(self) -> AttemptRecord | None:
         """What an earlier job manager recorded; AttemptRecordUnreadable or OSError."""
-        record = await self._services.io.run(self.directory.read_record)
+        record = await self._services.io.run(self._read_record)
         self._last_number = record.attempt if record is not None else 0
         self._former = record if self._recovered else None
         self.first_checkpoint_id = None if self._former is None else self._former.first_checkpoint_id
+        return record
+
+    def _read_record(self) -> AttemptRecord | None:
+        record = self.directory.read_record()
+        if record is None and self._recovered and not self.directory.path.is_dir():
+            # It was made before the job was stored.
+            raise StorageUnreachable(f"{self.directory.path} is missing; its storage may not be mounted")
         return record
 
     @property
@@ -121,7 +129,8 @@ class AttemptStarter:
     async def choose_restore(self) -> Restore | LocalRestore | None:
         """What the attempt before left here, else the best snapshot that verifies; None for a job without any state.
 
-        To be called once that attempt is gone. AttemptFailed when there are snapshots and none is usable.
+        To be called once that attempt is gone. AttemptFailed when there are snapshots and none is usable, and when one
+        that is better than all usable ones cannot be read now: the failure is recoverable then.
         """
         return await self._choose_local() or await self._choose_snapshot()
 
@@ -161,10 +170,16 @@ class AttemptStarter:
         refusal = ""
         for candidate in candidates:
             try:
-                checkpoint = await self._services.io.run(partial(verify, candidate.location, deep=True))
-            except OSError as error:
+                checkpoint = await self._services.io.run(
+                    partial(read_reachable, candidate.location, partial(verify, deep=True))
+                )
+            except SnapshotUnusable as error:
                 refusal = f"{candidate.label} cannot be restored: {error}"
                 self._on_bad_candidate(self._info("SnapshotUnusable", refusal))
+            except OSError as error:
+                # No older state instead: the newest one may be whole, and is read again at the next restart.
+                message = f"{candidate.label} cannot be read now: {error}"
+                raise AttemptFailed(self._info(type(error).__name__, message), keep_state=True) from error
             else:
                 return Restore(checkpoint, candidate.location, candidate.location == self.graph.savepoint_path)
         if candidates and not may_start_empty(self.graph):

@@ -91,14 +91,14 @@ class JobDirectory:
         return files[0]
 
     def read_record(self) -> AttemptRecord | None:
-        """None when no attempt was ever started."""
+        """None when no attempt was ever started; AttemptRecordUnreadable, OSError when it cannot be read now."""
         path = self.path / RECORD_NAME
         try:
             fields: Any = json.loads(path.read_text())
             return from_plain(AttemptRecord, fields)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, MalformedMessage) as error:
+        except (ValueError, TypeError, MalformedMessage) as error:
             raise AttemptRecordUnreadable(f"{path}: {error}") from error
 
     def write_record(self, record: AttemptRecord, confirm_term: Callable[[], None] = lambda: None) -> None:

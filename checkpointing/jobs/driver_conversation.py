@@ -113,6 +113,12 @@ class DriverConversation:
                 attempt.at_least_once = message.at_least_once
                 self._driver_is(attempt, message.state, message.vertices, message.exception, message.finish_cause)
 
+    def checkpoints_are_read(self) -> None:
+        """A driver that was adopted meanwhile runs: from now on the job does."""
+        attempt = self._record.attempt
+        if attempt is not None and attempt.state is DriverState.RUNNING:
+            self._driver_runs(attempt)
+
     def disconnected(self, channel: DriverChannel) -> None:
         """The driver may come back; the heartbeat time-out and its process decide."""
         if self._gateway.channel is channel:
@@ -159,6 +165,8 @@ class DriverConversation:
     def _driver_runs(self, attempt: Attempt) -> None:
         status = self._record.status
         if status not in (JobStatus.CREATED, JobStatus.RECONCILING) or attempt.ended.done():
+            return
+        if not self._checkpoints.is_recovered:
             return
         attempt.running_since_ms = self._services.clock.now_ms()
         how = "was adopted" if status is JobStatus.RECONCILING else "runs"

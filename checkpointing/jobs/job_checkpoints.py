@@ -68,6 +68,7 @@ class JobCheckpoints:
         self._claims = SavepointClaim(graph, services.claims(graph, config), services.io)
         self._recovered_ids: tuple[int, ...] = ()
         self.first_id: int | None = None
+        self.is_recovered = False
         self._sweep_is_due = False
         self._sweep: asyncio.Task[None] | None = None
         self.stats = CheckpointStatsTracker(history_size=services.settings.history_size)
@@ -111,7 +112,14 @@ class JobCheckpoints:
         ]
 
     def receive_acknowledge(self, message: AcknowledgeCheckpoint) -> None:
-        """State that came along is put into the storage first, where the last acknowledgement must find all of it."""
+        """State that came along is put into the storage first, where the last acknowledgement must find all of it.
+
+        Before `recover` it is dropped: it is of an earlier leader's checkpoint, and which of its files others need is
+        not known yet. A sweep removes what nothing needs.
+        """
+        if not self.is_recovered:
+            logger.info("job %s: an acknowledgement of checkpoint %d is dropped", self._job_id, message.checkpoint_id)
+            return
         self.coordinator.answers.acknowledge(self._storage.keep_contents(message))
 
     async def recover(self, first_id: int | None = None, *, is_new_life: bool = False) -> None:
@@ -127,6 +135,7 @@ class JobCheckpoints:
         self._recovered_ids = tuple(checkpoint.checkpoint_id for checkpoint in self._store.checkpoints)
         self.first_id = first_id
         await self._find(is_new_life=is_new_life)
+        self.is_recovered = True
 
     async def _find(self, *, is_new_life: bool) -> None:
         """What lies in the job's directory though the store does not know it: nothing of it may get lost."""

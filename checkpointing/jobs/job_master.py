@@ -153,19 +153,24 @@ class JobMaster:
         if attempt is not None:
             self.checkpoints.adopted(attempt.record)
             self.checkpoints.sweep_once_completed(self.session_id)
+            self.driver.checkpoints_are_read()
             self.rescale.begin_if_due()
         while True:
+            state_is_away = False
             try:
                 if attempt is None:
                     attempt = await self._start_attempt()
                 end = await self._watched(attempt)
             except AttemptFailed as failed:
-                if failed.keep_state:
+                if failed.keep_state and not failed.info.recoverable:
                     return self._failed_for_good(failed)
+                state_is_away = failed.keep_state
                 end = AttemptEnd(DriverState.FAILED, failed.info)
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
                 await self._interrupts.wait_for(self.checkpoints.savepoints_written())
+                if self.status is not JobStatus.RUNNING:  # it ended before its job was seen to run
+                    self.record.move(JobStatus.RUNNING, "the driver ran")
                 if attempt is None or not self.rescale.takes_over(attempt, end):
                     return self._finished()
                 await self._restart_rescaled(attempt)
@@ -174,6 +179,7 @@ class JobMaster:
             unasked = "The driver ended as CANCELED, though nobody had asked."
             suppressed = await self._fail(end.exception or self.record.info("DriverCanceled", unasked))
             if suppressed is not None:
+                self._keep_state = state_is_away
                 return JobStatus.FAILED, suppressed
             attempt = None
 
@@ -258,8 +264,6 @@ class JobMaster:
     # --- how it ends ------------------------------------------------------------------------------------------------
 
     def _finished(self) -> tuple[JobStatus, str]:
-        if self.status is not JobStatus.RUNNING:
-            self.record.move(JobStatus.RUNNING, "the driver ran")
         savepoint = self.record.attempt.stopped_with if self.record.attempt is not None else None
         how = "by itself" if savepoint is None else f"after savepoint {savepoint.checkpoint_id}"
         return JobStatus.FINISHED, f"the driver finished {how}"
@@ -337,6 +341,8 @@ class JobMaster:
                     self._starter.end(attempt, END_GRACE_S, ends_itself=True), cancelling=True
                 )
         if not self._keep_state:
+            # Checkpoints that were not read yet stay until the clean-up, which is retried, can read them.
+            is_over = is_over and self.checkpoints.is_recovered
             end = status if is_over else JobStatus.SUSPENDED
             error = await self.checkpoints.shutdown(end, as_asked=self.record.finished_as_asked)
             is_over = is_over and error is None

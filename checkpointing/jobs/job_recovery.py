@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
+from checkpointing.ha.errors import CheckpointsUnreadable
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
-from checkpointing.jobs.attempts import AttemptRecord, AttemptRecordUnreadable
+from checkpointing.jobs.attempts import AttemptRecordUnreadable
 from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_checkpoints import RECOVERY_ERRORS, JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
@@ -15,7 +18,13 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import DriverState
 
-_RETRIES_AFTER_S = (1.0, 2.0, 4.0, 8.0)
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 30.0
+_DAMAGED = (CheckpointsUnreadable, AttemptRecordUnreadable, ValueError)
 
 
 class JobRecovery:
@@ -36,47 +45,66 @@ class JobRecovery:
         self._interrupts = interrupts
 
     async def run(self, end_grace_s: float) -> Attempt | None:
-        """The last attempt, its driver registered again; None: a new one may start. Interrupted, AttemptFailed."""
-        last = await self._read()
+        """The last attempt, its driver registered again; None: a new one may start. Interrupted, AttemptFailed.
+
+        The driver is adopted before the checkpoints are read: its lease does not wait for a storage that is away. The
+        job runs, and takes checkpoints, once they are read.
+        """
+        last = await self._read("The record of its attempts", self._starter.read_record)
         former = self._starter.former(last) if last is not None else None
         if former is None:
+            await self._read_checkpoints()
             return None
         self._record.enter_attempt(former)
         self._record.move(JobStatus.RECONCILING, f"waiting for the driver of attempt {former.number}")
         watch = asyncio.create_task(former.watch(self._services.settings))
         try:
             await self._interrupts.wait_for(self._registration(former))
+            if not former.registration.is_set():
+                lost = self._record.info("DriverLost", "The driver did not come back.")
+                self._record.note_end(AttemptEnd(DriverState.FAILED, lost))
+                await self._interrupts.wait_for(self._starter.end(former, end_grace_s))
+            await self._read_checkpoints()
         finally:
             watch.cancel()
-        if former.registration.is_set():
-            return former
-        lost = self._record.info("DriverLost", "The driver did not come back.")
-        self._record.note_end(AttemptEnd(DriverState.FAILED, lost))
-        await self._interrupts.wait_for(self._starter.end(former, end_grace_s))
-        return None
+        return former if former.registration.is_set() else None
 
-    async def _read(self) -> AttemptRecord | None:
-        """Retried for a while: high availability data are often away just when leadership moves."""
-        for delay in (*_RETRIES_AFTER_S, None):
+    async def _read_checkpoints(self) -> None:
+        starter, checkpoints = self._starter, self._checkpoints
+
+        async def recover() -> None:
+            await checkpoints.recover(starter.first_checkpoint_id, is_new_life=starter.is_new_life)
+
+        await self._read("Its stored checkpoints", recover)
+        for reason in checkpoints.unreadable:
+            self._record.record_exception(self._record.info("CheckpointUnreadable", reason))
+        starter.first_checkpoint_id = checkpoints.first_id
+
+    async def _read(self, what: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Retry for as long as it takes: storage is often away just when leadership moves.
+
+        Raises AttemptFailed when what is stored is damaged, Interrupted when the job is to end.
+        """
+        pause_s, said = _FIRST_PAUSE_S, ""
+        while True:
             try:
-                last = await self._starter.read_record()
-                starter = self._starter
-                await self._interrupts.wait_for(
-                    self._checkpoints.recover(starter.first_checkpoint_id, is_new_life=starter.is_new_life)
-                )
-            except (*RECOVERY_ERRORS, AttemptRecordUnreadable) as error:
-                message = f"The job's stored state cannot be read: {error}"
-                info = self._record.info(type(error).__name__, message, recoverable=False)
-                self._record.record_exception(info)
-                if delay is None:
-                    raise AttemptFailed(info, keep_state=True) from error
-                await self._interrupts.wait_for(asyncio.sleep(delay))
-            else:
-                for reason in self._checkpoints.unreadable:
-                    self._record.record_exception(self._record.info("CheckpointUnreadable", reason))
-                self._starter.first_checkpoint_id = self._checkpoints.first_id
-                return last
-        raise AssertionError("the last delay raises")
+                return await self._interrupts.wait_for(read())
+            except _DAMAGED as error:
+                info = self._record.info(type(error).__name__, f"{what} cannot be read: {error}", recoverable=False)
+                raise AttemptFailed(info, keep_state=True) from error
+            except RECOVERY_ERRORS as error:
+                said = self._say(what, error, said)
+            await self._interrupts.wait_for(asyncio.sleep(pause_s))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _say(self, what: str, error: Exception, said: str) -> str:
+        """Once for each kind of error in a row, and return its kind."""
+        kind = type(error).__name__
+        message = f"{what} cannot be read now, and the job manager retries: {error}"
+        logger.warning("job %s: %s", self._record.graph.job_id, message)
+        if kind != said:
+            self._record.record_exception(self._record.info(kind, message))
+        return kind
 
     async def _registration(self, attempt: Attempt) -> None:
         registered = asyncio.ensure_future(attempt.registration.wait())

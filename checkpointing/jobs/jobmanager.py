@@ -32,7 +32,7 @@ from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
 from checkpointing.rest.app import make_app
 from checkpointing.rest.archive import describe
 from checkpointing.rest.job_manager import RecentLog
-from checkpointing.storage.verification import read_metadata
+from checkpointing.storage.reachability import read_reachable
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices
             session_timeout_s=settings.zookeeper_session_timeout_s,
             access=_zookeeper_access(settings),
         ),
-        read_metadata,
+        read_reachable,
     )
 
 

@@ -15,7 +15,8 @@ StorageError (an OSError)
     ├── MetadataTruncated      cut off or not readable as a whole
     ├── MetadataTampered       its checksum does not fit, or its fields make no checkpoint
     ├── MetadataFromNewerVersion
-    └── SnapshotIncomplete     a file is missing, or has another size or content; names the file
+    └── SnapshotIncomplete     a file has another size or content; names the file
+        └── StateFileMissing
 """
 
 from __future__ import annotations
@@ -103,3 +104,8 @@ class SnapshotIncomplete(SnapshotUnusable):
     def __init__(self, directory: str, file: str, problem: str) -> None:
         super().__init__(directory, f"{file} {problem}")
         self.file = file
+
+
+class StateFileMissing(SnapshotIncomplete):
+    def __init__(self, directory: str, file: str) -> None:
+        super().__init__(directory, file, "is missing")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import StateFile
-from checkpointing.storage.errors import MetadataMissing, SnapshotIncomplete
+from checkpointing.storage.errors import MetadataMissing, SnapshotIncomplete, StateFileMissing
 from checkpointing.storage.files import Files
 from checkpointing.storage.layout import METADATA, state_file_path
 from checkpointing.storage.locations import canonical, name, parent
@@ -55,7 +55,7 @@ def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], fi
     for file, path in zip(distinct, paths, strict=True):
         size = listings[parent(path)].get(name(path))
         if size is None:
-            raise SnapshotIncomplete(checkpoint.location, file.location, "is missing")
+            raise StateFileMissing(checkpoint.location, file.location)
         if size != file.size:
             raise SnapshotIncomplete(checkpoint.location, file.location, f"has {size} bytes instead of {file.size}")
 

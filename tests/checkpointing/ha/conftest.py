@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.ha.zookeeper import ZooKeeperConnection
 from checkpointing.messages import CheckpointKind
+from checkpointing.storage.errors import MetadataMissing
 from tests.tcp_proxy import TcpProxy
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -111,7 +112,7 @@ def eventually() -> Eventually:
 
 
 class CheckpointFiles:
-    """Checkpoints as the storage would read them; `unreadable` locations fail, the first `failures` reads too."""
+    """Checkpoints as the storage would read them; `unreadable` ones are missing, the first `failures` reads fail."""
 
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
@@ -140,7 +141,7 @@ class CheckpointFiles:
             self.failures -= 1
             raise OSError(f"{location}: the storage does not answer")
         if location in self.unreadable:
-            raise FileNotFoundError(f"{location}/_metadata")
+            raise MetadataMissing(location)
         return self._by_location[location]
 
 

@@ -123,12 +123,13 @@ async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_remo
         assert [await first.checkpoint(job_id) for _ in range(3)] == [1, 2, 3]
         directory = Path(first.settings.checkpoint_directory, job_id)
 
-    read_metadata = jobmanager.read_metadata
-    loss = LossAfter(read_metadata, proxy, lambda: dispatchers[1].services.high_availability.leader_election)
-    monkeypatch.setattr(jobmanager, "read_metadata", loss)
-    async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address):
+    read = jobmanager.read_reachable
+    loss = LossAfter(read, proxy, lambda: dispatchers[1].services.high_availability.leader_election)
+    monkeypatch.setattr(jobmanager, "read_reachable", loss)
+    async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address) as second:
+        cluster.drivers_find(second)
         await eventually(loss.lost.is_set)
-        monkeypatch.setattr(jobmanager, "read_metadata", read_metadata)
+        monkeypatch.setattr(jobmanager, "read_reachable", read)
         proxy.heal()
         async with cluster.job_manager(**SESSION):
             # Whichever of the two leads now.

@@ -1,0 +1,50 @@
+"""Tell a snapshot that is missing from a storage that is away.
+
+A file system that is not mounted looks like one from which everything was deleted. A snapshot counts as missing only
+while the directory that it belongs to is there and holds something else: a job's checkpoints lie beside its shared
+files, and a mount point without its file system is empty or is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.storage.errors import MetadataMissing, StateFileMissing, StorageUnreachable
+from checkpointing.storage.layout import METADATA
+from checkpointing.storage.locations import JOB_MANAGER, canonical, parent, scheme_of
+from checkpointing.storage.opening import files_for
+from checkpointing.storage.verification import read_metadata
+
+_MISSING = (MetadataMissing, StateFileMissing)
+
+
+def read_reachable(directory: str, read: Callable[[str], CompletedCheckpoint] = read_metadata) -> CompletedCheckpoint:
+    """Return `read(directory)`, and call a snapshot unusable only beyond doubt.
+
+    Raises:
+        SnapshotUnusable: the snapshot is damaged, or a part of it is missing though its storage is there.
+        StorageUnreachable: a part of it is missing, and the storage may be away.
+        OSError: any other error says that the snapshot cannot be read now.
+    """
+    try:
+        return read(directory)
+    except _MISSING:
+        _require_storage(directory)
+    # The storage may have come back since the first read. What is missing from both reads is missing.
+    try:
+        return read(directory)
+    except _MISSING:
+        _require_storage(directory)
+        raise
+
+
+def _require_storage(directory: str) -> None:
+    location = canonical(directory).removesuffix(f"/{METADATA}")
+    if scheme_of(location) == JOB_MANAGER:
+        return
+    holder = parent(location)
+    if not files_for(holder).names(holder):
+        raise StorageUnreachable(
+            f"{directory}: {holder} is missing or holds nothing at all; its storage may not be mounted"
+        )

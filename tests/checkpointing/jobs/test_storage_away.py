@@ -1,0 +1,392 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
+"""Storage that is away for a while costs a job time, never its state. What is damaged or gone is another matter."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.jobs import attempt_starter, job_recovery, jobmanager
+from checkpointing.messages import FinishCause
+from checkpointing.storage.errors import AccessDenied, StorageUnreachable
+from checkpointing.storage.locations import name
+from checkpointing.storage.reachability import read_reachable
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.fake_driver import FakeDriver
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+from tests.storage_servers import StorageServer
+from tests.tcp_proxy import TcpProxy
+
+RETRIES = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "50 ms",
+           "restart-strategy.fixed-delay.attempts": "1000000"}  # fmt: skip
+RETAINED = {"execution.checkpointing.num-retained": "3",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
+LEAVE = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+MANY = 8
+"""More tries than the recovery once made before it gave up."""
+
+zookeeper = pytest.mark.zookeeper
+
+
+class Away:
+    """A directory that is a mount point: without its file system it is empty, or not there."""
+
+    def __init__(self, directory: Path, mount_point: str) -> None:
+        self._directory = directory
+        self._elsewhere = directory.rename(directory.with_name("elsewhere"))
+        if mount_point == "empty":
+            directory.mkdir()
+
+    def comes_back(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._directory.rmdir()
+        self._elsewhere.rename(self._directory)
+
+
+async def exceptions(manager: RunningJobManager, job_id: str) -> list[dict[str, Any]]:
+    """Newest first."""
+    return list((await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"])
+
+
+async def says(manager: RunningJobManager, job_id: str, kind: str, message: str) -> bool:
+    return any(
+        entry["exceptionName"] == kind and message in entry["stacktrace"] for entry in await exceptions(manager, job_id)
+    )
+
+
+# --- at a restart ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mount_point", ["gone", "empty"])
+async def test_a_restart_waits_for_its_storage_and_says_so(manager: RunningJobManager, mount_point: str) -> None:
+    job_id = await manager.submit_running(RETRIES | RETAINED)
+    assert [await manager.checkpoint(job_id) for _ in range(2)] == [1, 2]
+    away = Away(Path(manager.settings.checkpoint_directory), mount_point)
+
+    await (await manager.driver(1)).report_failure("crash")
+    await eventually(lambda: says(manager, job_id, "StorageUnreachable", "checkpoint 2 cannot be read now"))
+    assert await manager.status(job_id) in ("CREATED", "FAILING", "RESTARTING")
+    assert len(manager.launcher.drivers) == 1
+    away.comes_back()
+
+    restore = (await manager.driver(2)).spec.restore
+    assert restore is not None
+    assert restore.checkpoint_id == 2
+
+
+@pytest.mark.parametrize("error", [StorageUnreachable, AccessDenied, OSError])
+async def test_no_older_checkpoint_is_preferred_to_one_that_cannot_be_read_now(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    failures: list[str] = []
+
+    def read(directory: str, how: Callable[[str], Any]) -> Any:
+        if name(directory) == "chk-3" and len(failures) < 3:
+            failures.append(directory)
+            raise error(f"{directory}: not now")
+        return read_reachable(directory, how)
+
+    job_id = await manager.submit_running(RETRIES | RETAINED)
+    assert [await manager.checkpoint(job_id) for _ in range(3)] == [1, 2, 3]
+    monkeypatch.setattr(attempt_starter, "read_reachable", read)
+
+    await (await manager.driver(1)).report_failure("crash")
+
+    restore = (await manager.driver(2)).spec.restore
+    assert restore is not None
+    assert restore.checkpoint_id == 3
+    assert len(failures) == 3
+    assert await says(manager, job_id, error.__name__, "checkpoint 3 cannot be read now")
+
+
+async def test_a_checkpoint_that_was_deleted_is_reported_and_an_older_one_is_used(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(RETRIES | RETAINED)
+    assert [await manager.checkpoint(job_id) for _ in range(2)] == [1, 2]
+    (Path(manager.settings.checkpoint_directory, job_id, "chk-2") / "_metadata").unlink()
+
+    await (await manager.driver(1)).report_failure("crash")
+
+    restore = (await manager.driver(2)).spec.restore
+    assert restore is not None
+    assert restore.checkpoint_id == 1
+    assert await says(manager, job_id, "SnapshotUnusable", "checkpoint 2 cannot be restored")
+
+
+async def test_a_restart_strategy_that_gives_up_leaves_the_checkpoints(manager: RunningJobManager) -> None:
+    """Though the job's retention deletes the checkpoints of a job that failed."""
+    once = RETRIES | {"restart-strategy.fixed-delay.attempts": "3"}
+    job_id = await manager.submit_running(
+        once | {"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"}
+    )
+    await manager.checkpoint(job_id)
+    away = Away(Path(manager.settings.checkpoint_directory), "gone")
+
+    await (await manager.driver(1)).report_failure("crash")
+    await manager.until(job_id, "FAILED")
+    away.comes_back()
+
+    assert await says(manager, job_id, "StorageUnreachable", "checkpoint 1 cannot be read now")
+    cleaned_up = manager.settings.state_directory / "ha" / "job-result-store" / f"{job_id}.json"
+    await eventually(cleaned_up.exists)
+    assert (Path(manager.settings.checkpoint_directory) / job_id / "chk-1" / "_metadata").exists()
+
+
+async def test_a_job_that_waits_for_its_storage_can_be_canceled(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(RETRIES | RETAINED)
+    await manager.checkpoint(job_id)
+    Away(Path(manager.settings.checkpoint_directory), "gone")
+    await (await manager.driver(1)).report_failure("crash")
+    await eventually(lambda: says(manager, job_id, "StorageUnreachable", "checkpoint 1 cannot be read now"))
+
+    await manager.cancel(job_id)
+
+    await manager.until(job_id, "CANCELED")
+
+
+@pytest.fixture
+def s3_proxy(
+    s3: StorageServer, admitted: Callable[[StorageServer], None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TcpProxy]:
+    """This process reaches the object store through it, and asks once."""
+    admitted(s3)
+    proxy = TcpProxy(s3.environment["AWS_ENDPOINT_URL"].removeprefix("http://"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{proxy.address}")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    # A file system of its own: those that this process opened before go on asking the server itself.
+    monkeypatch.setattr("checkpointing.storage.fsspec_files._opened", {})
+    yield proxy
+    proxy.close()
+
+
+async def test_a_restart_waits_for_an_object_store(tmp_path: Path, s3: StorageServer, s3_proxy: TcpProxy) -> None:
+    where = {"execution.checkpointing.dir": f"{s3.root}/away"}
+    async with running_job_manager(tmp_path, WAYMARK_SAVEPOINT_ROOTS=s3.root) as manager:
+        job_id = await manager.submit_running(RETRIES | RETAINED | where)
+        assert [await manager.checkpoint(job_id) for _ in range(2)] == [1, 2]
+        s3_proxy.cut()
+
+        await (await manager.driver(1)).report_failure("crash")
+        await eventually(lambda: says(manager, job_id, "StorageUnreachable", "checkpoint 2 cannot be read now"))
+        s3_proxy.heal()
+
+        restore = (await manager.driver(2)).spec.restore
+        assert restore is not None
+        assert restore.checkpoint_id == 2
+
+
+# --- at a fail-over -------------------------------------------------------------------------------------------------
+
+
+class Reads:
+    """What the job managers read checkpoints with: it fails while `away`, and counts."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.failed = 0
+
+    def __call__(self, location: str) -> Any:
+        if self.away:
+            self.failed += 1
+            raise StorageUnreachable(f"{location}: the storage cannot be reached")
+        return read_reachable(location)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    """Of a recovery that retries at once."""
+    monkeypatch.setattr(job_recovery, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(job_recovery, "_LONGEST_PAUSE_S", 0.01)
+    reads = Reads()
+    monkeypatch.setattr(jobmanager, "read_reachable", reads)
+    return reads
+
+
+async def left_behind(cluster: Cluster, **settings: str) -> tuple[str, FakeDriver]:
+    """A job with two checkpoints, whose driver lives and whose job manager is gone."""
+    async with cluster.job_manager(**LEAVE) as first:
+        await leads(first)
+        job_id = await first.submit_running(RETRIES | RETAINED | settings)
+        assert [await first.checkpoint(job_id) for _ in range(2)] == [1, 2]
+    return job_id, cluster.launcher.drivers[0]
+
+
+@zookeeper
+@pytest.mark.parametrize("mount_point", ["gone", "empty"])
+async def test_a_living_driver_is_adopted_while_the_storage_is_away(cluster: Cluster, mount_point: str) -> None:
+    job_id, driver = await left_behind(cluster)
+    async with cluster.job_manager(WAYMARK_RECONCILE_WINDOW="5", WAYMARK_HEARTBEAT_TIMEOUT="2") as second:
+        away = Away(Path(second.settings.checkpoint_directory), mount_point)
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: driver.registrations == 2)
+        await eventually(lambda: says(second, job_id, "StorageUnreachable", "stored checkpoints cannot be read now"))
+        assert await second.status(job_id) == "RECONCILING"
+        attempts = (await second.get(f"/jobs/{job_id}"))["attempts"]
+        assert [attempt["attempt"] for attempt in attempts] == [1]
+        stopped = await second.savepoint(job_id, "stop")
+        assert "The job is RECONCILING, not RUNNING" in str(stopped["failure-cause"])
+        away.comes_back()
+
+        await second.until(job_id, "RUNNING")
+        assert await second.checkpoint(job_id) == 3
+        assert driver.refusals == []
+        assert len(cluster.launcher.drivers) == 1
+
+
+@zookeeper
+@pytest.mark.parametrize(
+    ("cause", "status", "attempts"), [(FinishCause.FOR_RESCALE, "RUNNING", 2), (FinishCause.BY_ITSELF, "FINISHED", 1)]
+)
+async def test_how_a_driver_ends_meanwhile_counts_once_the_checkpoints_are_read(
+    cluster: Cluster, reads: Reads, cause: FinishCause, status: str, attempts: int
+) -> None:
+    job_id, driver = await left_behind(cluster)
+    reads.away = True
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: driver.registrations == 2)
+        await driver.finish(cause)
+        await eventually(lambda: driver.process.exited.done() and reads.failed > MANY)
+        assert await second.status(job_id) == "RECONCILING"
+        reads.away = False
+
+        await second.until(job_id, status)
+        assert len(cluster.launcher.drivers) == attempts
+        assert (Path(second.settings.checkpoint_directory) / job_id / "chk-2" / "_metadata").exists()
+
+
+@zookeeper
+async def test_it_is_waited_for_the_storage_as_long_as_it_takes(cluster: Cluster, reads: Reads) -> None:
+    job_id, driver = await left_behind(cluster)
+    driver.kill(-9)
+    reads.away = True
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await eventually(lambda: reads.failed > MANY)
+        said = [entry for entry in await exceptions(second, job_id) if entry["exceptionName"] == "StorageUnreachable"]
+        assert len(said) == 1, "an outage is said once"
+        reads.away = False
+
+        await second.until(job_id, "RUNNING")
+        restore = cluster.launcher.specs[-1].restore
+        assert restore is not None
+        assert restore.checkpoint_id == 2
+
+
+@zookeeper
+async def test_one_unreachable_checkpoint_is_waited_for_and_no_older_one_used(cluster: Cluster, reads: Reads) -> None:
+    job_id, driver = await left_behind(cluster)
+    driver.kill(-9)
+    async with cluster.job_manager() as second:
+        newest = Path(second.settings.checkpoint_directory, job_id, "chk-2")
+        newest.rename(newest.with_name("away"))
+        newest.symlink_to(newest)  # reading it is an error, and not that it is missing
+        await leads(second)
+        await eventually(lambda: says(second, job_id, "OSError", "stored checkpoints cannot be read now"))
+        newest.unlink()
+        newest.with_name("away").rename(newest)
+
+        await second.until(job_id, "RUNNING")
+        restore = cluster.launcher.specs[-1].restore
+        assert restore is not None
+        assert restore.checkpoint_id == 2
+
+
+@zookeeper
+async def test_a_job_whose_checkpoints_are_damaged_fails_and_keeps_them(cluster: Cluster) -> None:
+    job_id, driver = await left_behind(cluster)
+    driver.kill(-9)
+    async with cluster.job_manager() as second:
+        directory = Path(second.settings.checkpoint_directory, job_id)
+        for metadata in directory.glob("chk-*/_metadata"):
+            metadata.write_text("damaged")
+        await leads(second)
+        await second.until(job_id, "FAILED")
+        assert await says(second, job_id, "CheckpointsUnreadable", "Its stored checkpoints cannot be read")
+        assert sorted(path.name for path in directory.glob("chk-*")) == ["chk-1", "chk-2"]
+
+
+@zookeeper
+async def test_canceled_while_it_waits_its_checkpoints_go_once_they_can_be_read(cluster: Cluster, reads: Reads) -> None:
+    delete = {"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}
+    job_id, driver = await left_behind(cluster, **delete)
+    reads.away = True
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: reads.failed > 0)
+
+        await second.cancel(job_id)
+        await second.until(job_id, "CANCELED")
+
+        assert driver.process.exited.done()
+        directory = Path(second.settings.checkpoint_directory, job_id)
+        assert (directory / "chk-2" / "_metadata").exists()
+        reads.away = False
+        await eventually(lambda: not directory.exists())
+
+
+@zookeeper
+async def test_a_job_manager_that_waits_can_give_the_job_up_to_the_next_one(cluster: Cluster, reads: Reads) -> None:
+    job_id, driver = await left_behind(cluster)
+    reads.away = True
+    async with cluster.job_manager(**LEAVE) as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: reads.failed > 0)
+    reads.away = False
+    async with cluster.job_manager() as third:
+        cluster.drivers_find(third)
+        await leads(third)
+        await third.until(job_id, "RUNNING")
+        assert await third.checkpoint(job_id) == 3
+        assert driver.refusals == []
+        assert len(cluster.launcher.drivers) == 1
+
+
+@zookeeper
+async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoints_are_not_read(
+    cluster: Cluster, reads: Reads
+) -> None:
+    cluster.launcher.shared_files = ("needed",)
+    job_id, driver = await left_behind(cluster)
+    reads.away = True
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: driver.registrations == 2 and reads.failed > 0)
+        shared = Path(second.settings.checkpoint_directory, job_id, "shared", "needed")
+        late = driver.triggers[-1]
+        await driver._checkpoint(type(late)(**{**vars(late), "checkpoint_id": 3}))
+        beats = driver.registrations
+        await eventually(lambda: reads.failed > MANY)
+        reads.away = False
+        await second.until(job_id, "RUNNING")
+        assert driver.registrations == beats
+        assert await second.checkpoint(job_id) > 2
+        assert shared.exists()
+
+
+@zookeeper
+async def test_without_its_directory_a_job_is_not_taken_for_one_that_never_ran(cluster: Cluster, reads: Reads) -> None:
+    """What the state directory holds of it may lie on a file system of its own, and come back last."""
+    job_id, driver = await left_behind(cluster)
+    jobs = cluster.directory / "state" / "jobs"
+    away = jobs.rename(jobs.with_name("away"))
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: says(second, job_id, "StorageUnreachable", "record of its attempts cannot be read"))
+        if jobs.exists():
+            jobs.rmdir()
+        away.rename(jobs)
+
+        await second.until(job_id, "RUNNING")
+        assert await second.checkpoint(job_id) == 3
+        assert driver.refusals == []
+        assert len(cluster.launcher.drivers) == 1

@@ -1,0 +1,136 @@
+"""A snapshot that is gone, and a storage that is away: they look alike."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.messages import CheckpointKind, StateFile
+from checkpointing.storage import FileCheckpointStorage, MetadataMissing, MetadataTruncated, verify
+from checkpointing.storage.errors import StateFileMissing, StorageUnreachable
+from checkpointing.storage.files import LocalFiles
+from checkpointing.storage.reachability import read_reachable
+from checkpointing.storage.verification import read_metadata
+from tests.checkpointing.storage.conftest import Place
+from tests.checkpointing.storage.test_checkpoint_storage import JOB_ID, completed
+
+JOB = f"cp/{JOB_ID}"
+CONTENT = b"state"
+verify_whole = partial(read_reachable, read=partial(verify, deep=True))
+
+
+def complete(place: Place, checkpoint_id: int) -> CompletedCheckpoint:
+    """chk-N, with a file of its own and one that it shares with all others."""
+    storage = FileCheckpointStorage(f"{place.root}/cp", JOB_ID, files=place.files)
+    location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
+    names = (f"chk-{checkpoint_id}/q/1.delta", "shared/" + "e" * 64)
+    for name in names:
+        place.files.make_directory(f"{place.root}/{JOB}/{name}".rpartition("/")[0])
+        place.files.write_durably(f"{place.root}/{JOB}/{name}", CONTENT)
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    files = tuple(StateFile("state/0/1.delta", name, len(CONTENT), digest, name.startswith("shared")) for name in names)
+    checkpoint = completed(location, files, CheckpointKind.CHECKPOINT, checkpoint_id)
+    storage.write_metadata(checkpoint)
+    return checkpoint
+
+
+@pytest.fixture
+def opened(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """All locations are opened with the files of `place`."""
+    for module in ("reachability", "verification"):
+        monkeypatch.setattr(f"checkpointing.storage.{module}.files_for", lambda _: place.files)
+    return place
+
+
+def test_a_whole_snapshot_is_read(opened: Place) -> None:
+    checkpoint = complete(opened, 1)
+    assert verify_whole(checkpoint.location).checkpoint_id == 1
+    assert read_reachable(checkpoint.location).checkpoint_id == 1
+
+
+def test_one_that_was_deleted_beside_others_is_missing(opened: Place) -> None:
+    first, second = complete(opened, 1), complete(opened, 2)
+    opened.files.remove_tree(second.location)
+    with pytest.raises(MetadataMissing):
+        verify_whole(second.location)
+    assert verify_whole(first.location).checkpoint_id == 1
+
+
+def test_a_file_that_was_deleted_from_one_is_missing(opened: Place) -> None:
+    checkpoint = complete(opened, 1)
+    opened.files.remove_file(f"{opened.root}/{JOB}/chk-1/q/1.delta")
+    with pytest.raises(StateFileMissing, match=r"chk-1/q/1\.delta is missing"):
+        verify_whole(checkpoint.location)
+
+
+@pytest.mark.parametrize("place", ["local", "fsspec local", "s3", "ftp"], indirect=True)
+def test_where_nothing_is_left_at_all_the_storage_may_be_away(opened: Place) -> None:
+    checkpoint = complete(opened, 1)
+    opened.files.remove_tree(f"{opened.root}/{JOB}")
+    with pytest.raises(StorageUnreachable, match=f"{JOB_ID} is missing or holds nothing at all"):
+        verify_whole(checkpoint.location)
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_the_memory_of_this_process_is_never_away(opened: Place) -> None:
+    checkpoint = complete(opened, 1)
+    opened.files.remove_tree(f"{opened.root}/{JOB}")
+    with pytest.raises(MetadataMissing):
+        verify_whole(checkpoint.location)
+
+
+@pytest.mark.parametrize("mount_point", ["is missing", "is empty"])
+def test_a_file_system_that_is_not_mounted_is_away(tmp_path: Path, mount_point: str) -> None:
+    checkpoint = _completed_locally(tmp_path)
+    root = tmp_path / "cp"
+    root.rename(tmp_path / "elsewhere")
+    if mount_point == "is empty":
+        root.mkdir()
+    with pytest.raises(StorageUnreachable, match="may not be mounted"):
+        verify_whole(checkpoint.location)
+    with pytest.raises(StorageUnreachable):
+        read_reachable(f"{checkpoint.location}/_metadata")
+
+
+@pytest.mark.parametrize("first_seen_again", ["before the look beside it", "after it"])
+def test_a_storage_that_comes_back_in_between_is_no_loss(tmp_path: Path, first_seen_again: str) -> None:
+    checkpoint = _completed_locally(tmp_path)
+    reads = []
+
+    def read(directory: str) -> CompletedCheckpoint:
+        reads.append(directory)
+        if len(reads) == 1:
+            raise MetadataMissing(directory)
+        return read_metadata(directory)
+
+    if first_seen_again == "after it":
+        away = (tmp_path / "cp").rename(tmp_path / "away")
+        with pytest.raises(StorageUnreachable):
+            read_reachable(checkpoint.location, read)
+        away.rename(tmp_path / "cp")
+    assert read_reachable(checkpoint.location, read).checkpoint_id == 1
+    assert len(reads) == 2
+
+
+def test_damage_is_no_absence(tmp_path: Path) -> None:
+    checkpoint = _completed_locally(tmp_path)
+    metadata = Path(checkpoint.location) / "_metadata"
+    metadata.write_bytes(metadata.read_bytes()[:-10])
+    with pytest.raises(MetadataTruncated):
+        verify_whole(checkpoint.location)
+
+
+def test_an_error_of_the_storage_is_passed_on(tmp_path: Path) -> None:
+    def read(directory: str) -> CompletedCheckpoint:
+        raise StorageUnreachable(f"{directory}: the storage cannot be reached")
+
+    with pytest.raises(StorageUnreachable, match="cannot be reached"):
+        read_reachable(str(tmp_path), read)
+
+
+def _completed_locally(directory: Path) -> CompletedCheckpoint:
+    return complete(Place(LocalFiles(), str(directory)), 1)

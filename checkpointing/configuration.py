@@ -148,6 +148,12 @@ class CheckpointConfiguration:
         )
 
 
+def check_submitted(settings: Mapping[str, str]) -> None:
+    """Refuse what `parse` still reads in a job that an earlier version accepted; InvalidConfiguration."""
+    key = PREFIX + "num-retained"
+    whole_number(key, settings.get(key, "1"), least=1)
+
+
 _NOT_EXTERNALIZED = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS.value
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lambda: None) -> None:
     """Temporary name, fsync, rename, fsync of the directory. What `before_rename` raises leaves the old file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("x", encoding="utf-8") as file:
@@ -23,6 +23,14 @@ def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lam
     finally:
         temporary.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and durably every directory that leads to it and is missing."""
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
 
 
 def sync(path: Path) -> None:

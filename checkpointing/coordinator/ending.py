@@ -34,7 +34,8 @@ class CheckpointEndings:
     """`abandon(request)` frees the trigger pipeline of a request whose checkpoint ended.
 
     `retained`: oldest first, as the store has them. `files_kept`: failed ones whose files stay, for the store may have
-    them. `never_stored`: complete ones that a crash kept from the store, needed until a newer one is in it.
+    them. `found_ids`: complete ones that lay in the job's directory and not in the store. `never_stored`: those of them
+    that a crash kept from the store, needed until a newer one is in it.
     `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
     """
 
@@ -52,6 +53,7 @@ class CheckpointEndings:
         self.pending: dict[int, PendingCheckpoint] = {}
         self.retained: tuple[CompletedCheckpoint, ...] = ()
         self.files_kept: dict[int, PendingCheckpoint] = {}
+        self.found_ids: set[int] = set()
         self.never_stored: tuple[CompletedCheckpoint, ...] = ()
         self.last_completion_ms: float | None = None
         self.full_snapshot_owed = False
@@ -70,13 +72,13 @@ class CheckpointEndings:
         self._when_next_completed.append(callback)
 
     def acknowledged_late(self, message: AcknowledgeCheckpoint) -> bool:
-        """The checkpoint has ended. The figures still count; the files go, unless a retained checkpoint has them."""
+        """The checkpoint has ended. The figures still count; the files go, unless a complete checkpoint has them."""
         checkpoint_id = message.checkpoint_id
         self._stats.report_subtask(
             checkpoint_id, message.vertex_id, message.subtask, message.metrics, self._clock.now_ms()
         )
-        complete = (c.checkpoint_id for c in (*self.retained, *self.never_stored))
-        if checkpoint_id in self.files_kept or checkpoint_id in complete:
+        is_retained = any(c.checkpoint_id == checkpoint_id for c in self.retained)
+        if checkpoint_id in self.files_kept or checkpoint_id in self.found_ids or is_retained:
             return False
         self._cleaner.register_shared(checkpoint_id, message.files)
         self._cleaner.release_shared(checkpoint_id)

@@ -73,10 +73,12 @@ class CheckpointRestoring:
         for checkpoint in checkpoints:
             self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
+        self._endings.found_ids = {checkpoint.checkpoint_id for checkpoint in checkpoints}
         self._endings.never_stored = tuple(c for c in checkpoints if newest is not None and c.checkpoint_id > newest)
 
     def swept(self, checkpoint_ids: Sequence[int]) -> None:
         """These, of those found, are gone."""
+        self._endings.found_ids.difference_update(checkpoint_ids)
         self._endings.never_stored = tuple(
             orphan for orphan in self._endings.never_stored if orphan.checkpoint_id not in checkpoint_ids
         )

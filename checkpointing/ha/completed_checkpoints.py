@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint, RetentionPolicy
+from checkpointing.coordinator.ports import PossibleInconsistentState
 from checkpointing.ha.errors import CheckpointsUnreadable, HighAvailabilityError
 from checkpointing.ha.state_handles import StateHandleStore
 from checkpointing.ha.subsume import subsumed
@@ -134,12 +135,23 @@ class HandleCompletedCheckpointStore:
         A subsumed one that cannot be removed, or that another job manager uses, is not returned: its files stay.
         """
         self._check_open()
-        handle = CheckpointHandle.of(checkpoint)
-        self._handles.add_and_lock(handle_name(checkpoint.checkpoint_id), handle.encode())
+        self._store(checkpoint)
         self._checkpoints.append(checkpoint)
         dropped = subsumed(self._checkpoints, self._num_retained)
         self._checkpoints = [kept for kept in self._checkpoints if kept not in dropped]
         return [old for old in dropped if self._removed(old)]
+
+    def _store(self, checkpoint: CompletedCheckpoint) -> None:
+        """Store the handle. An error that does not say whether it was stored becomes PossibleInconsistentState."""
+        handle = CheckpointHandle.of(checkpoint)
+        try:
+            self._handles.add_and_lock(handle_name(checkpoint.checkpoint_id), handle.encode())
+        except (HighAvailabilityError, PossibleInconsistentState, ValueError):
+            raise
+        except Exception as error:
+            raise PossibleInconsistentState(
+                f"checkpoint {checkpoint.checkpoint_id} may or may not have been stored: {error}"
+            ) from error
 
     def withdraw(self, checkpoint_id: int) -> bool:
         """After PossibleInconsistentState: make sure that the handle is not there. False: it may still be."""
@@ -198,7 +210,7 @@ class HandleCompletedCheckpointStore:
     def _removed(self, checkpoint: CompletedCheckpoint) -> bool:
         try:
             return self._handles.release_and_try_remove(handle_name(checkpoint.checkpoint_id))
-        except HighAvailabilityError:
+        except Exception:  # an error here must not fail the newer checkpoint, whose handle is stored
             log.exception("the handle of checkpoint %d could not be removed; its files stay", checkpoint.checkpoint_id)
             return False
 

@@ -80,7 +80,14 @@ class Delete:
     version: int = ANY_VERSION
 
 
-Operation = Create | SetData | Delete
+@dataclass(frozen=True)
+class Exists:
+    """Changes nothing: the transaction fails with NodeMissing when there is no such node."""
+
+    path: str
+
+
+Operation = Create | SetData | Delete | Exists
 Fence = Callable[[], str | None]
 """Names the node without which a write must not happen."""
 StateListener = Callable[[ConnectionState], None]
@@ -299,6 +306,8 @@ class ZooKeeperConnection:
                     transaction.create(self._full(path), data, ephemeral=ephemeral)
                 case SetData(path, data, version):
                     transaction.set_data(self._full(path), data, version)
+                case Exists(path):
+                    transaction.check(self._full(path), ANY_VERSION)
                 case Delete(path, version):
                     transaction.delete(self._full(path), version)
         what = f"transaction on {operations[0].path}"

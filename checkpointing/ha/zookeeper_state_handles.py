@@ -31,6 +31,7 @@ from checkpointing.ha.zookeeper import (
     ANY_VERSION,
     Create,
     Delete,
+    Exists,
     Fence,
     Operation,
     SetData,
@@ -85,9 +86,10 @@ class ZooKeeperStateHandleStore:
 
     def replace(self, name: str, handle: bytes) -> None:
         _check_size(name, handle)
-        if self._connection.retrying(lambda: self._connection.find(self._lock(name))) is None:
-            raise NodeMissing(f"{self._node(name)} is not locked here")
-        self._commit_known(name, handle, [SetData(self._node(name), handle, ANY_VERSION)])
+        try:
+            self._commit_known(name, handle, [SetData(self._node(name), handle, ANY_VERSION), Exists(self._lock(name))])
+        except NodeMissing as error:
+            raise NodeMissing(f"{self._node(name)} is not locked here") from error
 
     def get_and_lock(self, name: str) -> bytes:
         return self._connection.retrying(lambda: self._get_and_lock(name))
@@ -133,7 +135,7 @@ class ZooKeeperStateHandleStore:
             nonlocal tried
             try:
                 self._connection.commit(operations, self._fence())
-            except NodeExists:
+            except (NodeExists, NodeMissing):
                 if not (tried and self._holds(name, handle)):
                     raise
             except ConnectionUnavailable:

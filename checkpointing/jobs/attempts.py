@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkpointing.durable_files import write_durably
+from checkpointing.durable_files import make_directory, sync, write_durably
 from checkpointing.messages import MalformedMessage, from_plain, to_plain
 
 RECORD_NAME = "attempt.json"
@@ -77,18 +77,27 @@ class JobDirectory:
         return self.path / f"attempt-{attempt}"
 
     def store_program(self, program: Path, name: str) -> None:
-        """Keep a copy under its own name: the upload may be deleted while the job lives."""
+        """Keep a copy under its own name, durably: the upload may be deleted while the job lives.
+
+        To be called before the job's graph is stored. The program of an earlier submission goes.
+        """
         directory = self.path / PROGRAM_DIRECTORY
-        directory.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(program, directory / name)
+        make_directory(directory)
+        copy = directory / name
+        shutil.copyfile(program, copy)
+        sync(copy)
+        for earlier in _programs_in(directory):
+            if earlier != copy:
+                earlier.unlink()
+        sync(directory)
 
     def program(self) -> Path:
         """FileNotFoundError when the job's program is gone."""
         directory = self.path / PROGRAM_DIRECTORY
-        files = sorted(directory.iterdir()) if directory.is_dir() else []
-        if not files:
+        programs = _programs_in(directory) if directory.is_dir() else []
+        if not programs:
             raise FileNotFoundError(f"the job's program is missing in {directory}")
-        return files[0]
+        return programs[0]
 
     def read_record(self) -> AttemptRecord | None:
         """None when no attempt was ever started; AttemptRecordUnreadable, OSError when it cannot be read now."""
@@ -125,6 +134,10 @@ class JobDirectory:
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _programs_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if path.is_file())
 
 
 def _keep_logs_of(attempt_directory: Path) -> None:

@@ -12,7 +12,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind, InvalidConfiguration
+from checkpointing.configuration import (
+    CheckpointConfiguration,
+    CheckpointStorageKind,
+    InvalidConfiguration,
+    check_submitted,
+)
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
@@ -190,6 +195,7 @@ class JarHandlers:
             _, function = split_entry_class(entry_class)
             recovery = StateRecovery.parse(configuration)
             self._check_directories(configuration)
+            check_submitted(configuration)
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
         return JobGraph(

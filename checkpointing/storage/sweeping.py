@@ -44,7 +44,7 @@ class OrphanSweep:
     """`unreadable_ids`: checkpoints that the store knows and nobody can read. They stay, with whatever they may need.
     `unclaimed_ids`: checkpoints that are somebody else's, though they lie here. `below`: a driver lives and may be
     writing those with this id and higher ones. `first_id`: complete ones below it are of an earlier life of the job,
-    and stay but for the `claimed_ids`.
+    and stay but for the `claimed_ids`; when it is not known, every complete one may be of an earlier life.
 
     `may_remove` is asked right before each removal: whoever lost the job meanwhile must touch nothing.
     """
@@ -63,7 +63,7 @@ class OrphanSweep:
         first_id: int | None = None,
     ) -> None:
         self._below = below
-        self._first_id = first_id or 0
+        self._first_id = first_id
         self._job_directory = job_directory
         self._files = files
         self._retained = {checkpoint.checkpoint_id: checkpoint for checkpoint in retained}
@@ -104,7 +104,8 @@ class OrphanSweep:
         except SnapshotUnusable:
             self._knows_all = False
             return False
-        is_of_this_life = checkpoint_id >= self._first_id or checkpoint_id in self._claimed_ids
+        is_new = self._first_id is not None and checkpoint_id >= self._first_id
+        is_of_this_life = is_new or checkpoint_id in self._claimed_ids
         is_ours = is_of_this_life and checkpoint_id not in self._unclaimed_ids
         is_subsumed = is_ours and checkpoint_id < max(self._retained, default=0)
         if is_subsumed and checkpoint.properties.discard_on_subsumed:

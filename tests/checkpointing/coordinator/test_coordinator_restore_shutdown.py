@@ -127,6 +127,40 @@ def test_retained_checkpoints_go_only_with_a_job_that_finished_as_asked(
     assert properties.discard_on(status, as_asked=as_asked) is goes
 
 
+def successor_that_found(retention: RetentionPolicy, first_id: int) -> tuple[CoordinatorHarness, CompletedCheckpoint]:
+    """A crash kept the only checkpoint from the store; the next job manager found it in the job's directory."""
+    old = CoordinatorHarness(retention=retention)
+    found = old.complete_one((shared_file("a"),))
+    harness = successor_of(old, retention=retention)
+    harness.store.stored_before = []
+    assert recovered(harness) == [None]
+    harness.coordinator.restoring.found([found], first_id)
+    return harness, found
+
+
+@pytest.mark.parametrize("first_id", [1, 2], ids=["of this life", "of an earlier life"])
+def test_a_late_acknowledge_of_a_checkpoint_that_was_found_costs_it_no_file(first_id: int) -> None:
+    harness, found = successor_that_found(RetentionPolicy.RETAIN_ON_CANCELLATION, first_id)
+
+    assert not harness.acknowledge(found.checkpoint_id, files=(shared_file("a"),))
+
+    assert harness.storage.shared == {"shared/a"}
+
+
+@pytest.mark.parametrize(
+    ("status", "as_asked", "stays"),
+    [(JobStatus.CANCELED, True, True), (JobStatus.FINISHED, False, True), (JobStatus.FINISHED, True, False)],
+)
+def test_a_checkpoint_that_never_came_to_the_store_goes_or_stays_as_its_retention_says(
+    status: JobStatus, as_asked: bool, stays: bool
+) -> None:
+    harness, found = successor_that_found(RetentionPolicy.RETAIN_ON_CANCELLATION, 1)
+
+    assert harness.shut_down(status, as_asked=as_asked) == [None]
+
+    assert (found.location in harness.storage.directories) is stays
+
+
 def test_a_suspended_job_keeps_everything_for_the_next_job_manager(harness: CoordinatorHarness) -> None:
     checkpoint = harness.complete_one((shared_file("a"),))
     assert harness.shut_down(JobStatus.SUSPENDED) == [None]

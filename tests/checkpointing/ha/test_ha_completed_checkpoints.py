@@ -11,7 +11,7 @@ from checkpointing.ha.completed_checkpoints import (
     StoreShutDown,
     handle_name,
 )
-from checkpointing.ha.errors import CheckpointsUnreadable, ConnectionUnavailable
+from checkpointing.ha.errors import CheckpointsUnreadable, ConnectionUnavailable, LeadershipLost
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import CheckpointKind
@@ -94,6 +94,32 @@ def test_conformance_E15_the_latest_id_is_zero_when_empty(make_store, files):
     assert store.latest_id == 0
     store.add_checkpoint(files.completed(7))
     assert store.latest_id == 7
+
+
+def test_an_unexpected_error_of_the_old_handle_does_not_fail_the_new_checkpoint(make_store, handles, files):
+    """The new handle is stored: whoever took the checkpoint for failed would delete its files."""
+    store = make_store()
+    store.add_checkpoint(files.completed(1))
+    handles.remove_error = RuntimeError("nobody expected this")
+    assert list(store.add_checkpoint(files.completed(2))) == [], "the files of the old one stay"
+    assert ids(store.checkpoints) == [2]
+
+
+def test_after_an_unexpected_error_the_new_handle_may_be_stored(make_store, handles, files):
+    store = make_store()
+    handles.add_error = RuntimeError("nobody expected this")
+    with pytest.raises(PossibleInconsistentState, match="nobody expected this"):
+        store.add_checkpoint(files.completed(1))
+    assert list(store.checkpoints) == []
+
+
+@pytest.mark.parametrize(
+    "error", [LeadershipLost("over"), ConnectionUnavailable("away"), ValueError("too large")], ids=lambda e: str(e)
+)
+def test_an_error_that_says_that_nothing_was_stored_is_raised_as_it_is(make_store, handles, files, error):
+    handles.add_error = error
+    with pytest.raises(type(error)):
+        make_store().add_checkpoint(files.completed(1))
 
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.SUSPENDED])

@@ -146,6 +146,19 @@ def test_conformance_N19_replacing_what_is_not_there_is_an_error(store):
         store.replace("1", b"new")
 
 
+def test_a_handle_whose_lock_goes_at_the_last_moment_is_not_replaced(store, connection):
+    """Whoever removed the lock may be removing the handle: the look and the write are one transaction."""
+
+    def lock_goes():
+        connection.delete(f"{PATH}/1/locks/{locks(connection, '1')[0]}")
+
+    store.add_and_lock("1", b"old")
+    store._fence = lock_goes
+    with pytest.raises(NodeMissing):
+        store.replace("1", b"new")
+    assert connection.get(f"{PATH}/1").data == b"old"
+
+
 def test_only_a_holder_may_replace(store, standby):
     store.add_and_lock("1", b"old")
     with pytest.raises(NodeMissing, match="not locked here"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.masking import HIDDEN
 from checkpointing.rest.client import RequestRefused
@@ -113,6 +114,21 @@ async def test_a_wrong_run_request_starts_nothing(manager: RunningJobManager, bo
     assert refusal.value.status == 400
     assert text in str(refusal.value)
     assert await manager.get("/jobs") == {"jobs": []}
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+async def test_a_job_that_would_retain_no_checkpoint_is_refused(manager: RunningJobManager, number: str) -> None:
+    """Flink reads less than 1 as 1."""
+    with pytest.raises(RequestRefused) as refusal:
+        await manager.submit({"execution.checkpointing.num-retained": number})
+
+    assert refusal.value.status == 400
+    allowed = "write a whole number" if number == "many" else "at least 1"
+    assert str(refusal.value) == f"execution.checkpointing.num-retained: '{number}' is not allowed; {allowed}"
+
+
+def test_a_stored_job_of_an_earlier_version_that_retains_none_retains_one() -> None:
+    assert CheckpointConfiguration.parse({"execution.checkpointing.num-retained": "0"}).num_retained == 1
 
 
 async def test_a_program_that_does_not_parse_is_refused_with_its_line(manager: RunningJobManager) -> None:

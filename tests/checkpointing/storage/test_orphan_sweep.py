@@ -105,7 +105,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def sweep(job: Job, *retained: CompletedCheckpoint, unreadable: Sequence[int] = ()) -> Swept:
-    return job.storage.sweep(retained, unreadable, lambda: True)
+    return job.storage.sweep(retained, unreadable, lambda: True, first_id=1)
 
 
 def test_a_checkpoint_that_never_completed_goes_with_its_shared_files(job: Job) -> None:
@@ -180,7 +180,7 @@ def test_a_job_manager_that_lost_the_job_removes_nothing(job: Job) -> None:
     retained = job.write(5)
     job.begin(6, ["orphan"])
 
-    assert job.storage.sweep([retained], (), lambda: False) == Swept()
+    assert job.storage.sweep([retained], (), lambda: False, first_id=1) == Swept()
     assert (job.checkpoints, job.shared) == ({"chk-5", "chk-6"}, {"orphan"})
 
 
@@ -192,7 +192,7 @@ def test_a_sweep_that_dies_anywhere_is_finished_by_the_next_one(job: Job, crash_
     job.begin(7, ["another"])
 
     with pytest.raises(Crash):
-        job.with_files(CrashingFiles(crash_at)).sweep([retained], (), lambda: True)
+        job.with_files(CrashingFiles(crash_at)).sweep([retained], (), lambda: True, first_id=1)
     verify(retained.location, deep=True)
     sweep(job, retained)
 
@@ -223,7 +223,7 @@ def test_a_checkpoint_that_is_not_the_jobs_stays_however_old(job: Job) -> None:
     unclaimed = job.write(3, ["old"])
     retained = job.write(5, ["new"])
 
-    assert job.storage.sweep([retained], (), lambda: True, unclaimed_ids=(3,)) == Swept()
+    assert job.storage.sweep([retained], (), lambda: True, unclaimed_ids=(3,), first_id=1) == Swept()
 
     verify(unclaimed.location, deep=True)
 
@@ -237,6 +237,17 @@ def test_of_earlier_lives_of_the_job_only_what_it_has_claimed_goes(job: Job) -> 
     assert job.storage.sweep([retained], (), lambda: True, claimed_ids=(3,), first_id=4) == Swept((3,), ("claimed",))
 
     verify(older.location, deep=True)
+
+
+def test_a_sweep_that_does_not_know_the_first_id_leaves_every_complete_checkpoint(job: Job) -> None:
+    """All of them may be of an earlier life of the job: the attempt record of this one does not say."""
+    earlier = job.write(3, ("a",))
+    job.begin(4, ("b",))
+    retained = job.write(7)
+
+    assert job.storage.sweep([retained], (), lambda: True) == Swept((4,), ("b",))
+    assert verify(earlier.location, deep=True) == earlier
+    assert job.storage.sweep([retained], (), lambda: True, claimed_ids=(3,)) == Swept((3,), ("a",))
 
 
 def test_what_is_claimed_stays_until_a_newer_one_is_stored(job: Job) -> None:

@@ -94,7 +94,7 @@ def test_what_crashes_left_is_swept_and_what_is_needed_stays(place: Place, stora
     storage.initialize_location(8, CheckpointKind.CHECKPOINT, None)
     place.files.write_durably(f"{storage.job_directory}/chk-8/half", b"x")
     place.files.write_durably(f"{storage.job_directory}/shared/orphan", b"x")
-    swept = storage.sweep([retained], [], lambda: True)
+    swept = storage.sweep([retained], [], lambda: True, first_id=1)
     assert (swept.checkpoint_ids, swept.shared_files) == ((8,), ("orphan",))
     assert verify(retained.location, deep=True, files=place.files) == retained
 

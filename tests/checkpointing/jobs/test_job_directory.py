@@ -1,0 +1,78 @@
+"""What a job manager keeps of a job's program before it accepts the job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from checkpointing.jobs.attempts import JobDirectory
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> dict[Path, bytes | list[str]]:
+    """What the disk has, by path: a file's bytes, or a directory's names, at the time of its last fsync."""
+    on_disk: dict[Path, bytes | list[str]] = {}
+    fsync = os.fsync
+
+    def sees(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        on_disk[path] = sorted(each.name for each in path.iterdir()) if path.is_dir() else path.read_bytes()
+
+    monkeypatch.setattr(os, "fsync", sees)
+    return on_disk
+
+
+def upload(directory: Path, name: str, content: bytes) -> Path:
+    file = directory / "uploads" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+def test_a_program_is_on_the_disk_with_every_directory_that_leads_to_it(
+    tmp_path: Path, synced: dict[Path, bytes | list[str]]
+) -> None:
+    """Its job's graph is made durable right after it: a power cut must not leave a job without its program."""
+    jobs = tmp_path / "state" / "jobs"
+
+    JobDirectory(jobs, "ab").store_program(upload(tmp_path, "words.py", b"program"), "words.py")
+
+    assert synced[jobs / "ab" / "program" / "words.py"] == b"program"
+    for directory, name in (
+        ("ab/program", "words.py"),
+        ("ab", "program"),
+        ("", "ab"),
+        ("..", "jobs"),
+        ("../..", "state"),
+    ):
+        path = (jobs / directory).resolve()
+        assert name in synced[path], f"{name} may be missing in {path} after a power cut"
+
+
+def test_a_second_submission_replaces_the_program_whatever_its_name(
+    tmp_path: Path, synced: dict[Path, bytes | list[str]]
+) -> None:
+    directory = JobDirectory(tmp_path, "ab")
+    directory.store_program(upload(tmp_path, "a.py", b"first"), "a.py")
+
+    directory.store_program(upload(tmp_path, "b.py", b"second"), "b.py")
+
+    assert directory.program().name == "b.py"
+    assert directory.program().read_bytes() == b"second"
+    assert synced[tmp_path / "ab" / "program"] == ["b.py"], "the first one would come back after a power cut"
+
+
+def test_what_python_compiled_beside_the_program_is_no_program(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path, "ab")
+    directory.store_program(upload(tmp_path, "b.py", b"program"), "b.py")
+    (tmp_path / "ab" / "program" / "__pycache__").mkdir()
+
+    assert directory.program().name == "b.py"
+
+
+def test_a_job_without_its_program_says_where_it_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=str(tmp_path / "ab" / "program")):
+        JobDirectory(tmp_path, "ab").program()

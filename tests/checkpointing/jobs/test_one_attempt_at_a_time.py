@@ -1,0 +1,73 @@
+"""No driver is started while another one claims the job. Over a real ZooKeeper, where drivers claim their jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from checkpointing.ha.driver_services import driver_services
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+
+pytestmark = pytest.mark.zookeeper
+
+RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
+
+
+@contextlib.asynccontextmanager
+async def claimed(cluster: Cluster, job_id: str, attempt: int) -> AsyncIterator[None]:
+    """A driver lives that claims the job, and that no job manager can reach."""
+    stores = await asyncio.to_thread(cluster.stores)
+    assert stores.driver_specification is not None
+    driver = await asyncio.to_thread(driver_services, stores.driver_specification)
+    try:
+        await asyncio.to_thread(driver.attempts.hold, job_id, attempt)
+        yield
+    finally:
+        await asyncio.to_thread(driver.close)
+        await asyncio.to_thread(stores.close)
+
+
+async def waits_for_the_other(cluster: Cluster, num_drivers: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The wrong end comes first: what never starts is only seen by what the job manager says instead."""
+    await eventually(lambda: len(cluster.launcher.drivers) > num_drivers or "the next one waits" in caplog.text)
+    assert len(cluster.launcher.drivers) == num_drivers
+
+
+async def test_the_first_attempt_waits_until_no_other_driver_claims_the_job(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its record was lost, so only the claim tells that a driver of the job lives."""
+    job_id = uuid.uuid4().hex
+    async with cluster.job_manager() as manager:
+        await leads(manager)
+        async with claimed(cluster, job_id, 1):
+            await manager.submit(jobId=job_id)
+            await waits_for_the_other(cluster, 0, caplog)
+            assert await manager.status(job_id) == "CREATED"
+
+        await manager.until(job_id, "RUNNING")
+        assert len(cluster.launcher.drivers) == 1
+
+
+async def test_the_next_attempt_waits_until_the_driver_before_it_gives_up_its_claim(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process is gone here, but its claim says that it lives on: a JVM in a cluster does."""
+    async with cluster.job_manager() as manager:
+        await leads(manager)
+        job_id = await manager.submit_running(RESTART)
+        async with claimed(cluster, job_id, 1):
+            await _lost(manager)
+            await waits_for_the_other(cluster, 1, caplog)
+
+        await manager.until(job_id, "RUNNING")
+        assert len(cluster.launcher.drivers) == 2
+
+
+async def _lost(manager: RunningJobManager) -> None:
+    (await manager.driver(1)).kill(-9)

@@ -160,7 +160,8 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
             "WAYMARK_HISTORY_PIPELINE": environ.get("WAYMARK_HISTORY_PIPELINE") or "on",
         }
     if "mail" not in outside:
-        variables |= {"EMAIL_URL": f"smtp://{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}
+        password = _kept_secret(var / "mail-password").read_text()
+        variables |= {"EMAIL_URL": f"smtp://waymark:{password}@{LOOPBACK}:{ports['mail']}", "WAYMARK_MAILBOX": "1"}
     # The demo's receiver of webhooks lies on this machine, where channels do not lead by themselves.
     allowed = (environ.get("WAYMARK_OUTBOUND_ALLOW"), f"{LOOPBACK}:{ports['demo-service']}")
     variables["WAYMARK_OUTBOUND_ALLOW"] = ",".join(filter(None, allowed))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import signal
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from dashboard.stack.mailbox import keep_mail
 
@@ -16,9 +19,33 @@ _log = logging.getLogger(__name__)
 _LARGEST_MESSAGE = 5_000_000  # bytes
 
 
+@dataclass(frozen=True)
+class LogIn:
+    """What a sender has to log in with: every account of the machine can reach the port."""
+
+    user: str
+    password: str = field(repr=False)
+
+    def check(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, given: Any) -> AuthResult:
+        """aiosmtpd calls it for AUTH PLAIN and AUTH LOGIN."""
+        user, password = (given.login, given.password) if isinstance(given, LoginPassword) else (b"", b"")
+        is_right = hmac.compare_digest(user, self.user.encode()) & hmac.compare_digest(password, self.password.encode())
+        return AuthResult(success=is_right, handled=False)
+
+
 class _Keeper:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, log_in: LogIn | None) -> None:
         self._directory = directory
+        self._log_in = log_in
+
+    async def handle_MAIL(  # noqa: N802 (aiosmtpd's name)
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if self._log_in is not None and not session.authenticated:
+            return "530 5.7.0 Authentication required"
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802 (aiosmtpd's name)
         content = envelope.content if isinstance(envelope.content, bytes) else str(envelope.content or "").encode()
@@ -29,19 +56,22 @@ class _Keeper:
         return f"250 kept as {mail_id}"
 
 
-async def sink(host: str, port: int, directory: Path) -> asyncio.Server:
-    """A server that keeps what it receives in `directory`; it listens already."""
-    keeper = _Keeper(directory)
+async def sink(host: str, port: int, directory: Path, log_in: LogIn | None = None) -> asyncio.Server:
+    """Return a server that keeps what it receives in `directory`; it listens already. No `log_in`: from anybody."""
+    keeper = _Keeper(directory, log_in)
+    guard = {"authenticator": log_in.check, "auth_require_tls": False} if log_in else {}
     return await asyncio.get_running_loop().create_server(
-        lambda: SMTP(keeper, hostname="waymark", data_size_limit=_LARGEST_MESSAGE, enable_SMTPUTF8=True), host, port
+        lambda: SMTP(keeper, hostname="waymark", data_size_limit=_LARGEST_MESSAGE, enable_SMTPUTF8=True, **guard),
+        host,
+        port,
     )
 
 
-async def serve(host: str, port: int, directory: Path) -> None:
+async def serve(host: str, port: int, directory: Path, log_in: LogIn | None = None) -> None:
     """Until SIGTERM or SIGINT."""
     logging.getLogger("mail.log").setLevel(logging.WARNING)  # aiosmtpd tells every command otherwise
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with await sink(host, port, directory):
+    async with await sink(host, port, directory, log_in):
         await stop.wait()

@@ -6,16 +6,21 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from dashboard.stack.mailsink import serve
+from dashboard.stack.mailsink import LogIn, serve
 from dashboard.stack.ports import LOOPBACK
 
 
 class Command(BaseCommand):
-    help = "Receive mail on loopback and keep it under the var directory, for machines without a mail server."
+    help = (
+        "Receive mail on loopback and keep it under the var directory, for machines without a mail server. "
+        "Senders log in with the name and password in EMAIL_URL, if it has any."
+    )
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8025)
 
     def handle(self, *args: Any, port: int, **options: Any) -> None:
-        asyncio.run(serve(LOOPBACK, port, settings.VAR_DIR / "mail"))
+        user = settings.EMAIL_HOST_USER
+        log_in = LogIn(user, settings.EMAIL_HOST_PASSWORD) if user else None
+        asyncio.run(serve(LOOPBACK, port, settings.VAR_DIR / "mail", log_in))

@@ -9,6 +9,7 @@ from checkpointing.java import JavaInstallation
 from dashboard.stack.composition import STOP_ORDER, compose
 from dashboard.stack.environment import InvalidEnvironment, build, without_password
 from dashboard.stack.ports import any_free
+from monitoring.alerts.notify.mail.address import parse_server
 
 JAVA = JavaInstallation(Path("/java"), 17, "a test")
 
@@ -104,6 +105,13 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_job_manager_elsewhere_gets_no_token_of_ours(tmp_path: Path) -> None:
     assert build({"WAYMARK_JOBMANAGER_URL": "http://jobs.example:8081"}, tmp_path, JAVA).jobmanager_token == ""
+
+
+def test_the_mail_server_has_a_password_that_stays(tmp_path: Path) -> None:
+    first, second = (build({}, tmp_path, JAVA).variables["EMAIL_URL"] for _ in range(2))
+    assert first == second
+    assert parse_server(first).user == "waymark"
+    assert parse_server(first).password == (tmp_path / "mail-password").read_text()
 
 
 def test_the_port_that_is_asked_for_is_taken(tmp_path: Path) -> None:

@@ -9,22 +9,25 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
+from django.core.mail import EmailMultiAlternatives
+from django.core.mail.backends.smtp import EmailBackend
 
 from dashboard.stack import mailbox
 from dashboard.stack.mailbox import NoSuchMail, keep_mail, list_mails, read_mail
-from dashboard.stack.mailsink import sink
+from dashboard.stack.mailsink import LogIn, sink
 from dashboard.stack.ports import any_free
+from monitoring.alerts.notify.mail.address import parse_server
 
 NOW = datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-@pytest.fixture
-def smtp_port(tmp_path: Path) -> Iterator[int]:
+@pytest.fixture(params=[None])
+def smtp_port(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[int]:
     port = any_free()
     listening, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with await sink("127.0.0.1", port, tmp_path):
+        async with await sink("127.0.0.1", port, tmp_path, request.param):
             listening.set()
             await asyncio.to_thread(stop.wait)
 
@@ -46,6 +49,31 @@ def test_mail_sent_over_smtp_can_be_listed_and_read(smtp_port: int, tmp_path: Pa
     assert (mail.sender, mail.recipients) == ("waymark@localhost", ("ann@localhost", "bob@localhost"))
     assert mail.subject == "3 failed – “Seats”"
     assert read_mail(tmp_path, mail.id) == (mail, "Three checkpoints failed.\nÜber all.\n")
+
+
+LOG_IN = LogIn("waymark", "let-me-in")
+
+
+@pytest.mark.parametrize("smtp_port", [LOG_IN], indirect=True)
+def test_only_who_logs_in_may_send(smtp_port: int, tmp_path: Path) -> None:
+    with smtplib.SMTP("127.0.0.1", smtp_port, timeout=10) as client:
+        with pytest.raises(smtplib.SMTPSenderRefused, match="530"):
+            client.sendmail("a@localhost", ["b@localhost"], "Subject: forged\r\n\r\n")
+        for password in ("wrong", ""):
+            with pytest.raises(smtplib.SMTPAuthenticationError):
+                client.login("waymark", password)
+        assert list_mails(tmp_path) == []
+        client.login("waymark", "let-me-in")
+        client.sendmail("a@localhost", ["b@localhost"], "Subject: ours\r\n\r\n")
+    assert [mail.subject for mail in list_mails(tmp_path)] == ["ours"]
+
+
+@pytest.mark.parametrize("smtp_port", [LOG_IN], indirect=True)
+def test_djangos_mail_logs_in_with_the_address_that_up_makes(smtp_port: int, tmp_path: Path) -> None:
+    server = parse_server(f"smtp://waymark:let-me-in@127.0.0.1:{smtp_port}")
+    connection = EmailBackend(server.host, server.port, server.user, server.password)
+    EmailMultiAlternatives("3 failed", "Seats", "waymark@localhost", ["a@localhost"], connection=connection).send()
+    assert [mail.subject for mail in list_mails(tmp_path)] == ["3 failed"]
 
 
 def test_the_newest_come_first_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,3 +16,5 @@ worker_connections = 500
 timeout = 60
 graceful_timeout = 5
 loglevel = "warning"
+# A socket in the home directory that nothing uses, and that all servers of an account would share.
+control_socket_disable = True

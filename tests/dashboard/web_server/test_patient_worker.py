@@ -144,7 +144,7 @@ def test_a_head_without_end_is_cut_off(connect: Connect) -> None:
 def test_a_request_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     """A byte now and then starts no new time."""
     with (
-        serving(tmp_path / "gunicorn.log", WAYMARK_TEST_REQUEST_LIMIT="1") as port,
+        serving(tmp_path / "gunicorn.log", WAYMARK_TEST_REQUEST_LIMIT="1", HOME=str(tmp_path)) as port,
         socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
     ):
 
@@ -156,6 +156,7 @@ def test_a_request_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
                 return True
 
         eventually("it is given up", is_closed, 60)
+    assert [path.name for path in tmp_path.iterdir()] == ["gunicorn.log"], "no control socket"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,11 @@ from monitoring.recovery.found_launch import parallelism_of, settings_of
 from monitoring.recovery.launching import BadLaunch, check_launch
 
 SAVE, REPLACE, CLONE = "save", "replace", "clone"
+_NOW = (
+    (SAVE, _("Only remember it: it counts from the next start")),
+    (REPLACE, _("Stop the job and start it with this")),
+    (CLONE, _("Start a second job beside it")),
+)
 _KINDS = {
     "waymark": _("a program on Waymark's job manager"),
     "flink-jar": _("a jar that was uploaded to the Flink cluster"),
@@ -116,11 +121,7 @@ class LaunchForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 5}),
     )
     now = forms.ChoiceField(
-        choices=(
-            (REPLACE, _("Stop the job and start it with this")),
-            (CLONE, _("Start a second job beside it")),
-            (SAVE, _("Only remember it: it counts from the next start")),
-        ),
+        choices=_NOW,
         widget=forms.RadioSelect,
         label=_("What now?"),
     )
@@ -168,6 +169,9 @@ class LaunchForm(forms.Form):
         kinds = dict.fromkeys((programs.kind, "command", str(typed["kind"])))
         self.fields["kind"].choices = [(kind, _KINDS[kind]) for kind in kinds if kind in _KINDS]  # type: ignore[attr-defined]
         self.fields["state"].choices = states  # type: ignore[attr-defined]
+        if not (job.current_run and job.current_run.live):
+            start = (REPLACE, _("Start the job with this"))
+            self.fields["now"].choices = [start if each[0] == REPLACE else each for each in _NOW]  # type: ignore[attr-defined]
         self.spec: dict[str, Any] = {}
         if not admin:
             for name in self.FIXED:
@@ -251,7 +255,7 @@ def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
         "configuration": "\n".join(f"{key}: {value}" for key, value in sorted(configuration.items())),
         "parallelism": spec.get("parallelism"),
         "command": "\n".join(spec.get("command") or []),
-        "now": REPLACE,
+        "now": SAVE,  # nothing that stops a job is chosen beforehand
     }
 
 

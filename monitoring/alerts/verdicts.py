@@ -15,7 +15,7 @@ from monitoring.alerts.fleet import Fleet
 from monitoring.alerts.incidents import Change, Ending, Opening, change_incidents, open_incidents, resolve_incidents
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Finding, Kind, Subject
-from monitoring.alerts.memory import WAYMARK
+from monitoring.alerts.memory import WAYMARK, dismiss
 from monitoring.alerts.walk import Move, State, Transition, Watch
 from monitoring.durations import in_words
 from monitoring.models import AlertRule, Cluster, Incident, IncidentState, Job, RulePhase, RuleState, Severity
@@ -132,20 +132,32 @@ def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, n
 
 @transaction.atomic
 def close_unwatched(now: datetime) -> int:
-    """An incident whose rule was switched off or removed would stay open for good: nobody evaluates it any more."""
+    """Resolve incidents that nothing evaluates any more: their rule was switched off or removed, or their cluster was
+    removed. When such a cluster is watched again, what its rules counted before does not count again."""
     RuleState.objects.filter(rule__enabled=False).delete()
+    without_rule = Q(Q(rule=None) | Q(rule__enabled=False), kind__in=list(kinds()))
     left = (
-        Incident.objects.filter(Q(rule=None) | Q(rule__enabled=False), kind__in=list(kinds()))
+        Incident.objects.filter(without_rule | Q(cluster__archived_at__isnull=False))
         .exclude(state=IncidentState.RESOLVED)
         .select_related("job", "cluster")
     )
-    endings = [
-        Ending(each, "its rule was switched off.", {"rule": "off"})
-        if each.rule_id
-        else Ending(each, "its rule was removed.", {"rule": "removed"})
-        for each in left
-    ]
+    for each in left:
+        if _of_removed_cluster(each):
+            dismiss(each, now)
+    endings = [_unwatched(each) for each in left]
     return len(resolve_incidents(endings, now)) if endings else 0
+
+
+def _of_removed_cluster(incident: Incident) -> bool:
+    return incident.cluster is not None and incident.cluster.archived_at is not None
+
+
+def _unwatched(incident: Incident) -> Ending:
+    if _of_removed_cluster(incident):
+        return Ending(incident, "its cluster was removed.", {"cluster": "removed"})
+    if incident.rule_id:
+        return Ending(incident, "its rule was switched off.", {"rule": "off"})
+    return Ending(incident, "its rule was removed.", {"rule": "removed"})
 
 
 def close_left_behind(kind: Kind, rule: AlertRule, subjects: Sequence[int], now: datetime) -> int:

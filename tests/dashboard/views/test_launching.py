@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 import pytest
@@ -55,7 +56,7 @@ def test_the_page_shows_the_record_and_its_versions(viewer: Client, job: Job) ->
     page = viewer.get(reverse("job-launch", args=[job.pk])).content.decode()
     assert "4c2f_flights.py" in page
     assert "in force" in page
-    assert "Do it" not in page
+    assert "Start the second job" not in page
 
 
 def test_an_upgrade_goes_on_from_the_savepoint_on_stop(admin: Client, job: Job) -> None:
@@ -176,6 +177,17 @@ def test_a_job_on_flink_takes_a_jar_or_a_command_and_its_form_says_so(admin: Cli
     assert not RestartAttempt.objects.exists()
 
 
+def test_nothing_that_stops_the_job_is_chosen_beforehand(admin: Client, job: Job) -> None:
+    version = job.launch_versions.get()
+    for launch in (None, job.launch):
+        Job.objects.filter(pk=job.pk).update(launch=launch)
+        for query in ({}, {"version": version.number}):
+            page = admin.get(reverse("job-launch", args=[job.pk]), query)
+            chosen = re.findall(r'name="now" value="(\w+)"[^>]* checked', page.content.decode())
+            assert chosen == ["save"]
+            assert page.context["form"]["now"].value() == "save"
+
+
 def test_a_record_of_another_kind_is_shown_as_what_it_is(admin: Client, job: Job) -> None:
     Cluster.objects.update(engine="flink")
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
@@ -188,6 +200,8 @@ def test_a_job_that_does_not_run_offers_no_savepoint_on_stop(admin: Client, job:
     job.current_run.save()
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
     assert "the savepoint that it is stopped with" not in page
+    assert "Start the job with this" in page
+    assert "Stop the job" not in page
 
 
 @pytest.fixture

@@ -8,6 +8,9 @@ from django.test.utils import CaptureQueriesContext
 from monitoring.alerts import lifecycle
 from monitoring.alerts.defaults import DEFAULTS, ensure_default_rules
 from monitoring.alerts.evaluation import evaluate_due
+from monitoring.alerts.incidents import Opening, open_incidents
+from monitoring.alerts.notify.wording.chinese import sentence_of
+from monitoring.engine import registration
 from monitoring.models import (
     AlertRule,
     AuditEntry,
@@ -16,12 +19,15 @@ from monitoring.models import (
     Incident,
     IncidentEvent,
     IncidentEventKind,
+    IncidentKind,
     IncidentState,
     Notification,
     Outage,
     OutageKind,
     RunState,
+    Severity,
 )
+from monitoring.recovery.telling import tell
 
 
 def kinds(incident):
@@ -303,6 +309,43 @@ def test_an_incident_ends_with_its_rule(rows, run, rule, now, how):
     incident = Incident.objects.order_by("id").first()
     assert incident.state == IncidentState.RESOLVED
     assert incident.events.last().text == f"Resolved after 5 s: its rule was {how}."
+
+
+def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    tell(job, f"{job} is dead and is not restarted.", {"why": "start_unknown"}, now)
+    own = Opening(IncidentKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "It does not answer.", cluster=job.cluster)
+    elsewhere = rows.job()
+    tell(elsewhere, f"{elsewhere} is dead and is not restarted.", {"why": "start_unknown"}, now)
+    open_incidents([own], now)
+    registration.remove(job.cluster, actor="ada", reason="moved", now=now)
+
+    assert evaluate_due(now + timedelta(seconds=5)).startswith("Incidents: 3 resolved")
+
+    left = Incident.objects.exclude(state=IncidentState.RESOLVED)
+    assert [each.job for each in left] == [elsewhere]
+    ends = [incident.events.last() for incident in Incident.objects.filter(state=IncidentState.RESOLVED)]
+    assert {end.text for end in ends} == {"Resolved after 5 s: its cluster was removed."}
+    assert {sentence_of("job_failed", "x", end.evidence, 5) for end in ends} == {
+        "x 的告警因集群已被移除而解除，持续 5 秒。"
+    }
+    assert "incidents: " not in evaluate_due(now + timedelta(hours=1))
+
+
+def test_of_a_removed_cluster_that_is_watched_again_only_new_trouble_opens_an_incident(rows, job, run, rule, now):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    registration.remove(job.cluster, actor="ada", reason="moved", now=now)
+    evaluate_due(now + timedelta(seconds=5))
+    registration.watch(job.cluster, watched=True, actor="ada")
+    evaluate_due(now + timedelta(seconds=1900))
+    for number in (4, 5, 6):
+        rows.failed(run, number, now + timedelta(seconds=2000))
+    evaluate_due(now + timedelta(seconds=2300))
+    assert [each.state for each in Incident.objects.order_by("opened_at")] == ["resolved", "open"]
 
 
 def test_failures_that_a_person_dealt_with_do_not_open_again(rows, run, rule, now):

@@ -37,10 +37,12 @@ def length_of(seconds: float) -> str:
 
 
 def _ended_otherwise(evidence: Mapping[str, Any]) -> str:
-    """By a person, or because its rule is no more; "" where the trouble itself went away."""
+    """By a person, or because its rule or cluster was removed; "" where the trouble itself went away."""
     if "resolved_by" in evidence:
         note = f"（{evidence['note']}）" if evidence.get("note") else ""
         return f"已由 {evidence['resolved_by']} 手动解决{note}"
+    if evidence.get("cluster") == "removed":
+        return "因集群已被移除而解除"
     return _RULES_GONE.get(str(evidence.get("rule", "")), "")
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 
 def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lambda: None) -> None:
-    """Temporary name, fsync, rename, fsync of the directory. What `before_rename` raises leaves the old file."""
+    """Temporary name, fsync, rename, fsync of the directory. What `before_rename` raises leaves the old file.
+
+    Only our own account can read the file: a job's configuration may hold secrets.
+    """
     make_directory(path.parent)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with temporary.open("x", encoding="utf-8") as file:
+        with open(temporary, "x", encoding="utf-8", opener=_private) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -23,6 +26,10 @@ def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lam
     finally:
         temporary.unlink(missing_ok=True)
     sync(path.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def make_directory(path: Path) -> None:

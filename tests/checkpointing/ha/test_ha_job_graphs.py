@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import stat
 
 import pytest
 
@@ -53,6 +55,15 @@ def test_what_was_put_is_recovered(store):
     store.put(submitted)
     assert store.recover(submitted.job_id) == submitted
     assert list(store.job_ids()) == [submitted.job_id]
+
+
+def test_other_accounts_cannot_read_what_may_hold_secrets(tmp_path):
+    before = os.umask(0)
+    try:
+        HandleJobGraphStore(InMemoryStateHandleStore(), tmp_path).put(graph())
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*.json")] == [0o600]
 
 
 def test_an_unknown_job_is_none(store):

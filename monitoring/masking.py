@@ -6,20 +6,18 @@ record.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from django.utils.crypto import salted_hmac
 
-from checkpointing.masking import mask_arguments, mask_values
-
-_MARK = re.compile(r"hidden \([0-9a-f]{8}\)")
+from checkpointing.masking import MARK, Replace, mask_arguments, mask_value, mask_values
 
 
 def hidden(key: str, value: Any) -> str:
     """Return a mark that changes with the value and does not tell it. A mark stays as it is."""
-    if isinstance(value, str) and _MARK.fullmatch(value):
+    if isinstance(value, str) and MARK.fullmatch(value):
         return value
     mark = salted_hmac("waymark.configuration", f"{key}={value}", algorithm="sha256").hexdigest()[:8]
     return f"hidden ({mark})"
@@ -30,54 +28,61 @@ def shown(values: Mapping[str, Any]) -> dict[str, Any]:
     return mask_values(values, hidden)
 
 
-def shown_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return a command line with marks for its secrets."""
-    return mask_arguments(arguments, hidden)
-
-
 def shown_launch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a launch record with marks for its secrets."""
+    return mask_launch(spec, hidden)
+
+
+def mask_launch(spec: Mapping[str, Any], replace: Replace) -> dict[str, Any]:
+    """Return a launch record with its secrets replaced."""
     masked = dict(spec)
     if isinstance(spec.get("configuration"), Mapping):
-        masked["configuration"] = shown(spec["configuration"])
+        masked["configuration"] = mask_values(spec["configuration"], replace)
     for name in ("program_args", "command"):
         if isinstance(spec.get(name), list):
-            masked[name] = shown_arguments([str(each) for each in spec[name]])
+            masked[name] = mask_arguments([str(each) for each in spec[name]], replace)
     return masked
 
 
 def unmasked_launch(typed: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record that a person typed over a masked one, with the stored values in place of their marks.
+    """Return the record that a person typed over a masked one, with the stored secrets in place of their marks.
 
-    Raises ValueError for a mark that stands for no stored value.
+    A mark stands only for a secret of the same key, or of the same command line. Raises ValueError for any other.
     """
     whole = dict(typed)
     if isinstance(typed.get("configuration"), Mapping):
-        marks = _marks(shown(stored.get("configuration") or {}), stored.get("configuration") or {})
-        whole["configuration"] = {key: _revealed(key, value, marks) for key, value in typed["configuration"].items()}
+        own = stored.get("configuration") or {}
+        whole["configuration"] = {
+            key: _revealed(key, value, _marks(partial(mask_value, key, own.get(key))))
+            for key, value in typed["configuration"].items()
+        }
     for name in ("program_args", "command"):
         if isinstance(typed.get(name), list):
-            own = [str(each) for each in stored.get(name) or []]
-            known = dict(zip(shown_arguments(own), own, strict=True))
-            whole[name] = [_argument(name, each, known) for each in typed[name]]
+            arguments = [str(each) for each in stored.get(name) or []]
+            marks = _marks(partial(mask_arguments, arguments))
+            whole[name] = [_revealed(name, each, marks) for each in typed[name]]
     return whole
 
 
-def _marks(masked: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[tuple[str, Any], Any]:
-    return {(key, masked[key]): plain[key] for key in masked}
+def _marks(mask: Callable[[Replace], object]) -> dict[str, Any]:
+    """Return the secrets that `mask` finds, by their marks."""
+    secrets: dict[str, Any] = {}
+
+    def remember(key: str, secret: Any) -> str:
+        mark = hidden(key, secret)
+        secrets[mark] = secret
+        return mark
+
+    mask(remember)
+    return secrets
 
 
-def _revealed(key: str, value: Any, marks: Mapping[tuple[str, Any], Any]) -> Any:
-    if not isinstance(value, str) or not _MARK.search(value):
+def _revealed(name: str, value: Any, marks: Mapping[str, Any]) -> Any:
+    if not isinstance(value, str):
         return value
-    if (key, value) not in marks:
-        raise ValueError(f"{key} is hidden here, and no such value is stored: write the value itself")
-    return marks[key, value]
-
-
-def _argument(name: str, value: str, known: Mapping[str, str]) -> str:
-    if not _MARK.search(value):
-        return value
-    if value not in known:
+    if value in marks:
+        return marks[value]  # which need not be a text
+    unknown = [mark for mark in MARK.findall(value) if mark not in marks]
+    if unknown:
         raise ValueError(f"{name} has a hidden value that is not stored: write the value itself")
-    return known[value]
+    return MARK.sub(lambda found: str(marks[found[0]]), value)

@@ -54,6 +54,7 @@ REFUSALS = {
     "{key}: a PySpark job has no such key; there are {keys}.": "{key}：PySpark 作业没有这个键；可用的键有 {keys}。",
     "keys and values are needed": "需要键和值",
     "one of {kinds} is needed": "需要 {kinds} 之一",
+    "it holds a secret that no key opens which is set: enter it again": "其中有一项机密无法用当前设置的密钥解密：请重新输入",
     "Waymark does not know how this job was started, so it cannot start it": "Waymark 不知道此作业如何启动，因此无法启动它",
     "The last such rule for everything stays; switch it off instead. Nothing was changed.": (
         "最后一条对全部生效的此类规则会保留；请改为关闭它。没有任何更改。"

@@ -12,6 +12,7 @@ from django.db import models
 from django.utils.translation import gettext_noop as _
 
 from monitoring.models.clusters import Cluster
+from monitoring.models.sealed_json import SealedLaunchField
 
 
 class RestoreFrom(models.TextChoices):
@@ -30,7 +31,7 @@ class Job(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="jobs")
     name = models.CharField(max_length=500)
     labels = models.JSONField(default=dict, blank=True)
-    launch = models.JSONField(null=True, blank=True)
+    launch = SealedLaunchField(null=True, blank=True)
     current_run = models.ForeignKey("Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     epoch = models.PositiveIntegerField(default=0)
     # Automation. A budget of none is no budget: `auto_restart` says whether there are restarts.

@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job
+from monitoring.models.sealed_json import SealedLaunchField
 
 
 class LaunchOrigin(models.TextChoices):
@@ -22,7 +23,7 @@ class LaunchVersion(models.Model):
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="launch_versions")
     number = models.PositiveIntegerField()
-    spec = models.JSONField()
+    spec = SealedLaunchField()
     origin = models.CharField(max_length=10, choices=LaunchOrigin.choices)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150, blank=True, default="")

@@ -7,6 +7,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.models.jobs import Job, Run
 from monitoring.models.savepoints import Savepoint
+from monitoring.models.sealed_json import SealedLaunchField
 
 
 class RestartTrigger(models.TextChoices):
@@ -47,7 +48,7 @@ class RestartAttempt(models.Model):
     new_run = models.ForeignKey(Run, on_delete=models.SET_NULL, null=True, related_name="+")
     engine_job_id = models.CharField(max_length=32)
     # What the job is started with, where that is not its own launch record: another program, arguments, parallelism.
-    launch = models.JSONField(null=True)
+    launch = SealedLaunchField(null=True)
     # If what it is changed to does not start, it is started again as it was, from the same state.
     goes_back = models.BooleanField(default=False)
     # The attempt after whose failure this one brings the job back as it was.

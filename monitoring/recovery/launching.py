@@ -8,6 +8,7 @@ from typing import Protocol
 
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import Malformed, Unreachable
+from monitoring.models.sealed_json import has_unreadable
 from monitoring.recovery import launch_command
 
 
@@ -124,6 +125,8 @@ def check_launch(launch: Mapping[str, object] | None) -> None:
     """Raise BadLaunch, naming the field, when the job could not be started by it."""
     if launch is None:
         raise BadLaunch("kind", None, "Waymark does not know how this job was started, so it cannot start it")
+    if has_unreadable(launch):
+        raise BadLaunch("configuration", "", "it holds a secret that no key opens which is set: enter it again")
     kind_of(launch).check(launch)
 
 

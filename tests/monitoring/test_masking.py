@@ -1,0 +1,47 @@
+"""Marks in place of secrets, and the stored secrets in place of marks that a person left as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checkpointing.masking import MARK
+from monitoring.masking import shown, shown_launch, unmasked_launch
+
+JDBC = "jdbc:postgresql://db/f?user=u&password=one&ssl=true"
+STORED: dict[str, Any] = {
+    "kind": "waymark",
+    "configuration": {"s3.secret-key": "two", "sink.url": JDBC, "parallelism.default": "4"},
+    "program_args": ["--password", "three", "--url", JDBC, "--rows", "7"],
+}
+
+
+def test_a_record_that_is_saved_as_it_was_shown_keeps_its_secrets() -> None:
+    masked = shown_launch(STORED)
+    assert not [each for each in ("one", "two", "three") if each in str(masked)]
+    assert unmasked_launch(masked, STORED) == STORED
+
+
+def test_what_stands_beside_a_mark_may_be_changed() -> None:
+    masked = shown_launch(STORED)
+    masked["configuration"]["sink.url"] = masked["configuration"]["sink.url"].replace("//db/", "//other/")
+    masked["program_args"][3] = masked["program_args"][3].replace("//db/", "//other/")
+    whole = unmasked_launch(masked, STORED)
+    assert whole["configuration"]["sink.url"] == whole["program_args"][3] == JDBC.replace("//db/", "//other/")
+
+
+def test_a_mark_stands_for_the_secret_of_its_own_key_only() -> None:
+    masked = shown_launch(STORED)
+    moved = masked["configuration"] | {"greeting": masked["configuration"]["s3.secret-key"]}
+    with pytest.raises(ValueError, match="greeting has a hidden value that is not stored"):
+        unmasked_launch(masked | {"configuration": moved}, STORED)
+    with pytest.raises(ValueError, match="program_args has a hidden value"):
+        unmasked_launch({"program_args": masked["program_args"]}, {})
+
+
+def test_what_is_shown_can_be_shown_again() -> None:
+    once = shown({"a.password": "x", "url": JDBC, "header": "Authorization: Bearer abcdef12", "p": "redis://:pw@h/0"})
+    assert shown(once) == once
+    assert all(MARK.search(value) for value in once.values())
+    assert shown({"url": JDBC}) != shown({"url": JDBC.replace("one", "other")})

@@ -1,0 +1,154 @@
+"""Secrets of launch records at rest: sealed in the database, plain in Python, resealed under a new key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core import serializers
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
+from pytest_django import Settings
+
+from monitoring.launches import remember_edit
+from monitoring.models import Cluster, Job, LaunchVersion, RestartAttempt, RestartTrigger
+from monitoring.models.sealed_json import SEALED, sealed
+from monitoring.recovery.launching import BadLaunch, check_launch
+from monitoring.rekeying import rekey
+
+PLAIN = "S3cr3t-Value"
+LAUNCH: dict[str, Any] = {
+    "kind": "waymark",
+    "jar_id": "4c2f_flights.py",
+    "entry_class": "flights.py:by_route",
+    "program_args": ["--password", PLAIN, "--url", f"jdbc:postgresql://db/f?user=u&password={PLAIN}&ssl=true"],
+    "parallelism": 4,
+    "configuration": {
+        "spark.hadoop.fs.s3a.secret.key": PLAIN,
+        "spark.sql.shuffle.partitions": "4",
+        "pem": f"-----BEGIN PRIVATE KEY-----{PLAIN}-----END PRIVATE KEY-----",
+        "conn": f"AccountName=a;AccountKey={PLAIN}==;EndpointSuffix=x",
+    },
+}
+SECRETS = 5
+
+
+@pytest.fixture
+def job(db: None) -> Job:
+    cluster = Cluster.objects.create(name="c", rest_url="http://127.0.0.1:1")
+    job = Job.objects.create(cluster=cluster, name="flights")
+    remember_edit(job, LAUNCH, "olga", timezone.now())
+    now = timezone.now()
+    RestartAttempt.objects.create(
+        job=job, epoch=1, trigger=RestartTrigger.MANUAL, reason="r", launch=LAUNCH, created_at=now, deadline_at=now
+    )
+    return job
+
+
+def in_the_tables() -> list[str]:
+    tables = (("job", "launch"), ("launchversion", "spec"), ("restartattempt", "launch"))
+    found = []
+    with connection.cursor() as cursor:
+        for table, column in tables:
+            cursor.execute(f"SELECT {column}::text FROM monitoring_{table} WHERE {column} IS NOT NULL")
+            found += [row[0] for row in cursor.fetchall()]
+    return found
+
+
+def test_no_table_holds_a_secret_of_a_launch_and_python_sees_it(job: Job) -> None:
+    stored = in_the_tables()
+    assert len(stored) == 3
+    for text in stored:
+        assert PLAIN not in text
+        assert len(SEALED.findall(text)) == SECRETS
+        assert "jdbc:postgresql://db/f?user=u&password=" in text  # all else can be read
+    assert Job.objects.get().launch == LAUNCH
+    assert LaunchVersion.objects.get().spec == LAUNCH
+    assert RestartAttempt.objects.get().launch == LAUNCH
+    assert list(Job.objects.values_list("launch", flat=True)) == [LAUNCH]
+    assert Job.objects.filter(launch__kind="waymark").exists()
+
+
+def test_every_way_of_writing_seals(job: Job) -> None:
+    Job.objects.filter(pk=job.pk).update(launch=LAUNCH)
+    assert PLAIN not in str(in_the_tables())
+    Job.objects.bulk_update([job], ["launch"])
+    assert PLAIN not in str(in_the_tables())
+    job.save()
+    assert PLAIN not in str(in_the_tables())
+    assert Job.objects.get().launch == LAUNCH
+    assert PLAIN not in serializers.serialize("json", Job.objects.all())
+
+
+def test_the_same_launch_is_no_new_version(job: Job) -> None:
+    version = remember_edit(Job.objects.get(), LAUNCH, "olga", timezone.now())
+    assert (version.number, LaunchVersion.objects.count()) == (1, 1)
+
+
+def test_a_secret_that_no_key_opens_stays_and_is_never_started_with(job: Job, settings: Settings) -> None:
+    before = in_the_tables()
+    settings.SECRET_KEY = "another one"
+    found = Job.objects.get()
+    assert found.launch is not None
+    assert found.launch["configuration"]["spark.sql.shuffle.partitions"] == "4"
+    with pytest.raises(BadLaunch, match="holds a secret that no key opens"):
+        check_launch(found.launch)
+    found.save()
+    LaunchVersion.objects.get().save()
+    RestartAttempt.objects.get().save()
+    assert in_the_tables() == before
+    with pytest.raises(CommandError, match="job flights: launch: The stored secret cannot be opened"):
+        call_command("secrets", "check", stdout=StringIO())
+
+
+def test_rekeying_covers_them(job: Job, settings: Settings) -> None:
+    settings.WAYMARK_SECRET_KEYS = [Fernet.generate_key().decode()]
+    settings.SECRET_KEY_FALLBACKS = []
+    assert rekey().sealed == 3
+    settings.SECRET_KEY = "another one"
+    assert Job.objects.get().launch == LaunchVersion.objects.get().spec == RestartAttempt.objects.get().launch == LAUNCH
+    check_launch(Job.objects.get().launch)
+
+
+def test_without_a_key_a_launch_is_remembered_all_the_same(db: None, settings: Settings) -> None:
+    settings.SECRET_KEY_IS_SECRET = False
+    assert sealed(LAUNCH) == LAUNCH
+
+
+BEFORE = [("monitoring", "0038_log_in_failures_without_names")]
+AFTER = [("monitoring", "0039_seal_launch_secrets")]
+
+
+@pytest.fixture
+def migrate(transactional_db: None) -> Iterator[Callable[[list[tuple[str, str]]], Any]]:
+    def to(target: list[tuple[str, str]]) -> Any:
+        MigrationExecutor(connection).migrate(target)
+        return MigrationExecutor(connection).loader.project_state(target).apps
+
+    yield to
+    executor = MigrationExecutor(connection)
+    executor.migrate(executor.loader.graph.leaf_nodes())
+
+
+def test_rows_of_before_are_sealed_and_masked_and_come_back(migrate: Callable[..., Any]) -> None:
+    apps = migrate(BEFORE)
+    cluster = apps.get_model("monitoring", "Cluster").objects.create(name="c", rest_url="http://127.0.0.1:1/")
+    job = apps.get_model("monitoring", "Job").objects.create(cluster=cluster, name="j", launch=LAUNCH)
+    now = timezone.now()
+    apps.get_model("monitoring", "LaunchVersion").objects.create(job=job, number=1, spec=LAUNCH, created_at=now)
+    parts = {"execution": {"url": f"jdbc:x://db?password={PLAIN}", "parallelism": 4}}
+    apps.get_model("monitoring", "JobConfiguration").objects.create(job=job, since=now, parts=parts)
+    assert PLAIN in str(in_the_tables())
+    apps = migrate(AFTER)
+    assert PLAIN not in str(in_the_tables())
+    assert len(in_the_tables()) == 2
+    assert apps.get_model("monitoring", "LaunchVersion").objects.get().spec == LAUNCH
+    masked = apps.get_model("monitoring", "JobConfiguration").objects.get().parts["execution"]
+    assert (PLAIN in masked["url"], "hidden (" in masked["url"], masked["parallelism"]) == (False, True, 4)
+    migrate(BEFORE)
+    assert str(in_the_tables()).count(PLAIN) == 2 * SECRETS

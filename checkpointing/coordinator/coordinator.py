@@ -275,12 +275,20 @@ class CheckpointCoordinator:
         comes when no I/O is left, with the error if the store or the counter could not be closed.
         `as_asked`: somebody asked for this end, see `CheckpointProperties.discard_on`.
         """
+        self._close()
+        self._when_quiet.append(lambda: self._termination.run(status, on_done, as_asked=as_asked))
+        self._on_quiet()
+
+    def abandon_shutdown(self) -> None:
+        """Storage hangs: when it comes back, close nothing. Somebody else may have repeated the shutdown by then."""
+        self._close()
+        self._when_quiet.clear()
+
+    def _close(self) -> None:
         self._shut_down = True
         self.answers.close()
         self._periodic.stop()
         self._abort_everything(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
-        self._when_quiet.append(lambda: self._termination.run(status, on_done, as_asked=as_asked))
-        self._on_quiet()
 
     # Triggering
 

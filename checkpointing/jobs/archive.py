@@ -54,7 +54,7 @@ class JobArchive:
 
     async def load(self) -> bool:
         """Read what is archived, of jobs whose end is durable. True; raises OSError when it cannot be read now."""
-        self._jobs = {job.job_id: job for job in await self._services.io.run(self._read_all)}
+        self._jobs = {job.job_id: job for job in await self._services.io.look("the archive", self._read_all)}
         return True
 
     async def write(self, job_id: str, answers: Answers) -> None:

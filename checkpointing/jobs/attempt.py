@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,15 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.launcher import DriverProcess
+from checkpointing.jobs.loop import LoopIoExecutor
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.messages import DriverState, ExceptionInfo, Executor, FinishCause, QueryProgress, Vertex
+from checkpointing.storage.errors import StorageSilent
 
 # A driver that reports its end and exits at once: its last message may still be on its way.
 _LAST_MESSAGE_GRACE_S = 5.0
+# The end of its log is read for people only.
+_LOG_SILENCE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,14 @@ class Attempt:
     `final_savepoint` is that of a stop-with-savepoint; `ends_for_rescale`: the next attempt has another parallelism.
     """
 
-    def __init__(self, record: AttemptRecord, process: DriverProcess | None, clock: Clock, secret: str = "") -> None:
+    def __init__(
+        self,
+        record: AttemptRecord,
+        process: DriverProcess | None,
+        clock: Clock,
+        io: LoopIoExecutor,
+        secret: str = "",
+    ) -> None:
         self.record = record
         self.secret = secret
         self.process = process
@@ -55,6 +67,7 @@ class Attempt:
         self.ended: asyncio.Future[AttemptEnd] = asyncio.get_running_loop().create_future()
         self.registration = asyncio.Event()
         self._clock = clock
+        self._io = io
         self._last_heard_s = clock.monotonic()
         self.last_heard_ms = clock.now_ms()
 
@@ -97,15 +110,17 @@ class Attempt:
 
     async def watch(self, settings: JobManagerSettings) -> None:
         """End the attempt when its process dies or nothing is heard of it. Runs until it has ended, or cancelled."""
+        watched: DriverProcess | None = None
         async with asyncio.TaskGroup() as group:
-            if self.process is not None:
-                group.create_task(self._watch_process(self.process))
             while not self.ended.done():
+                if self.process is not watched and self.process is not None:  # one that was adopted in between, too
+                    watched = self.process
+                    group.create_task(self._watch_process(watched))
                 registered = self.registration.is_set()
                 limit = settings.heartbeat_timeout_s if registered else settings.registration_timeout_s
                 silence = self._clock.monotonic() - self._last_heard_s
                 if silence > limit:
-                    self._lose("HeartbeatTimeout", self._silence_text(silence))
+                    await self._lose("HeartbeatTimeout", self._silence_text(silence))
                 await asyncio.wait({self.ended}, timeout=settings.heartbeat_interval_s)
 
     async def _watch_process(self, process: DriverProcess) -> None:
@@ -116,15 +131,23 @@ class Attempt:
         if code == 0 and self.stop_cause is not None:
             # It did what it was told, and its report was lost with the connection.
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
-        self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
+        await self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
 
     def _silence_text(self, silence_s: float) -> str:
         if self.registration.is_set():
             return f"The driver of attempt {self.number} sent no heartbeat for {silence_s:.0f} s."
         return f"The driver of attempt {self.number} did not register within {silence_s:.0f} s."
 
-    def _lose(self, name: str, message: str) -> None:
-        log = self.process.last_log_lines() if self.process is not None else ""
+    async def last_log_lines(self) -> str:
+        """ "" when there are none, or when they cannot be read now."""
+        if self.process is None:
+            return ""
+        with contextlib.suppress(StorageSilent):
+            return await self._io.look("the driver's log", self.process.last_log_lines, silence_s=_LOG_SILENCE_S)
+        return ""
+
+    async def _lose(self, name: str, message: str) -> None:
+        log = await self.last_log_lines()
         stacktrace = f"{name}: {message}" + (f"\nLast lines of its log:\n{log}" if log else "")
         info = ExceptionInfo(name=name, message=message, stacktrace=stacktrace, timestamp=self._clock.now_ms())
         self.end(AttemptEnd(DriverState.FAILED, info))

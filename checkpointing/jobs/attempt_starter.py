@@ -87,6 +87,8 @@ class AttemptStarter:
         self.graph = graph
         self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
+        self._io = services.io_of(graph.job_id)
+        self._storage_io = services.storage_io_of(graph.job_id)
         self._store = store
         self._on_bad_candidate = on_bad_candidate
         self.directory = JobDirectory(services.jobs_directory, graph.job_id)
@@ -98,7 +100,7 @@ class AttemptStarter:
 
     async def read_record(self) -> AttemptRecord | None:
         """What an earlier job manager recorded; AttemptRecordUnreadable or OSError."""
-        record = await self._services.io.run(self._read_record)
+        record = await self._io.run(self._read_record)
         self._last_number = record.attempt if record is not None else 0
         self._former = record if self._recovered else None
         self.first_checkpoint_id = None if self._former is None else self._former.first_checkpoint_id
@@ -116,14 +118,14 @@ class AttemptStarter:
         """After `read_record`: no attempt of this life of the job has ever begun, so nothing of it was ever written."""
         return self._former is None
 
-    def former(self, record: AttemptRecord) -> Attempt | None:
+    async def former(self, record: AttemptRecord) -> Attempt | None:
         """The attempt that an earlier job manager left, or None when its driver is known to be gone."""
         if record.ended:
             return None
-        attempt = Attempt(record, None, self._services.clock)
+        attempt = Attempt(record, None, self._services.clock, self._io)
         if record.pid is None or record.host != self._services.host_name:
             return attempt
-        attempt.process = self._adopted(record, record.pid)
+        attempt.process = await self._adopted(record, record.pid)
         return attempt if attempt.process is not None else None
 
     async def choose_restore(self) -> Restore | LocalRestore | None:
@@ -145,7 +147,7 @@ class AttemptStarter:
         )
         try:
             await self._until_gone(former)
-            return await self._services.io.run(lambda: local_restore(former, facts))
+            return await self._io.run(lambda: local_restore(former, facts))
         except LocalStateUnusable as error:
             message = f"The local state of attempt {former.attempt} cannot be used: {error}"
             self._on_bad_candidate(self._info("LocalStateUnusable", message))
@@ -155,7 +157,7 @@ class AttemptStarter:
         """A JVM that was killed may take a moment to go. Bounded: who is still there then is found there."""
         deadline = self._services.clock.monotonic() + _GONE_WITHIN_S
         while former.pid is not None and self._services.clock.monotonic() < deadline:
-            if not await self._services.io.run(partial(is_group_alive, former.pid)):
+            if not await self._io.run(partial(is_group_alive, former.pid)):
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
 
@@ -163,16 +165,15 @@ class AttemptStarter:
         """An attempt that ended without a batch had started from local state, and the next one will not."""
         if not restore_candidates(self._store.checkpoints, self.graph):
             return False
-        return await self._services.io.run(lambda: went_on_in_vain(ended))
+        return await self._io.run(lambda: went_on_in_vain(ended))
 
     async def _choose_snapshot(self) -> Restore | None:
         candidates = restore_candidates(self._store.checkpoints, self.graph)
         refusal = ""
         for candidate in candidates:
             try:
-                checkpoint = await self._services.io.run(
-                    partial(read_reachable, candidate.location, partial(verify, deep=True))
-                )
+                read = partial(read_reachable, candidate.location, partial(verify, deep=True))
+                checkpoint = await self._storage_io.look(candidate.location, read)
             except SnapshotUnusable as error:
                 refusal = f"{candidate.label} cannot be restored: {error}"
                 self._on_bad_candidate(self._info("SnapshotUnusable", refusal))
@@ -211,16 +212,17 @@ class AttemptStarter:
         self._last_number = number
         self._former = record
         needed = record.local_directory
-        await self._services.io.run(lambda: self.directory.remove_old_attempts(number, needed=needed))
-        return Attempt(record, None, self._services.clock, secret)
+        await self._io.run(lambda: self.directory.remove_old_attempts(number, needed=needed))
+        return Attempt(record, None, self._services.clock, self._io, secret)
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
         try:
             if isinstance(restore, Restore):
-                restore = await self._services.io.run(partial(_within_reach, attempt.record, restore))
-            spec = self._spec(attempt, self.directory.program(), restore)
-            attempt.process = await self._services.io.run(partial(self._launch, spec))
+                restore = await self._storage_io.run(partial(_within_reach, attempt.record, restore))
+            program = await self._io.run(self.directory.program)
+            spec = self._spec(attempt, program, restore)
+            attempt.process = await self._io.run(partial(self._launch, spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
         except (LaunchFailed, StorageError) as error:
@@ -233,10 +235,11 @@ class AttemptStarter:
         self._confirm_term()
         return self._services.launcher.launch(spec)
 
-    def adopt(self, attempt: Attempt, pid: int) -> None:
+    async def adopt(self, attempt: Attempt, pid: int) -> None:
         """A driver that nobody here started registered with `pid`: watch that process, if it is one of ours."""
-        if attempt.process is None and attempt.record.host == self._services.host_name:
-            attempt.process = self._adopted(attempt.record, pid)
+        process = await self._adopted(attempt.record, pid)
+        if attempt.process is None:
+            attempt.process = process
 
     async def end(self, attempt: Attempt, grace_s: float, *, ends_itself: bool = False) -> None:
         """Make sure that the attempt's driver is gone: its process, and its claim on the job. Returns when it is.
@@ -253,7 +256,7 @@ class AttemptStarter:
         await self.wait_until_free()
         attempt.record = replace(attempt.record, ended=True)
         try:
-            await self._services.io.run(lambda: self.directory.write_record(attempt.record, self._confirm_term))
+            await self._io.run(lambda: self.directory.write_record(attempt.record, self._confirm_term))
         except (OSError, HighAvailabilityError) as error:
             # The next job manager would look for this driver once more, and find it gone.
             logger.warning(
@@ -264,7 +267,7 @@ class AttemptStarter:
         """Its claim would outlive a killed driver by its session's time-out, and the next attempt would wait for it."""
         job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         try:
-            await self._services.io.run(lambda: registry.free(job_id, attempt.number))
+            await self._io.run(lambda: registry.free(job_id, attempt.number))
         except HighAvailabilityError as error:
             logger.info("job %s: the claim of attempt %d ends with its session: %s", job_id, attempt.number, error)
 
@@ -273,19 +276,22 @@ class AttemptStarter:
         job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         while True:
             try:
-                if await self._services.io.run(lambda: registry.wait_until_free(job_id, 5.0)):
+                if await self._io.run(lambda: registry.wait_until_free(job_id, 5.0)):
                     return
                 logger.warning("job %s: a driver still holds its attempt; the next one waits", job_id)
             except HighAvailabilityError as error:
                 logger.warning("job %s: whether a driver holds its attempt cannot be asked now: %s", job_id, error)
                 await asyncio.sleep(1.0)
 
-    def _adopted(self, record: AttemptRecord, pid: int) -> DriverProcess | None:
-        return self._services.launcher.adopt(pid, self.graph.job_id, record.attempt, Path(record.work_directory))
+    async def _adopted(self, record: AttemptRecord, pid: int) -> DriverProcess | None:
+        if record.host != self._services.host_name:
+            return None
+        work = Path(record.work_directory)
+        return await self._io.run(lambda: self._services.launcher.adopt(pid, self.graph.job_id, record.attempt, work))
 
     async def _write(self, record: AttemptRecord) -> None:
         try:
-            await self._services.io.run(lambda: self.directory.write_record(record, self._confirm_term))
+            await self._io.run(lambda: self.directory.write_record(record, self._confirm_term))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error

@@ -7,6 +7,7 @@ recovering what the last leader left.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -23,13 +24,14 @@ from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.ended_jobs import STORE_ERRORS, EndedJobs
 from checkpointing.jobs.exceptions import sentence
 from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.job_master import JobMaster
+from checkpointing.jobs.job_master import END_GRACE_S, JobMaster
 from checkpointing.jobs.operations import Operations, Outcome
 from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.jobs.programs import Program
 from checkpointing.jobs.retries import Retries
 from checkpointing.jobs.services import JobServices
 from checkpointing.messages import DriverMessage, Refused, Register
+from checkpointing.storage.errors import StorageSilent
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class Dispatcher:
         self.session_id = session_id
         await self._retries.now_or_later("the clean-up of ended jobs", self._ended_jobs.finish_clean_up)
         await self._retries.now_or_later("reading the archive of ended jobs", self._archive.load)
-        stored = await self.services.io.run(self.services.high_availability.job_graphs.job_ids)
+        stored = await self.services.io.look("the stored jobs", self.services.high_availability.job_graphs.job_ids)
         for job_id in stored:
             if not self._is_term(session_id):
                 logger.warning("leadership was lost during the recovery, which ends here: the next leader's turn")
@@ -111,10 +113,26 @@ class Dispatcher:
         self.operations.cancel_all()
         for job in self._jobs.values():
             job.requests.suspend(end_driver=end_drivers)
-        await asyncio.gather(*self._runs.values())
+        await self._until_ended(end_drivers=end_drivers)
         await self._retries.cancel_all()
         self._past_jobs.close()
-        await self.services.io.run(self.services.launcher.end_spares)
+        with contextlib.suppress(StorageSilent):
+            await self.services.io.look("the spare drivers", self.services.launcher.end_spares, silence_s=END_GRACE_S)
+
+    async def _until_ended(self, *, end_drivers: bool) -> None:
+        """Bounded: the state directory may not answer. What is cut short is as if this job manager had died."""
+        runs = list(self._runs.values())
+        if not runs:
+            return
+        limit_s = 2 * END_GRACE_S
+        if end_drivers:
+            limit_s += self.services.settings.cancel_timeout_s + 3 * END_GRACE_S
+        _, left = await asyncio.wait(runs, timeout=limit_s)
+        for run in left:
+            logger.error("%s did not end within %g s and is abandoned", run.get_name(), limit_s)
+            run.cancel()
+        if left:
+            await asyncio.wait(left, timeout=END_GRACE_S)
 
     async def _recovered(self, job_id: str, session_id: str) -> bool:
         """Raises, or returns False, when it is to be retried. Storage is often away just when leadership moves."""
@@ -131,7 +149,7 @@ class Dispatcher:
         if await self._has_ended(job_id):
             return
         ha = self.services.high_availability
-        graph = await self.services.io.run(lambda: ha.job_graphs.recover(job_id))
+        graph = await self.services.io.look(f"the graph of job {job_id}", lambda: ha.job_graphs.recover(job_id))
         if graph is None:
             return
         # Again: only now, that the graph could be read, is it certain that the storage was there to show a result.
@@ -142,7 +160,7 @@ class Dispatcher:
 
     async def _has_ended(self, job_id: str) -> bool:
         results = self.services.high_availability.job_results
-        has_ended = await self.services.io.run(lambda: results.has_result(job_id))
+        has_ended = await self.services.io.look(f"the result of job {job_id}", lambda: results.has_result(job_id))
         if has_ended:
             logger.warning("job %s has ended and is not recovered; its clean-up is not finished", job_id)
         return has_ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -60,6 +61,7 @@ class DriverConversation:
         self._checkpoints = checkpoints
         self._coordinator = checkpoints.coordinator
         self._interrupts = interrupts
+        self._adoption: asyncio.Future[None] | None = None
 
     def register(self, channel: DriverChannel, message: Register) -> bool:
         """Answer the driver on `channel`; False: it was refused. NotReady: too early to know whether it is wanted."""
@@ -76,7 +78,7 @@ class DriverConversation:
             channel.close()
             return False
         attempt.registered(channel)
-        self._starter.adopt(attempt, message.pid)
+        self._adopt(attempt, message.pid)
         attempt.last_batches = dict(message.last_batches)
         attempt.at_least_once = message.at_least_once
         self._gateway.channel = channel
@@ -123,6 +125,10 @@ class DriverConversation:
         """The driver may come back; the heartbeat time-out and its process decide."""
         if self._gateway.channel is channel:
             self._gateway.channel = None
+
+    def _adopt(self, attempt: Attempt, pid: int) -> None:
+        if attempt.process is None:
+            self._adoption = asyncio.ensure_future(self._starter.adopt(attempt, pid))
 
     def _registered(self, attempt: Attempt) -> Registered:
         """A driver gives up every checkpoint that is not named here: a final savepoint is, though it is complete."""

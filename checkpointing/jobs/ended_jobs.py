@@ -7,6 +7,7 @@ die, and a step may fail, anywhere in between.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -86,12 +87,15 @@ class EndedJobs:
 
         True; raises OSError when the results cannot be listed now.
         """
-        for result in await self._dirty():
-            await self._retries.now_or_later(_clean_up_of(result.job_id), partial(self._finished, result))
+        attempts = (
+            self._retries.now_or_later(_clean_up_of(result.job_id), partial(self._finished, result))
+            for result in await self._dirty()
+        )
+        await asyncio.gather(*attempts)  # one whose storage hangs is given up once, not one after another
         return True
 
     async def _dirty(self) -> Sequence[JobResult]:
-        return await self._services.io.run(self._ha.job_results.dirty_results)
+        return await self._services.io.look("the results of ended jobs", self._ha.job_results.dirty_results)
 
     async def _finished(self, result: JobResult) -> bool:
         return await self._discard_checkpoints(result) and await self._removed(result.job_id)
@@ -99,11 +103,12 @@ class EndedJobs:
     async def _discard_checkpoints(self, result: JobResult) -> bool:
         """Discard or keep each, as at the job's end. False: to be tried again, and until then nothing is forgotten."""
         try:
-            graph = await self._services.io.run(lambda: self._ha.job_graphs.recover(result.job_id))
+            io = self._services.io_of(result.job_id)
+            graph = await io.look("its graph", lambda: self._ha.job_graphs.recover(result.job_id))
             if graph is None:
                 return True
             checkpoints = JobCheckpoints.of_ended_job(graph, self._services)
-            await checkpoints.recover(await self._first_checkpoint_id(result.job_id))
+            await checkpoints.recover_unless_silent(await self._first_checkpoint_id(result.job_id))
             return await checkpoints.shutdown(result.status, as_asked=result.as_asked) is None
         except _PERMANENT as error:
             logger.error("job %s: its checkpoints cannot be read and stay where they lie: %s", result.job_id, error)
@@ -116,7 +121,7 @@ class EndedJobs:
         """Without it a complete checkpoint that never came to an empty store stays: it may be of an earlier life."""
         directory = JobDirectory(self._services.jobs_directory, job_id)
         try:
-            record = await self._services.io.run(directory.read_record)
+            record = await self._services.io_of(job_id).look("its record", directory.read_record)
         except AttemptRecordUnreadable as error:
             logger.warning("job %s: %s", job_id, error)
             return None

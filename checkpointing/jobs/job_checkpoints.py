@@ -30,6 +30,7 @@ from checkpointing.jobs.savepoint_claim import SavepointClaim
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import AcknowledgeCheckpoint
+from checkpointing.storage.errors import StorageSilent
 from checkpointing.storage.layout import unused_file
 from checkpointing.storage.shared_state import ReferenceCountingRegistry
 from checkpointing.storage.sweeping import Swept
@@ -40,6 +41,8 @@ V = TypeVar("V")
 logger = logging.getLogger(__name__)
 
 _AGAIN_AFTER_S = 1.0
+# How long a job that is left to the next job manager waits for storage that does not answer.
+SUSPEND_SILENCE_S = 5.0
 
 RECOVERY_ERRORS = (OSError, ValueError, HighAvailabilityError)
 
@@ -65,7 +68,8 @@ class JobCheckpoints:
         self.config = config
         self._graph = graph
         self._job_id = graph.job_id
-        self._claims = SavepointClaim(graph, services.claims(graph, config), services.io)
+        self._io = services.storage_io_of(graph.job_id)
+        self._claims = SavepointClaim(graph, services.claims(graph, config), self._io)
         self._recovered_ids: tuple[int, ...] = ()
         self.first_id: int | None = None
         self.is_recovered = False
@@ -87,7 +91,7 @@ class JobCheckpoints:
             failure_manager=CheckpointFailureManager(tolerable_failures=config.tolerable_failures, fail_job=fail_job),
             clock=services.clock,
             timer=services.timer,
-            io=services.io,
+            io=self._io,
             left_behind=left_behind,
         )
 
@@ -137,13 +141,24 @@ class JobCheckpoints:
         await self._find(is_new_life=is_new_life)
         self.is_recovered = True
 
+    async def recover_unless_silent(self, first_id: int | None) -> None:
+        """As `recover`. StorageSilent when storage hangs: this object must not be used any more."""
+        recovered = asyncio.ensure_future(self.recover(first_id))
+        try:
+            await self._io.while_working(recovered)
+        except StorageSilent:
+            await self._abandon()
+            raise
+        finally:
+            recovered.cancel()
+
     async def _find(self, *, is_new_life: bool) -> None:
         """What lies in the job's directory though the store does not know it: nothing of it may get lost."""
         known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
         known += self._unreadable_ids
         try:
-            found = await self._services.io.run(lambda: self._storage.found(known))
-            last_id = await self._services.io.run(self._storage.last_id)
+            found = await self._io.look("it", lambda: self._storage.found(known))
+            last_id = await self._io.look("it", self._storage.last_id)
         except OSError as error:
             logger.warning("job %s: its checkpoint directory cannot be looked through: %s", self._job_id, error)
             return
@@ -167,12 +182,13 @@ class JobCheckpoints:
                     await self.recover(self.first_id)  # it may be in the store all the same
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
+        lies_elsewhere = await self._claims.lies_elsewhere()
         added: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.coordinator.restoring.claim(
             checkpoint,
             lambda: None if added.done() else added.set_result(None),
             _unless_done(added, added.set_exception),
-            lies_elsewhere=self._claims.lies_elsewhere,
+            lies_elsewhere=lies_elsewhere,
         )
         await added
 
@@ -219,11 +235,12 @@ class JobCheckpoints:
         await self._sweep_savepoints(leads)
 
     async def _swept(self, leads: Callable[[], bool], below: int | None) -> Swept | None:
-        unreadable, claimed = self._unreadable_ids, self._claims.claimed_ids
-        kept = {*self._claims.unclaimed_ids, *self._recovered_ids, *self.coordinator.uncertain_ids}
-        retained = [c for c in self._store.checkpoints if not c.properties.claimed]
+        unreadable = self._unreadable_ids
         try:
-            swept = await self._services.io.run(
+            unclaimed, claimed = await self._claims.ids_here()
+            kept = {*unclaimed, *self._recovered_ids, *self.coordinator.uncertain_ids}
+            retained = [c for c in self._store.checkpoints if not c.properties.claimed]
+            swept = await self._io.run(
                 lambda: self._storage.sweep(
                     retained, unreadable, leads, kept, claimed, below=below, first_id=self.first_id
                 )
@@ -238,7 +255,7 @@ class JobCheckpoints:
 
     async def _sweep_savepoints(self, leads: Callable[[], bool]) -> None:
         try:
-            for directory in await self._services.io.run(lambda: self._storage.sweep_savepoints(leads)):
+            for directory in await self._io.run(lambda: self._storage.sweep_savepoints(leads)):
                 logger.info("job %s: removed %s, a savepoint that was never completed", self._job_id, directory)
         except OSError as error:
             logger.warning("job %s: savepoints that were never completed stay: %s", self._job_id, error)
@@ -255,17 +272,37 @@ class JobCheckpoints:
         await _called(self.coordinator.when_savepoints_are_written)
 
     async def shutdown(self, status: JobStatus, *, as_asked: bool) -> Exception | None:
-        """What could not be closed, logged; everything else was. `as_asked`: see `CheckpointProperties.discard_on`."""
-        if self._sweep is not None:
-            await asyncio.wait({self._sweep})
+        """Return what could not be closed, logged; everything else was.
+
+        StorageSilent is returned when storage hangs; then nothing was closed, and nothing of it is closed later. A
+        terminated job's clean-up is to be repeated; what another status leaves is the next job manager's anyway.
+        `as_asked`: see `CheckpointProperties.discard_on`.
+        """
+        silence_s = None if status.globally_terminal else SUSPEND_SILENCE_S
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), as_asked=as_asked)
-        error = await closed
-        if status.globally_terminal or not self._store.outlives_job_manager:
-            await self.give_up_claim()
+        try:
+            if self._sweep is not None:
+                await self._io.while_working(self._sweep, silence_s=silence_s)
+            self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), as_asked=as_asked)
+            error = await self._io.while_working(closed, silence_s=silence_s)
+            if status.globally_terminal or not self._store.outlives_job_manager:
+                await self.give_up_claim()
+        except StorageSilent as silent:
+            await self._abandon()
+            error = silent
         if error is not None:
             logger.error("job %s: its checkpoints could not all be closed (%s): %s", self._job_id, status.value, error)
         return error
+
+    async def _abandon(self) -> None:
+        """Leave everything to whoever comes next, who must not find the stored handles locked."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self.coordinator.abandon_shutdown()
+        if self._store.outlives_job_manager:
+            with contextlib.suppress(StorageSilent):
+                io = self._services.io_of(self._job_id)
+                await io.look("the store", partial(self._store.shutdown, JobStatus.SUSPENDED))
 
     async def give_up_claim(self) -> None:
         """The job is over: a snapshot that it claimed and did not remove is its owner's again."""

@@ -51,7 +51,7 @@ class JobRecovery:
         job runs, and takes checkpoints, once they are read.
         """
         last = await self._read("The record of its attempts", self._starter.read_record)
-        former = self._starter.former(last) if last is not None else None
+        former = await self._starter.former(last) if last is not None else None
         if former is None:
             await self._read_checkpoints()
             return None

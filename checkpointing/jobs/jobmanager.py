@@ -9,10 +9,10 @@ import os
 import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -25,20 +25,23 @@ from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.leadership import DispatcherContender
-from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
+from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
 from checkpointing.rest.app import make_app
 from checkpointing.rest.archive import describe
 from checkpointing.rest.job_manager import RecentLog
+from checkpointing.storage.errors import StorageSilent
 from checkpointing.storage.reachability import read_reachable
 
 logger = logging.getLogger(__name__)
 
+# For what no single job stands for.
 IO_THREADS = 16
 _GRACEFUL_CONNECTIONS_S = 2
 EXIT_FATAL = 70
+_CLOSING_S = 30.0
 
 
 class CannotServe(Exception):
@@ -69,47 +72,70 @@ async def run(
     """
     stop = stop or asyncio.Event()
     listener, log = _listener(settings), RecentLog()
-    with listener, log.attached(), ThreadPoolExecutor(IO_THREADS, thread_name_prefix="io") as executor:
+    with listener, log.attached():
         address = settings.advertised_address or _address(listener)
-        io = LoopIoExecutor(asyncio.get_running_loop(), executor)
+        io_threads = IoThreads(asyncio.get_running_loop(), settings.storage_timeout_s)
+        io = io_threads.of("the election")
         ha = await io.run(lambda: _high_availability(settings))
-        services = _services(
-            settings, address, io, ha, launcher or _local_launcher(settings, environ or os.environ, address)
-        )
+        launcher = launcher or _local_launcher(settings, environ or os.environ, address)
+        token_file = await io.run(lambda: _token_file(settings))
+        services = _services(settings, address, io_threads, ha, launcher, token_file)
         dispatcher = Dispatcher(services, describe)
         contender = DispatcherContender(
             dispatcher, ha.leader_election, address, asyncio.get_running_loop(), end_process
         )
         try:
             async with _served(make_app(dispatcher, settings.token, log), listener), _signals(stop):
-                await io.run(lambda: ha.leader_election.start(contender))
-                mode = settings.high_availability.value
-                say(f"Job manager serves {address} · high availability {mode} · {_role(dispatcher)}")
-                await stop.wait()
+                if await _done_before(stop, io.run(lambda: ha.leader_election.start(contender))):
+                    mode = settings.high_availability.value
+                    say(f"Job manager serves {address} · high availability {mode} · {_role(dispatcher)}")
+                    await stop.wait()
                 say("Job manager stops.")
                 await dispatcher.give_up_leadership(end_drivers=settings.drivers_on_shutdown is DriversOnShutdown.STOP)
         finally:
-            await io.run(ha.close)
+            await _closed(io, ha)
+
+
+async def _done_before(stop: asyncio.Event, starting: Coroutine[Any, Any, None]) -> bool:
+    """Whether `starting` ends before the stop: a leader that starts may wait for storage that does not answer."""
+    started, stopped = asyncio.ensure_future(starting), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({started, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if started.done():
+            started.result()
+        return started.done()
+    finally:
+        started.cancel()
+        stopped.cancel()
+
+
+async def _closed(io: LoopIoExecutor, ha: HighAvailabilityServices) -> None:
+    try:
+        await io.look("the high availability services", ha.close, silence_s=_CLOSING_S)
+    except StorageSilent as error:
+        logger.error("the job manager ends all the same: %s", error)
 
 
 def _services(
     settings: JobManagerSettings,
     address: str,
-    io: LoopIoExecutor,
+    io_threads: IoThreads,
     ha: HighAvailabilityServices,
     launcher: DriverLauncher,
+    token_file: Path | None,
 ) -> JobServices:
     return JobServices(
         settings=settings,
         address=address,
         clock=SystemClock(),
         timer=LoopTimer(asyncio.get_running_loop()),
-        io=io,
+        io=io_threads.of("the job manager", IO_THREADS),
+        io_threads=io_threads,
         high_availability=ha,
         launcher=launcher,
         programs=ProgramStorage(settings.state_directory / "programs"),
         random=lambda: random.uniform(-1, 1),
-        token_file=_token_file(settings),
+        token_file=token_file,
         host_name=socket.gethostname(),
     )
 

@@ -1,15 +1,27 @@
-"""The coordinator's timer and I/O executor over an asyncio loop: the loop's thread is the job manager's main thread."""
+"""The job manager's event loop, and the threads for what blocks.
+
+The loop's thread is the job manager's main thread. It makes no file system call: storage that does not answer would
+stop every heartbeat, and all drivers would end.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from checkpointing.coordinator.ports import Cancellable
+from checkpointing.daemon_threads import in_daemon_thread
+from checkpointing.storage.errors import StorageSilent
 
 T = TypeVar("T")
+
+THREADS_OF_A_JOB = 4
+DEFAULT_SILENCE_S = 40.0
 
 
 class LoopTimer:
@@ -20,20 +32,67 @@ class LoopTimer:
         return self._loop.call_later(delay_s, callback)
 
 
-class LoopIoExecutor:
-    """Runs blocking work on `executor`; callbacks come back on the loop. `run` is the same for coroutines."""
+class _Call(Generic[T]):
+    """One piece of work. `last_sign_s` is when it was queued, was begun, or last reported progress."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+    def __init__(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, *, may_be_refused: bool) -> None:
+        self.work = work
+        self.may_be_refused = may_be_refused
+        self.result: asyncio.Future[T] = loop.create_future()
+        self.result.add_done_callback(_retrieve_error)
+        self._now = loop.time
+        self.give_sign()
+
+    def give_sign(self) -> None:
+        """Thread-safe."""
+        self.last_sign_s = self._now()
+
+    def settle(self, done: Future[T]) -> None:
+        if self.result.done():  # nobody waits any more
+            return
+        error = done.exception()
+        if error is None:
+            self.result.set_result(done.result())
+        else:
+            self.result.set_exception(error)
+
+
+class LoopIoExecutor:
+    """Run the blocking work of one `owner`, each piece in a thread, at most `threads` at a time. Use it on the loop.
+
+    A call is *silent* when it has reported no progress (see `daemon_threads.progressed`) for `silence_s`. A silent call
+    cannot be ended and keeps its thread. While all threads are silent, `submit` and `look` fail with StorageSilent
+    before their work begins; `run` waits.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        owner: str,
+        *,
+        silence_s: float = DEFAULT_SILENCE_S,
+        threads: int = THREADS_OF_A_JOB,
+    ) -> None:
+        self.silence_s = silence_s
         self._loop = loop
-        self._executor = executor
+        self._owner = owner
+        self._threads = threads
+        self._running: set[_Call[Any]] = set()
+        self._waiting: deque[_Call[Any]] = deque()
+        self._next_check: asyncio.TimerHandle | None = None
+        self._last_end_s = loop.time()
+
+    @property
+    def num_running(self) -> int:
+        """Threads in use, silent ones included."""
+        return len(self._running)
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T], None], on_error: Callable[[Exception], None]
     ) -> None:
+        """Call one of the two on the loop when `work` has ended, however long that takes, or was refused."""
+
         def finished(future: asyncio.Future[T]) -> None:
-            if future.cancelled():
-                on_error(RuntimeError("the job manager is shutting down"))
-                return
             error = future.exception()
             if error is None:
                 on_done(future.result())
@@ -42,7 +101,106 @@ class LoopIoExecutor:
             else:
                 raise error
 
-        self._loop.run_in_executor(self._executor, work).add_done_callback(finished)
+        self._call(work, may_be_refused=True).result.add_done_callback(finished)
 
     async def run(self, work: Callable[[], T]) -> T:
-        return await self._loop.run_in_executor(self._executor, work)
+        """Wait for `work`, which changes something, however long it takes."""
+        return await self._call(work, may_be_refused=False).result
+
+    async def look(self, at: str, read: Callable[[], T], *, silence_s: float | None = None) -> T:
+        """Wait for `read` as long as it makes progress; StorageSilent names `at`.
+
+        For work that does no harm when it goes on after nobody waits for it: reads above all.
+        """
+        limit_s = self.silence_s if silence_s is None else silence_s
+        call = self._call(read, may_be_refused=True)
+        try:
+            while not call.result.done():
+                left_s = call.last_sign_s + limit_s - self._loop.time()
+                if left_s <= 0:
+                    raise StorageSilent(at, limit_s)
+                await asyncio.wait({call.result}, timeout=left_s)
+        finally:
+            call.result.cancel()
+        return call.result.result()
+
+    async def while_working(self, future: asyncio.Future[T], *, silence_s: float | None = None) -> T:
+        """Wait for `future`, which depends on this owner's calls; StorageSilent when all of them are silent."""
+        limit_s = self.silence_s if silence_s is None else silence_s
+        began_s = self._loop.time()
+        while not future.done():
+            last_s = max((self._last_end_s, began_s, *(call.last_sign_s for call in self._running)))
+            left_s = last_s + limit_s - self._loop.time()
+            if left_s <= 0:
+                raise StorageSilent(self._owner, limit_s)
+            await asyncio.wait({future}, timeout=left_s)
+        return future.result()
+
+    def _call(self, work: Callable[[], T], *, may_be_refused: bool) -> _Call[T]:
+        call = _Call(work, self._loop, may_be_refused=may_be_refused)
+        self._waiting.append(call)
+        self._go_on()
+        return call
+
+    def _go_on(self) -> None:
+        while self._waiting and len(self._running) < self._threads:
+            call = self._waiting.popleft()
+            if not call.result.done():
+                self._begin(call)
+        if any(call.may_be_refused for call in self._waiting):
+            self._refuse_when_silent()
+
+    def _begin(self, call: _Call[Any]) -> None:
+        call.give_sign()
+        self._running.add(call)
+        in_daemon_thread(call.work, self._owner, call.give_sign).add_done_callback(
+            lambda done: self._on_loop(lambda: self._ended(call, done))
+        )
+
+    def _on_loop(self, callback: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the job manager has ended
+            self._loop.call_soon_threadsafe(callback)
+
+    def _ended(self, call: _Call[Any], done: Future[Any]) -> None:
+        self._running.discard(call)
+        self._last_end_s = self._loop.time()
+        call.settle(done)
+        self._go_on()
+
+    def _refuse_when_silent(self) -> None:
+        """Check again when the last thread would become silent."""
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
+        left_s = max(call.last_sign_s for call in self._running) + self.silence_s - self._loop.time()
+        if left_s > 0:
+            self._next_check = self._loop.call_later(left_s, self._go_on)
+            return
+        refused = [call for call in self._waiting if call.may_be_refused]
+        self._waiting = deque(call for call in self._waiting if not call.may_be_refused)
+        for call in refused:
+            if not call.result.done():
+                call.result.set_exception(StorageSilent(self._owner, self.silence_s))
+
+
+class IoThreads:
+    """The executors of all owners: storage that hangs for one of them takes no thread of another."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, silence_s: float = DEFAULT_SILENCE_S) -> None:
+        self._loop = loop
+        self._silence_s = silence_s
+        self._executors: WeakValueDictionary[str, LoopIoExecutor] = WeakValueDictionary()
+
+    def of(self, owner: str, threads: int = THREADS_OF_A_JOB) -> LoopIoExecutor:
+        """The one executor of `owner`, as long as somebody holds it or a call of it runs."""
+        executor = self._executors.get(owner)
+        if executor is None:
+            executor = LoopIoExecutor(self._loop, owner, silence_s=self._silence_s, threads=threads)
+            self._executors[owner] = executor
+        return executor
+
+
+def _retrieve_error(result: asyncio.Future[Any]) -> None:
+    """A caller that gave up does not ask for it."""
+    if not result.cancelled():
+        result.exception()

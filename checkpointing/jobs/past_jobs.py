@@ -48,7 +48,7 @@ class PastJobs:
 
         True; raises OSError when what earlier job managers left cannot be listed now.
         """
-        jobs = await self._services.io.run(self._unfinished)
+        jobs = await self._services.io.look("the past jobs", self._unfinished)
         began_s = self._services.clock.monotonic()
         for job_id in sorted(jobs - set(recovered)):
             self._retries.again(f"past job {job_id}", partial(self._swept, job_id, session_id, began_s))
@@ -85,7 +85,8 @@ class PastJobs:
         if self._runs_here(job_id) or not leads():
             return True
         try:
-            return await self._services.io.run(lambda: self._sweep(job_id, leads, began_s))
+            io = self._services.storage_io_of(job_id)
+            return await io.run(lambda: self._sweep(job_id, leads, began_s))
         except OSError as error:
             logger.warning("job %s: what its job manager left stays for now: %s", job_id, error)
             return False

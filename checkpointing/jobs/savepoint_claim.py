@@ -26,32 +26,26 @@ class SavepointClaim:
         self._claims = claims
         self._io = io
 
-    @property
-    def lies_elsewhere(self) -> bool:
-        """Not in the job's own directory, where everything is the job's without a claim."""
-        return self._path is not None and self._claims.lies_elsewhere(self._path)
+    async def lies_elsewhere(self) -> bool:
+        """Not in the job's own directory, where everything is the job's without a claim. OSError."""
+        path = self._path
+        return path is not None and await self._io.look(path, lambda: self._claims.lies_elsewhere(path))
 
-    @property
-    def unclaimed_ids(self) -> tuple[int, ...]:
-        """Of a checkpoint in the job's own directory that all the same is not the job's to remove."""
-        return () if self._is_made else self._ids_here
+    async def ids_here(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of a checkpoint in the job's own directory: (unclaimed, claimed). OSError.
 
-    @property
-    def claimed_ids(self) -> tuple[int, ...]:
-        """Of a checkpoint in the job's own directory that is of an earlier life of the job, and its own again."""
-        return self._ids_here if self._is_made else ()
-
-    @property
-    def _ids_here(self) -> tuple[int, ...]:
-        if self._path is None or self.lies_elsewhere:
-            return ()
+        An unclaimed one is not the job's to remove; a claimed one is of an earlier life of the job, and its own again.
+        """
+        if self._path is None or await self.lies_elsewhere():
+            return (), ()
         checkpoint_id = checkpoint_id_of(self._path)
-        return () if checkpoint_id is None else (checkpoint_id,)
+        ids = () if checkpoint_id is None else (checkpoint_id,)
+        return ((), ids) if self._is_made else (ids, ())
 
     async def make(self) -> None:
         """SnapshotClaimed, or another OSError."""
         path = self._path
-        if path is not None and self._is_made and self.lies_elsewhere:
+        if path is not None and self._is_made and await self.lies_elsewhere():
             await self._io.run(lambda: self._claims.claim(path))
 
     async def give_up(self) -> None:
@@ -60,7 +54,7 @@ class SavepointClaim:
         if path is None or not self._is_made:
             return
         try:
-            await self._io.run(lambda: self._claims.give_up(path))
+            await self._io.look(path, lambda: self._claims.give_up(path))
         except OSError as error:
             logger.error("job %s: its claim on %s could not be given up: %s", self._job_id, path, error)
 
@@ -68,5 +62,5 @@ class SavepointClaim:
         """End the removal of a claimed snapshot whose place a newer one of `retained` has taken. OSError."""
         path = self._path
         is_dropped = bool(retained) and all(checkpoint.location != path for checkpoint in retained)
-        if path is not None and self._is_made and self.lies_elsewhere and is_dropped:
+        if path is not None and self._is_made and is_dropped and await self.lies_elsewhere():
             await self._io.run(lambda: self._claims.finish_discarding(path))

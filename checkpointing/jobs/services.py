@@ -11,7 +11,7 @@ from checkpointing.configuration import CheckpointConfiguration, CheckpointStora
 from checkpointing.ha.services import HighAvailabilityServices
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverLauncher
-from checkpointing.jobs.loop import LoopIoExecutor, LoopTimer
+from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
@@ -22,13 +22,18 @@ from checkpointing.storage.savepoint_intents import SavepointIntents
 
 @dataclass(frozen=True)
 class JobServices:
-    """`random` gives a number in [-1, 1]. `address` is where drivers and people reach this job manager."""
+    """`random` gives a number in [-1, 1]. `address` is where drivers and people reach this job manager.
+
+    `io` is for what no single job stands for. A job has two executors of its own, one for its storage: when that hangs,
+    the job's driver can still be ended.
+    """
 
     settings: JobManagerSettings
     address: str
     clock: Clock
     timer: LoopTimer
     io: LoopIoExecutor
+    io_threads: IoThreads
     high_availability: HighAvailabilityServices
     launcher: DriverLauncher
     programs: ProgramStorage
@@ -39,6 +44,18 @@ class JobServices:
     def leads(self, session_id: str) -> bool:
         """Whether the term of `session_id` lasts: nobody else can lead now. Cheap, for any thread."""
         return self.high_availability.leader_election.has_leadership(session_id)
+
+    def io_of(self, job_id: str) -> LoopIoExecutor:
+        """For a job's directory, its driver and its nodes in ZooKeeper."""
+        return self.io_threads.of(f"job {job_id}")
+
+    def storage_io_of(self, job_id: str) -> LoopIoExecutor:
+        """For a job's checkpoints and savepoints."""
+        return self.io_threads.of(f"the storage of job {job_id}")
+
+    def storage_io_at(self, location: str) -> LoopIoExecutor:
+        """For a location that somebody sent: the configured roots do not wait for each other."""
+        return self.io_threads.of(self.settings.restore_roots.root_of(location) or "storage outside the roots")
 
     def storage(
         self, graph: JobGraph, config: CheckpointConfiguration, owns_pool: Callable[[], bool] = lambda: False

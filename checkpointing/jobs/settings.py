@@ -16,6 +16,7 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_loopback
+from checkpointing.jobs.loop import DEFAULT_SILENCE_S
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, is_local
 from checkpointing.storage.opening import files_for
@@ -67,6 +68,7 @@ class JobManagerSettings:
     reconcile_window_s: float
     registration_timeout_s: float
     cancel_timeout_s: float
+    storage_timeout_s: float
     history_size: int
     completed_jobs: int
     drivers_on_shutdown: DriversOnShutdown
@@ -145,6 +147,7 @@ class JobManagerSettings:
             reconcile_window_s=read.seconds("WAYMARK_RECONCILE_WINDOW", 15.0),
             registration_timeout_s=read.seconds("WAYMARK_REGISTRATION_TIMEOUT", 120.0),
             cancel_timeout_s=read.seconds("WAYMARK_CANCEL_TIMEOUT", 30.0),
+            storage_timeout_s=read.seconds("WAYMARK_STORAGE_TIMEOUT", DEFAULT_SILENCE_S),
             history_size=read.whole("WAYMARK_CHECKPOINT_HISTORY", 10, least=0),
             completed_jobs=read.whole("WAYMARK_COMPLETED_JOBS", 50, least=1),
             drivers_on_shutdown=read.choice("WAYMARK_DRIVERS_ON_SHUTDOWN", DriversOnShutdown, DriversOnShutdown.STOP),

@@ -17,12 +17,16 @@ REFRESH_INTERVAL_MS = 1000
 _ENDED = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 
 
-def waymark_version() -> str:
-    """The installed version; a checkout that was never installed has none."""
+def _installed_version() -> str:
+    """A checkout that was never installed has none."""
     try:
         return metadata.version("waymark")
     except metadata.PackageNotFoundError:
         return "0.1.0"
+
+
+# Looked up once, when the process starts: it reads files, which the event loop must not.
+VERSION = _installed_version()
 
 
 class ClusterHandlers:
@@ -46,7 +50,7 @@ class ClusterHandlers:
                 "jobs-finished": ended[JobStatus.FINISHED],
                 "jobs-cancelled": ended[JobStatus.CANCELED],
                 "jobs-failed": ended[JobStatus.FAILED],
-                "flink-version": f"waymark-{waymark_version()}",
+                "flink-version": f"waymark-{VERSION}",
                 "flink-commit": "0000000",
             }
         )
@@ -58,7 +62,7 @@ class ClusterHandlers:
                 "refresh-interval": REFRESH_INTERVAL_MS,
                 "timezone-name": time.tzname[0],
                 "timezone-offset": -time.timezone * 1000,
-                "flink-version": f"waymark-{waymark_version()}",
+                "flink-version": f"waymark-{VERSION}",
                 "flink-revision": "0000000",
                 "features": {"web-submit": True, "web-cancel": True, "web-rescale": False, "web-history": False},
             }

@@ -45,9 +45,8 @@ from checkpointing.rest.requests import (
     text_field,
     whole_number,
 )
-from checkpointing.rest.savepoints import SavepointUnusable, usable_savepoint
+from checkpointing.rest.savepoints import SavepointUnusable, confined, usable_savepoint
 from checkpointing.storage.claims import JobClaims
-from checkpointing.storage.errors import StorageError
 
 JOB_NAME_KEY = "pipeline.name"
 # Flink's, too.
@@ -125,6 +124,7 @@ class JarHandlers:
         body = _with_query(request, await json_body(request))
         program = await self._program(str(request.path_params["jarid"]))
         graph = self._graph(program, body)
+        await self._check_directories(graph.configuration)
         try:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
             if graph.savepoint_path is not None:
@@ -166,17 +166,19 @@ class JarHandlers:
             return
         path = graph.savepoint_path
         claims = self._services.claims(graph, CheckpointConfiguration.parse(graph.configuration))
-        is_new = claims.lies_elsewhere(path) and await self._claim(claims, path)
+        is_new = await self._claim(claims, path)
         try:
             yield
         except Exception:
             if is_new:
-                await self._services.io.run(lambda: claims.give_up(path))
+                await self._services.storage_io_at(path).run(lambda: claims.give_up(path))
             raise
 
     async def _claim(self, claims: JobClaims, path: str) -> bool:
+        """Whether the claim is new."""
+        io = self._services.storage_io_at(path)
         try:
-            return await self._services.io.run(lambda: claims.claim(path))
+            return await io.run(lambda: claims.lies_elsewhere(path) and claims.claim(path))
         except OSError as error:
             raise CannotClaim(str(error)) from error
 
@@ -194,7 +196,7 @@ class JarHandlers:
         try:
             _, function = split_entry_class(entry_class)
             recovery = StateRecovery.parse(configuration)
-            self._check_directories(configuration)
+            self._check_storage(configuration)
             check_submitted(configuration)
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error
@@ -212,22 +214,22 @@ class JarHandlers:
             submitted_ms=self._services.clock.now_ms(),
         )
 
-    def _check_directories(self, configuration: Mapping[str, str]) -> None:
-        settings = self._services.settings
+    def _check_storage(self, configuration: Mapping[str, str]) -> None:
         parsed = CheckpointConfiguration.parse(configuration)
         in_memory = parsed.storage is CheckpointStorageKind.JOBMANAGER
-        if in_memory and settings.high_availability is HighAvailabilityMode.ZOOKEEPER:
+        if in_memory and self._services.settings.high_availability is HighAvailabilityMode.ZOOKEEPER:
             allowed = "filesystem with ZooKeeper: the next leader cannot read this job manager's memory"
             raise InvalidConfiguration("execution.checkpointing.storage", parsed.storage.value, allowed)
+
+    async def _check_directories(self, configuration: Mapping[str, str]) -> None:
+        settings = self._services.settings
+        parsed = CheckpointConfiguration.parse(configuration)
         for key, directory, roots in (
             ("dir", parsed.checkpoint_directory, settings.restore_roots),
             ("savepoint-dir", parsed.savepoint_directory, settings.savepoint_roots),
         ):
-            try:
-                if directory is not None:
-                    roots.confine(directory)
-            except StorageError as error:
-                raise bad_request(f"execution.checkpointing.{key}: {error}") from error
+            if directory is not None:
+                await confined(self._services, roots, directory, f"execution.checkpointing.{key}")
 
 
 def _described(program: Program) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field
 from checkpointing.storage.checkpoint_storage import dispose_savepoint
 from checkpointing.storage.claims import check_unclaimed
-from checkpointing.storage.errors import StorageError
+from checkpointing.storage.errors import StorageError, StorageSilent
 from checkpointing.storage.locations import is_local
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.verification import verify
@@ -39,9 +39,9 @@ async def usable_savepoint(
     services: JobServices, path: str, entry_class: str | None, *, allow_other_program: bool
 ) -> CompletedCheckpoint:
     """The savepoint at `path`, every file checked; SavepointUnusable when it is none, or another program's."""
+    roots = services.settings.restore_roots
     try:
-        directory = services.settings.restore_roots.confine(path)
-        checkpoint = await services.io.run(lambda: _verified(directory))
+        checkpoint = await services.storage_io_at(path).look(path, lambda: _verified(roots.confine(path)))
     except OSError as error:
         raise SavepointUnusable(str(error)) from error
     if entry_class is not None and not allow_other_program and not _is_same(entry_class, checkpoint.entry_class):
@@ -50,6 +50,16 @@ async def usable_savepoint(
             f"not to {entry_class}"
         )
     return checkpoint
+
+
+async def confined(services: JobServices, roots: SavepointRoots, path: str, field: str) -> str:
+    """`path` confined to `roots`; 400 names the `field` that it came in, 503 says that the storage is silent."""
+    try:
+        return await services.storage_io_at(path).look(path, lambda: roots.confine(path))
+    except StorageSilent as error:
+        raise RestError(503, f"{field}: {error}") from error
+    except StorageError as error:
+        raise bad_request(f"{field}: {error}") from error
 
 
 def _verified(directory: str) -> CompletedCheckpoint:
@@ -75,7 +85,7 @@ class SavepointHandlers:
         job_id = path_id(request, "jobid")
         body = await json_body(request)
         choice_field(body, "formatType", _FORMATS, "CANONICAL")
-        target = self._target(body, "target-directory")
+        target = await self._target(body, "target-directory")
         cancel_job = flag_field(body, "cancel-job")
         trigger_id = id_field(body, "triggerId")
 
@@ -91,7 +101,7 @@ class SavepointHandlers:
         job_id = path_id(request, "jobid")
         body = await json_body(request)
         choice_field(body, "formatType", _FORMATS, "CANONICAL")
-        target = self._target(body, "targetDirectory")
+        target = await self._target(body, "targetDirectory")
         drain = flag_field(body, "drain")
         trigger_id = id_field(body, "triggerId")
 
@@ -119,14 +129,12 @@ class SavepointHandlers:
         path = text_field(body, "savepoint-path")
         if path is None:
             raise bad_request("savepoint-path: the path of the savepoint is expected")
-        try:
-            self._services.settings.savepoint_roots.confine(path)
-        except StorageError as error:
-            raise bad_request(f"savepoint-path: {error}") from error
+        await self._confined(path, "savepoint-path")
         trigger_id = id_field(body, "triggerId")
 
         async def begin() -> dict[str, Any]:
-            await self._services.io.run(lambda: _dispose(path, self._services.settings.savepoint_roots))
+            roots = self._services.settings.savepoint_roots
+            await self._services.storage_io_at(path).run(lambda: _dispose(path, roots))
             return {}
 
         self._dispatcher.operations.start((DISPOSAL, trigger_id), begin)
@@ -156,12 +164,14 @@ class SavepointHandlers:
             return JSONResponse(_verdict(str(error), None))
         return JSONResponse(_verdict(None, found))
 
-    def _target(self, body: Any, name: str) -> str | None:
+    async def _target(self, body: Any, name: str) -> str | None:
         target = text_field(body, name)
-        try:
-            return None if target is None else self._services.settings.savepoint_roots.confine(target)
-        except StorageError as error:
-            raise bad_request(f"{name}: {error}") from error
+        return None if target is None else await self._confined(target, name)
+
+    async def _confined(self, path: str, name: str) -> str:
+        """The directory that `path` leads to; refused when it is outside the savepoint roots."""
+        roots = self._services.settings.savepoint_roots
+        return await confined(self._services, roots, path, name)
 
     def _default_directory(self, job: JobMaster) -> str:
         return job.record.config.savepoint_directory or self._services.settings.savepoint_directory

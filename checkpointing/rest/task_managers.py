@@ -38,7 +38,7 @@ class TaskManagerHandlers:
         _, attempt, executor = self._found(request)
         if executor.id != "driver" or attempt.process is None:
             raise RestError(404, f"The log of {request.path_params['taskmanagerid']} is kept on its own machine.")
-        return PlainTextResponse(attempt.process.last_log_lines())
+        return PlainTextResponse(await attempt.last_log_lines())
 
     def _running(self) -> Iterator[tuple[str, Attempt, Executor]]:
         for job in self._dispatcher.jobs:

@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from checkpointing.daemon_threads import progressed
+
 STEP = 512
 _CRC32 = "crc32-"
 _CHUNK = 1 << 20
@@ -60,6 +62,7 @@ def checksum_of(file: BinaryIO, like: str) -> str:
     found = checking(like)
     while piece := file.read(_CHUNK):
         found.update(piece)
+        progressed()
     return found.checksum()
 
 

@@ -50,12 +50,12 @@ class JobClaims:
 
     def __init__(self, job_id: str, job_directory: str, files: Files | None = None) -> None:
         self._job_id = job_id
-        self._job_directory = _real(job_directory)
+        self._job_directory = job_directory
         self._given_files = files
 
     def lies_elsewhere(self, directory: str) -> bool:
         """Not in the job's own checkpoint directory, by whatever links either is named."""
-        return parent(_real(directory)) != self._job_directory
+        return parent(_real(directory)) != _real(self._job_directory)
 
     def claim(self, directory: str) -> bool:
         """Take the snapshot over; False when this job had it already. SnapshotClaimed, SnapshotNotWritable."""

@@ -8,6 +8,7 @@ StorageError (an OSError)
 ├── DriverMissing              the Python package that speaks to it is not installed; names it
 ├── AccessDenied               the storage refuses: credentials, permissions, a read-only file system
 ├── StorageUnreachable         nobody answers, or the connection was lost
+│   └── StorageSilent          no answer in time; the call may still be waiting for one
 ├── StorageFull
 └── SnapshotUnusable           nobody can restore from this directory
     ├── MetadataMissing        no `_metadata`: never completed, or no snapshot at all
@@ -60,6 +61,14 @@ class AccessDenied(StorageError):
 
 class StorageUnreachable(StorageError):
     pass
+
+
+class StorageSilent(StorageUnreachable):
+    """`what` was not answered in time. Nothing is known of it."""
+
+    def __init__(self, what: str, silence_s: float) -> None:
+        super().__init__(f"{what} has not answered for {silence_s:g} s")
+        self.silence_s = silence_s
 
 
 class StorageFull(StorageError):

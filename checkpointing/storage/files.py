@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from checkpointing.daemon_threads import progressed
 from checkpointing.durable_files import opened, sync
 from checkpointing.file_memory import FileMemory
 from checkpointing.storage.checksums import checking, checksum_of
@@ -173,6 +174,7 @@ class LocalFiles:
             while chunk := reader.read(_CHUNK):
                 found.update(chunk)
                 writer.write(chunk)
+                progressed()
         return found.checksum()
 
     def read(self, path: str) -> bytes:

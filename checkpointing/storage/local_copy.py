@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.daemon_threads import map_in_daemon_threads
 from checkpointing.messages import StateFile
 from checkpointing.storage.errors import SnapshotIncomplete
 from checkpointing.storage.layout import METADATA, SHARED, state_file_path
@@ -25,13 +25,10 @@ def local_copy(checkpoint: CompletedCheckpoint, directory: Path) -> CompletedChe
         return checkpoint
     shared = None if checkpoint.shared_location is None else str(directory / SHARED)
     copy = dataclasses.replace(checkpoint, location=str(directory / name(checkpoint.location)), shared_location=shared)
-    with ThreadPoolExecutor(files_for(checkpoint.location).transfers, thread_name_prefix="download") as pool:
-        try:
-            for _ in pool.map(lambda file: _bring(checkpoint, copy, file), distinct_files(checkpoint)):
-                pass
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    transfers = files_for(checkpoint.location).transfers
+    map_in_daemon_threads(
+        lambda file: _bring(checkpoint, copy, file), distinct_files(checkpoint), transfers, "download"
+    )
     Path(copy.location).mkdir(parents=True, exist_ok=True)
     (Path(copy.location) / METADATA).write_bytes(encode_metadata(copy))
     return copy

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.daemon_threads import map_in_daemon_threads
 from checkpointing.messages import StateFile
 from checkpointing.storage.errors import MetadataMissing, SnapshotIncomplete, StateFileMissing
 from checkpointing.storage.files import Files
@@ -50,8 +49,8 @@ def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], fi
     """One listing a directory, many at a time: a question for each file would take a remote storage minutes."""
     paths = [state_file_path(checkpoint, file) for file in distinct]
     directories = list(dict.fromkeys(parent(path) for path in paths))
-    with ThreadPoolExecutor(files.transfers, thread_name_prefix="verify") as pool:
-        listings = dict(zip(directories, pool.map(files.sizes, directories), strict=True))
+    found = map_in_daemon_threads(files.sizes, directories, files.transfers, "verify")
+    listings = dict(zip(directories, found, strict=True))
     for file, path in zip(distinct, paths, strict=True):
         size = listings[parent(path)].get(name(path))
         if size is None:
@@ -61,16 +60,11 @@ def _verify_sizes(checkpoint: CompletedCheckpoint, distinct: list[StateFile], fi
 
 
 def _verify_content(checkpoint: CompletedCheckpoint, distinct: list[StateFile], files: Files) -> None:
-    paths = [state_file_path(checkpoint, file) for file in distinct]
-    with ThreadPoolExecutor(files.transfers, thread_name_prefix="verify") as pool:
-        try:
-            promised = [file.checksum for file in distinct]
-            for file, found in zip(distinct, pool.map(files.checksum, paths, promised), strict=True):
-                if found != file.checksum:
-                    raise other_content(checkpoint, file)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    def check(file: StateFile) -> None:
+        if files.checksum(state_file_path(checkpoint, file), file.checksum) != file.checksum:
+            raise other_content(checkpoint, file)
+
+    map_in_daemon_threads(check, distinct, files.transfers, "verify")
 
 
 def other_content(checkpoint: CompletedCheckpoint, file: StateFile) -> SnapshotIncomplete:

@@ -111,9 +111,9 @@ class LocalDriverLauncher:
         return process
 
     def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DriverProcess | None:
-        process = AdoptedProcess(pid, work_directory, lambda pid: self._is_driver(pid, work_directory))
-        if not process.is_alive():
+        if not self._is_driver(pid, work_directory):
             return None
+        process = AdoptedProcess(pid, work_directory)
         try:
             spec = DriverSpec.from_json(json.loads((work_directory / SPEC_NAME).read_text()))
         except (OSError, ValueError, MalformedMessage):

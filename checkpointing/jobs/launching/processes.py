@@ -76,21 +76,24 @@ class StartedProcess:
 
 
 class AdoptedProcess:
-    """A driver that an earlier job manager started. `is_ours` says whether the pid is still that driver's."""
+    """A driver that an earlier job manager started. `pid` is that driver's now, and as long as its command line stays.
+
+    No file but /proc is read for that: this is asked on the event loop.
+    """
 
     left_nothing = False  # its group may have found another owner by now
 
-    def __init__(self, pid: int, work: Path, is_ours: Callable[[int], bool]) -> None:
+    def __init__(self, pid: int, work: Path) -> None:
         self._pid = pid
         self._work = work
-        self._is_ours = is_ours
+        self._command_line = command_line(pid)
 
     @property
     def pid(self) -> int:
         return self._pid
 
     def is_alive(self) -> bool:
-        return self._is_ours(self._pid)
+        return bool(self._command_line) and command_line(self._pid) == self._command_line
 
     async def wait(self) -> int | None:
         while self.is_alive():  # noqa: ASYNC110  (not our child: nobody tells us)

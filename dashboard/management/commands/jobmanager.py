@@ -33,6 +33,7 @@ Settings come from the environment (NAME_FILE reads NAME from a file):
   WAYMARK_REGISTRATION_TIMEOUT     seconds that a new driver has to register (120)
   WAYMARK_RECONCILE_WINDOW         seconds that a driver has to come back to a new leader (15)
   WAYMARK_CANCEL_TIMEOUT           seconds that a driver has to end when told so (30)
+  WAYMARK_STORAGE_TIMEOUT          seconds without an answer after which storage is given up (40)
   WAYMARK_DRIVERS_ON_SHUTDOWN      stop: end the drivers; leave: leave them for the next job manager (stop)
   WAYMARK_CHECKPOINT_HISTORY       checkpoints shown per job (10)
   WAYMARK_COMPLETED_JOBS           ended jobs shown (50)

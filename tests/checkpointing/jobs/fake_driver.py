@@ -127,6 +127,10 @@ class FakeDriver:
         await self._report(DriverState.FAILED, exception=info)
         self._exit(1)
 
+    async def runs(self) -> None:
+        """Its queries have started."""
+        await self._report(DriverState.RUNNING)
+
     async def finish(self, cause: FinishCause | None = FinishCause.BY_ITSELF) -> None:
         await self._report(DriverState.FINISHED, finish_cause=cause)
         if not self.lingers:
@@ -174,8 +178,7 @@ class FakeDriver:
                 self.registrations += 1
                 self.known_at_registration.append(message.pending_checkpoints)
                 if self.state is DriverState.INITIALIZING and self.becomes_running:
-                    self.state = DriverState.RUNNING
-                    await self._report(DriverState.RUNNING)
+                    await self.runs()
             case Refused():
                 self.refusals.append(message.reason)
                 assert self.connection is not None

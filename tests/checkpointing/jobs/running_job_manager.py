@@ -14,6 +14,7 @@ from checkpointing.jobs.jobmanager import run
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.rest.client import JobManagerClient
 from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
+from tests.checkpointing.jobs.loop_guard import watched_loop
 
 LIMIT_S = 60.0
 PROGRAM = "def wordcount(spark, args):\n    return spark\n"
@@ -159,10 +160,12 @@ async def running_job_manager(
     own = launcher is None
     launcher = launcher or FakeLauncher(asyncio.get_running_loop())
     manager = RunningJobManager(directory, launcher, environ)
-    await manager.start()
-    try:
-        yield manager
-    finally:
-        await manager.shut_down()
-        if own:
-            await launcher.close()
+    with watched_loop() as calls:
+        await manager.start()
+        try:
+            yield manager
+        finally:
+            await manager.shut_down()
+            if own:
+                await launcher.close()
+    assert not calls, "file system calls on the event loop:\n" + "\n".join(dict.fromkeys(calls))

@@ -93,9 +93,23 @@ def _request_of_the_election(operation: str, what: Any, *_: Any) -> str | None:
 
 def _work_of_the_recovery(work: Any, *_: Any) -> str | None:
     task = asyncio.current_task()
-    if task is None or "take_leadership" not in str(task.get_coro()):
+    if task is None or not any(name in str(task.get_coro()) for name in ("take_leadership", "now_or_later")):
         return None
     return str(getattr(work, "func", work).__qualname__).removesuffix(".<locals>.<lambda>").replace(".<locals>", "")
+
+
+def _hook_all_threads(steps: Steps, services: Any) -> None:
+    """Of the job manager itself, and of each job."""
+    steps.hook(services.io, "_call", _work_of_the_recovery)
+    of = services.io_threads.of
+
+    def hooked_of(owner: str) -> Any:
+        executor = of(owner)
+        if "_call" not in vars(executor):
+            steps.hook(executor, "_call", _work_of_the_recovery)
+        return executor
+
+    services.io_threads.of = hooked_of
 
 
 @pytest.fixture
@@ -122,7 +136,7 @@ def hook(monkeypatch: pytest.MonkeyPatch, proxy: TcpProxy) -> Callable[[Steps], 
 
         def dispatcher(job_services: Any, describe: Any) -> Any:
             if job_services.settings.zookeeper_hosts == proxy.address:
-                steps.hook(job_services.io, "run", _work_of_the_recovery)
+                _hook_all_threads(steps, job_services)
             return make_dispatcher(job_services, describe)
 
         monkeypatch.setattr(jobmanager, "make_services", services)

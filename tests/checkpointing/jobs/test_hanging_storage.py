@@ -1,0 +1,230 @@
+"""Storage of one job that does not answer: the job manager and all other jobs go on, and so does the job afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from checkpointing.jobs.loop import THREADS_OF_A_JOB
+from checkpointing.rest.client import RequestRefused
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.hard_mount import HardMount, hard_mount
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+
+SILENCE_S = 1.0
+# Enough for every bounded wait, also on a busy machine; without bounds nothing would ever end.
+BOUND_S = 60.0
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[HardMount]:
+    with hard_mount(tmp_path / "mount") as mount:
+        yield mount
+
+
+@pytest_asyncio.fixture
+async def manager(tmp_path: Path, mount: HardMount) -> AsyncIterator[RunningJobManager]:
+    async with running_job_manager(
+        tmp_path,
+        WAYMARK_SAVEPOINT_ROOTS=str(mount.path),
+        WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S),
+        WAYMARK_HEARTBEAT_TIMEOUT="3",
+    ) as running:
+        yield running
+
+
+def on(mount: HardMount, **more: str) -> dict[str, str]:
+    """A job that checkpoints there many times a second and bears that none is completed."""
+    return {
+        "execution.checkpointing.dir": str(mount.path),
+        "execution.checkpointing.interval": "50 ms",
+        "execution.checkpointing.timeout": "100 ms",
+        "execution.checkpointing.tolerable-failed-checkpoints": "100000",
+        **more,
+    }
+
+
+async def failed_checkpoints(manager: RunningJobManager, job_id: str) -> int:
+    return int((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["failed"])
+
+
+async def completed_checkpoints(manager: RunningJobManager, job_id: str) -> int:
+    return int((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"])
+
+
+async def hung_job(manager: RunningJobManager, mount: HardMount) -> str:
+    """A job all of whose threads for its storage hang, with checkpoints that go on failing.
+
+    It runs only once the storage hangs, so that it is always the start of a checkpoint that hangs first.
+    """
+    manager.launcher.becomes_running = False
+    job_id = await manager.submit(on(mount))
+    driver = await eventually(
+        lambda: next(
+            (each for each in manager.launcher.drivers if each.spec.job_id == job_id and each.session_id), None
+        )
+    )
+    manager.launcher.becomes_running = True
+    mount.hang()
+    await driver.runs()
+    await eventually(lambda: mount.num_hanging == THREADS_OF_A_JOB)
+    before = await failed_checkpoints(manager, job_id)
+
+    async def more_failed() -> bool:
+        return await failed_checkpoints(manager, job_id) > before + 5
+
+    await eventually(more_failed)
+    return job_id
+
+
+async def for_longer_than_a_lease(manager: RunningJobManager, job_id: str) -> None:
+    """By the job manager's own clock."""
+    began_ms = (await manager.get(f"/jobs/{job_id}"))["now"]
+
+    async def over() -> bool:
+        now_ms = (await manager.get(f"/jobs/{job_id}"))["now"]
+        return bool(now_ms - began_ms > 1000 * (manager.settings.heartbeat_timeout_s + 1))
+
+    await eventually(over)
+
+
+def files_in(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def threads_of(job_id: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == f"the storage of job {job_id}"]
+
+
+async def test_other_jobs_are_checkpointed_canceled_and_submitted(manager: RunningJobManager, mount: HardMount) -> None:
+    other = await manager.submit_running()
+    await hung_job(manager, mount)
+
+    assert await manager.checkpoint(other) == 1
+    assert "location" in await manager.savepoint(other)
+    await manager.cancel(other)
+    await manager.until(other, "CANCELED")
+    third = await manager.submit_running()
+    assert await manager.checkpoint(third) == 1
+
+
+async def test_its_checkpoints_fail_its_threads_are_few_and_no_driver_is_lost(
+    manager: RunningJobManager, mount: HardMount
+) -> None:
+    hanging = await hung_job(manager, mount)
+
+    heard = [driver.registrations for driver in manager.launcher.drivers]
+    await for_longer_than_a_lease(manager, hanging)
+    assert await manager.status(hanging) == "RUNNING"
+    assert [driver.registrations for driver in manager.launcher.drivers] == heard, "a heartbeat was not answered"
+    assert len(threads_of(hanging)) == THREADS_OF_A_JOB
+    history = (await manager.get(f"/jobs/{hanging}/checkpoints"))["history"]
+    assert all(checkpoint["status"] == "FAILED" for checkpoint in history)
+
+
+async def test_it_goes_on_when_its_storage_answers(manager: RunningJobManager, mount: HardMount) -> None:
+    hanging = await hung_job(manager, mount)
+    before = await completed_checkpoints(manager, hanging)
+
+    mount.answer()
+
+    async def more_completed() -> bool:
+        return await completed_checkpoints(manager, hanging) > before
+
+    await eventually(more_completed)
+    assert await manager.status(hanging) == "RUNNING"
+    assert len(manager.launcher.drivers) == 1
+
+
+async def test_a_savepoint_there_fails_and_says_that_the_storage_does_not_answer(
+    manager: RunningJobManager, mount: HardMount
+) -> None:
+    other = await manager.submit_running()
+    mount.hang()
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(RequestRefused) as refused:
+            await manager.post(f"/jobs/{other}/savepoints", {"target-directory": f"{mount.path}/sp"})
+    assert refused.value.status == 503
+    assert f"target-directory: {mount.path}/sp has not answered for {SILENCE_S:g} s" in str(refused.value)
+    assert "location" in await manager.savepoint(other), "another place is not held up"
+
+
+async def test_it_is_canceled_and_what_it_left_is_removed_once_its_storage_answers(
+    manager: RunningJobManager, mount: HardMount
+) -> None:
+    hanging = await manager.submit_running(on(mount))
+
+    async def completed() -> bool:
+        return await completed_checkpoints(manager, hanging) > 0
+
+    await eventually(completed)
+    mount.hang()
+    await eventually(lambda: mount.num_hanging)
+    async with asyncio.timeout(BOUND_S):
+        await manager.cancel(hanging)
+        await manager.until(hanging, "CANCELED")
+    results = manager.settings.state_directory / "ha" / "job-result-store"
+    await eventually(lambda: (results / f"{hanging}_DIRTY.json").exists())
+
+    mount.answer()
+    await eventually(lambda: (results / f"{hanging}.json").exists())
+    await eventually(lambda: not threads_of(hanging) and not files_in(mount.path / hanging))
+
+
+async def test_the_job_manager_ends_in_bounded_time(tmp_path: Path, mount: HardMount) -> None:
+    async with running_job_manager(
+        tmp_path, WAYMARK_SAVEPOINT_ROOTS=str(mount.path), WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S)
+    ) as manager:
+        await manager.submit_running()
+        await hung_job(manager, mount)
+        async with asyncio.timeout(BOUND_S):
+            await manager.shut_down()
+        assert all(driver.process.exited.done() for driver in manager.launcher.drivers)
+        mount.answer()
+
+
+async def test_a_submission_that_names_it_is_refused_and_others_are_not(
+    manager: RunningJobManager, mount: HardMount
+) -> None:
+    mount.hang()
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(RequestRefused, match=r"execution\.checkpointing\.dir: .* has not answered"):
+            await manager.submit(on(mount))
+        with pytest.raises(RequestRefused, match=r"savepointPath: .* has not answered"):
+            await manager.submit(savepointPath=f"{mount.path}/savepoint-1", claimMode="CLAIM")
+        for _ in range(2 * THREADS_OF_A_JOB):
+            verdict = manager.post("/savepoints/validate", {"savepointPath": f"{mount.path}/savepoint-1"})
+            assert "has not answered" in str((await verdict)["reason"])
+    await manager.submit_running()
+
+
+@pytest.mark.zookeeper
+async def test_the_next_leader_serves_though_the_storage_of_an_ended_job_hangs(
+    cluster: Cluster, mount: HardMount
+) -> None:
+    limits = {"WAYMARK_SAVEPOINT_ROOTS": str(mount.path), "WAYMARK_STORAGE_TIMEOUT": str(SILENCE_S)}
+    async with cluster.job_manager(**limits) as first:
+        await leads(first)
+        ended = await first.submit_running(on(mount))
+
+        async def completed() -> bool:
+            return await completed_checkpoints(first, ended) > 0
+
+        await eventually(completed)
+        mount.hang()
+        await eventually(lambda: mount.num_hanging)
+        await first.cancel(ended)
+        results = first.settings.state_directory / "ha" / "job-result-store"
+        await eventually(lambda: (results / f"{ended}_DIRTY.json").exists())
+
+    async with cluster.job_manager(**limits) as second, asyncio.timeout(BOUND_S):
+        await leads(second)
+        await second.submit_running()
+        mount.answer()
+        await eventually(lambda: (results / f"{ended}.json").exists())
+        await eventually(lambda: not threads_of(ended) and not files_in(mount.path / ended))

@@ -183,6 +183,17 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """The leader cannot read yet what is stored of the job: the driver runs on, and registers again.
+
+    Its lease begins anew: this leader starts no other attempt before it has read which one there is.
+    """
+
+    type: ClassVar[str] = "wait"
+    session_id: str
+
+
+@dataclass(frozen=True)
 class VertexRows:
     """What Spark counted of a vertex since the attempt began; None: it does not count that.
 
@@ -349,7 +360,7 @@ class Cancel:
 
 
 DriverMessage = Register | Heartbeat | AcknowledgeCheckpoint | DeclineCheckpoint | DelayCheckpoint | StatusUpdate
-JobManagerMessage = Registered | Refused | TriggerCheckpoint | NotifyComplete | NotifyAborted | Stop | Cancel
+JobManagerMessage = Registered | Refused | Wait | TriggerCheckpoint | NotifyComplete | NotifyAborted | Stop | Cancel
 Message = DriverMessage | JobManagerMessage
 
 _BY_TYPE: dict[str, type[Any]] = {cls.type: cls for cls in typing.get_args(Message)}

@@ -334,9 +334,9 @@ class Dispatcher:
         """
         job = self._jobs.get(message.job_id)
         if job is None or isinstance(message, Register):
-            self.require_leading()
+            session_id = self.require_leading()
             if self._retries.is_waiting(_recovery_of(message.job_id)):
-                raise NotReady
+                raise NotReady(session_id)
         elif not self.services.leads(job.session_id):
             raise NotLeading
         if job is None:

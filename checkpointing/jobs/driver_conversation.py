@@ -38,7 +38,11 @@ logger = logging.getLogger(__name__)
 
 
 class NotReady(Exception):
-    """The job is still reading what earlier job managers left."""
+    """The leader of `session_id` is still reading what earlier job managers left of the job."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("what is stored of the job is not read yet")
+        self.session_id = session_id
 
 
 class DriverConversation:
@@ -67,7 +71,7 @@ class DriverConversation:
         """Answer the driver on `channel`; False: it was refused. NotReady: too early to know whether it is wanted."""
         record, attempt = self._record, self._record.attempt
         if attempt is None and record.status is JobStatus.INITIALIZING:
-            raise NotReady
+            raise NotReady(self._session_id)
         if attempt is None or attempt.number != message.attempt or attempt.ended.done() or record.status.terminal:
             current = "none" if attempt is None else str(attempt.number)
             channel.send(Refused(f"attempt {message.attempt} is not wanted: the current one is {current}"))

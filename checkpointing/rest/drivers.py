@@ -12,7 +12,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
-from checkpointing.messages import DriverMessage, MalformedMessage, Refused, Register, decode, encode
+from checkpointing.messages import (
+    DriverMessage,
+    JobManagerMessage,
+    MalformedMessage,
+    Refused,
+    Register,
+    Wait,
+    decode,
+    encode,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -25,19 +34,19 @@ class DriverHandler:
         self._dispatcher = dispatcher
 
     async def connect(self, websocket: WebSocket) -> None:
-        """One driver's connection, from its handshake to its end. 1013: come again, here or at the leader."""
+        """One driver's connection, from its handshake to its end. 1013: look for the leader and come again."""
         await websocket.accept()
         channel = DriverChannel()
         writer = asyncio.create_task(_write(websocket, channel))
         try:
             await self._read(websocket, channel)
-        except (NotLeading, NotReady):
-            await _close(websocket, TRY_AGAIN_LATER, "not the leader, or not ready yet")
+        except NotLeading:
+            await _close(websocket, TRY_AGAIN_LATER, "not the leader")
+        except NotReady as not_ready:
+            await _sent_last(channel, writer, Wait(not_ready.session_id))
         except MalformedMessage as error:
             logger.warning("a driver sent what is no message: %s", error)
-            channel.send(Refused(str(error)))
-            channel.close()
-            await asyncio.wait({writer}, timeout=1.0)
+            await _sent_last(channel, writer, Refused(str(error)))
             await _close(websocket, POLICY_VIOLATION, "malformed message")
         finally:
             channel.mark_gone()
@@ -66,6 +75,12 @@ async def _write(websocket: WebSocket, channel: DriverChannel) -> None:
         await websocket.close()
     except (WebSocketDisconnect, RuntimeError, OSError):
         return  # the reader notices and cleans up
+
+
+async def _sent_last(channel: DriverChannel, writer: asyncio.Task[None], message: JobManagerMessage) -> None:
+    channel.send(message)
+    channel.close()
+    await asyncio.wait({writer}, timeout=1.0)
 
 
 async def _close(websocket: WebSocket, code: int, reason: str) -> None:

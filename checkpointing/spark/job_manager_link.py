@@ -30,6 +30,7 @@ from checkpointing.messages import (
     Register,
     Registered,
     StatusUpdate,
+    Wait,
     decode,
     encode,
 )
@@ -169,6 +170,10 @@ class JobManagerLink:
         if isinstance(answer, Refused):
             self.incoming.put(answer)
             self._closing.set()
+            return None
+        if isinstance(answer, Wait):
+            log.info("the leader cannot read the job yet; the driver runs on and registers again")
+            self._confirmed_s = began
             return None
         if not isinstance(answer, Registered):
             raise MalformedMessage(f"a registration is answered by {answer.type}")

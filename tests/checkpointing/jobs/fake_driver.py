@@ -39,6 +39,7 @@ from checkpointing.messages import (
     Vertex,
     VertexKind,
     VertexRows,
+    Wait,
     decode,
     encode,
 )
@@ -91,6 +92,7 @@ class FakeDriver:
         self.state = DriverState.INITIALIZING
         self.session_id = ""
         self.refusals: list[str] = []
+        self.waits = 0
         self.completed: list[int] = []
         self.triggers: list[TriggerCheckpoint] = []
         self.known_at_registration: list[tuple[int, ...]] = []
@@ -183,6 +185,8 @@ class FakeDriver:
                 self.refusals.append(message.reason)
                 assert self.connection is not None
                 await self.connection.close()
+            case Wait():
+                self.waits += 1
             case TriggerCheckpoint():
                 self.triggers.append(message)
                 await self._checkpoint(message)

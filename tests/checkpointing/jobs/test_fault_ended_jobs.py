@@ -154,7 +154,9 @@ async def test_a_job_that_cannot_be_recovered_now_keeps_its_driver_and_is_recove
                 await ask
             assert refusal.value.status == 503
             assert "could not be recovered yet" in str(refusal.value)
-        assert cluster.launcher.drivers[0].refusals == [], "it shall come again"
+        driver = cluster.launcher.drivers[0]
+        await eventually(lambda: driver.waits > 1)
+        assert driver.refusals == [], "it shall come again"
 
         away.rename(graph)
 

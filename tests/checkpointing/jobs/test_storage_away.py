@@ -380,6 +380,7 @@ async def test_without_its_directory_a_job_is_not_taken_for_one_that_never_ran(c
         cluster.drivers_find(second)
         await leads(second)
         await eventually(lambda: says(second, job_id, "StorageUnreachable", "record of its attempts cannot be read"))
+        await eventually(lambda: driver.waits > 1)
         if jobs.exists():
             jobs.rmdir()
         away.rename(jobs)

@@ -23,6 +23,7 @@ from checkpointing.messages import (
     Registered,
     StatusUpdate,
     SubtaskMetrics,
+    Wait,
 )
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 
@@ -149,6 +150,18 @@ def test_heartbeats_that_are_answered_renew_the_lease(
     link.incoming.get(timeout=20)
     eventually("many heartbeats", lambda: len(job_manager.heard(Heartbeat)) > 16)  # more than 3 s
     assert not lease_lost.is_set()
+
+
+def test_a_leader_that_asks_to_wait_renews_the_lease_until_it_registers_the_driver(
+    job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
+) -> None:
+    job_manager.answer = Wait(job_manager.session_id)
+    link = make_link(lambda _: job_manager.address, lease_s=2.0)
+    eventually("many registrations", lambda: len(job_manager.heard(Register)) > 8)  # more than 4 s
+    assert not lease_lost.is_set()
+    assert link.incoming.empty()
+    job_manager.answer = None
+    assert isinstance(link.incoming.get(timeout=20), Registered)
 
 
 def test_a_job_manager_that_hangs_does_not_renew_the_lease(

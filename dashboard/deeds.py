@@ -57,6 +57,7 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "channel.change": lambda details: (
         _("changed the channel: %(changes)s") % {"changes": ", ".join(_names(details.get("now")))}
     ),
+    "channel.remove": _("deleted the channel"),
     "channel.test": _("tested the channel"),
     "delivery.retry": _("had the message tried again"),
     "incident.snooze": _("snoozed the incident"),

@@ -102,6 +102,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("channels/", channels.channels, name="channels"),
     path("channels/add/<slug:kind>/", channels.add_channel, name="channel-add"),
     path("channels/<int:pk>/", channels.channel, name="channel"),
+    path("channels/<int:pk>/delete/", channels.remove, name="channel-remove"),
     path("channels/<int:pk>/test/", channels.test, name="channel-test"),
     path("messages/", deliveries.deliveries, name="deliveries"),
     path("messages/<int:pk>/", deliveries.delivery, name="delivery"),

@@ -19,7 +19,15 @@ from dashboard.api.schemas.rows import DeliveryDetailOut, DeliveryOut
 from dashboard.api.typed import Body, Span, checked, filled
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.queries.messages import require_to_retry, seen_messages
-from monitoring.alerts.channels import NotGivenUp, retry_delivery, save_channel, snapshot, try_channel
+from monitoring.alerts.channels import (
+    ChannelStays,
+    NotGivenUp,
+    remove_channel,
+    retry_delivery,
+    save_channel,
+    snapshot,
+    try_channel,
+)
 from monitoring.alerts.notify.addresses import without_path
 from monitoring.alerts.notify.message import Sent
 from monitoring.models import Channel, ChannelKind, Delivery
@@ -100,6 +108,16 @@ def change(request: HttpRequest, channel_id: int, body: ChannelFields) -> dict[s
     return _save(request, body.given(), lambda: _find(channel_id))
 
 
+@routes.delete("/channels/{int:channel_id}", response=answers(None, 204), summary="Delete it; its messages stay")
+def remove(request: HttpRequest, channel_id: int) -> Status[None]:
+    require(request, Role.OPERATOR)
+    try:
+        remove_channel(_find(channel_id), actor_of(request), timezone.now())
+    except ChannelStays as stays:
+        raise conflict(stays) from stays
+    return Status(204, None)
+
+
 @routes.post("/channels/{int:channel_id}/test", response=answers(TestedOut), summary="Send a test")
 def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
     require(request, Role.OPERATOR)
@@ -109,7 +127,7 @@ def test(request: HttpRequest, channel_id: int) -> dict[str, Any]:
 
 @routes.get("/messages", response=answers(Listed[DeliveryOut]), summary="Messages, the newest first")
 def messages(request: HttpRequest, asked: Query[AskedMessages]) -> dict[str, Any]:
-    found = seen_messages(reach_at(request))
+    found = seen_messages(reach_at(request)).select_related("channel")
     found = found.filter(state=asked.state) if asked.state else found
     found = found.filter(channel=asked.channel) if asked.channel is not None else found
     return page_of(found, asked, ("-id",))

@@ -93,9 +93,6 @@ class ChannelForm(ChannelModelForm):
             "escalate_to": _("A second channel, for when this one is not heard."),
             "allow_private": _("Addresses of this machine and of private networks; only an administrator may say so."),
         }
-        error_messages: ClassVar[dict[str, Any]] = {
-            "name": {"unique": _("Another channel has this name; each has its own.")},
-        }
 
     def __init__(self, data: QueryDict | None = None, *, instance: Channel, may_allow_private: bool) -> None:
         super().__init__(data, instance=instance, label_suffix="")
@@ -119,6 +116,8 @@ class ChannelForm(ChannelModelForm):
         name = " ".join(str(self.cleaned_data["name"]).split())
         if not name:
             raise ValidationError(_("Write a name by which people know it."))
+        if Channel.objects.filter(name=name).exclude(pk=self.instance.pk).exists():
+            raise ValidationError(_("Another channel has this name; each has its own."))
         return name
 
     def clean(self) -> dict[str, Any]:

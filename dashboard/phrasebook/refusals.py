@@ -95,6 +95,8 @@ FLASHES = {
     "The account has a grant on exactly that. Take it away first.": "该账户对此已有授权。请先收回。",
     "The token is sent to {host} without encryption. Use an https:// address.": "令牌会以未加密的方式发送到 {host}。请使用 https:// 地址。",
     "The password is sent to {host} without encryption. Use an https:// address.": "密码会以未加密的方式发送到 {host}。请使用 https:// 地址。",
+    "These rules name no other channel: {names}. Choose another one for them first.": "这些规则没有指定其他渠道：{names}。请先为它们选择其他渠道。",
+    "The channel {channel} was deleted: there is nowhere to send this message.": "渠道 {channel} 已删除：此消息无处可发。",
     "You cannot delete your own account. Ask another administrator.": "您不能删除自己的账户。请让另一位管理员操作。",
     "{user} is the only administrator: nobody could manage Waymark any more.": "{user} 是唯一的管理员：否则将无人能管理 Waymark。",
     "{provider} does not answer. Try again later.": "{provider} 没有响应。请稍后再试。",

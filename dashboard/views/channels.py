@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.conf import settings
 from django.contrib import messages
 from django.db.models import Count, Max, Q
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,8 +16,17 @@ from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
 from dashboard.views.access import action, operator_required
-from monitoring.alerts.channels import save_channel, snapshot, try_channel
+from monitoring.alerts.channels import (
+    ChannelStays,
+    name_of,
+    remove_channel,
+    rules_that_name_only,
+    save_channel,
+    snapshot,
+    try_channel,
+)
 from monitoring.alerts.notify.addresses import without_path
+from monitoring.alerts.notify.configured_channels import is_configured
 from monitoring.alerts.notify.message import Sent
 from monitoring.models import Channel, ChannelKind, DeliveryState
 
@@ -64,6 +74,31 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
         case failed:
             messages.error(request, _("The test did not arrive. %(answer)s") % {"answer": failed.answer})
     return redirect("channel", pk)
+
+
+@operator_required
+def remove(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET asks whether it is meant, POST deletes it."""
+    found = get_object_or_404(Channel, pk=pk)
+    if request.method == "POST":
+        try:
+            remove_channel(found, actor_of(request), timezone.now())
+        except ChannelStays as stays:
+            messages.error(request, str(stays))
+            return redirect("channel-remove", pk)
+        messages.success(request, _("The channel %(name)s is deleted.") % {"name": found.name})
+        return redirect("channels")
+    context = {
+        "channel": found,
+        "stuck": [(rule, name_of(rule)) for rule in rules_that_name_only(found)],
+        "rules": found.rules.count(),
+        "escalating": Channel.objects.filter(escalate_to=found),
+        "waiting": found.deliveries.filter(state=DeliveryState.PENDING, is_test=False).count(),
+        "is_last": not Channel.objects.filter(enabled=True).exclude(pk=pk).exists(),
+        "comes_back": is_configured(found, settings.ALERT_MAIL, settings.ALERT_WEBHOOK),
+        "section": "channels",
+    }
+    return render(request, "channels/remove.html", context)
 
 
 def _edit(request: HttpRequest, found: Channel) -> HttpResponse:

@@ -11,10 +11,11 @@ from typing import Any
 from django.db import transaction
 
 from monitoring import audit
+from monitoring.alerts.kinds import kind_of
 from monitoring.alerts.notify.addresses import without_path
 from monitoring.alerts.notify.delivery import CLAIM, Claimed, mark, send
 from monitoring.alerts.notify.message import Failed, Sent, sample_message
-from monitoring.models import Channel, Delivery, DeliveryState
+from monitoring.models import AlertRule, Channel, Delivery, DeliveryState
 
 # In the audit log as they are; secrets only as set or not.
 FIELDS = (
@@ -56,6 +57,38 @@ def save_channel(channel: Channel, before: Mapping[str, Any], secret_changed: bo
     audit.record(by, "channel.add" if is_new else "channel.change", f"channel {channel.name}", before=old, now=changed)
 
 
+class ChannelStays(Exception):
+    """The channel cannot be removed; the message says why."""
+
+
+def rules_that_name_only(channel: Channel) -> list[AlertRule]:
+    """Without this channel they would notify every channel, as rules do that name none."""
+    rules = AlertRule.objects.filter(channels=channel).select_related("job").prefetch_related("channels")
+    return [rule for rule in rules if list(rule.channels.all()) == [channel]]
+
+
+@transaction.atomic
+def remove_channel(channel: Channel, by: str, now: datetime) -> None:
+    """Remove a channel with its settings and its secret. Messages that wait are given up; those of the past stay.
+
+    Raises ChannelStays.
+    """
+    locked = Channel.objects.select_for_update().get(pk=channel.pk)
+    if stuck := rules_that_name_only(locked):
+        names = ", ".join(name_of(rule) for rule in stuck)
+        raise ChannelStays(f"These rules name no other channel: {names}. Choose another one for them first.")
+    audit.record(by, "channel.remove", f"channel {locked.name}", before=snapshot(locked))
+    locked.rules.clear()
+    Channel.objects.filter(escalate_to=locked).update(escalate_to=None, escalate_after_s=None)
+    Channel.objects.filter(pk=locked.pk).update(
+        enabled=False, removed_at=now, settings={}, secret="", escalate_to=None, escalate_after_s=None
+    )
+
+
+def name_of(rule: AlertRule) -> str:
+    return f"{kind_of(rule.kind).title} ({rule.job.name})" if rule.job else rule.name
+
+
 def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
     """Send a test message at once and return the receiver's own answer; it is kept as a message like any other."""
     delivery = Delivery.objects.create(
@@ -77,6 +110,8 @@ def try_channel(channel: Channel, by: str, now: datetime) -> Sent | Failed:
 @transaction.atomic
 def retry_delivery(delivery: Delivery, by: str, now: datetime) -> None:
     """Raises NotGivenUp. The key stays: the receiver may have had the message after all."""
+    if delivery.channel.removed_at is not None:
+        raise NotGivenUp(f"The channel {delivery.channel.name} was deleted: there is nowhere to send this message.")
     again = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD, is_test=False)
     if not again.update(state=DeliveryState.PENDING, attempts=0, next_try_at=now, claimed_until=None):
         delivery.refresh_from_db(fields=["state"])

@@ -26,14 +26,21 @@ class Language(models.TextChoices):
     CHINESE = "zh-hans", "简体中文"
 
 
+class _LivingChannels(models.Manager["Channel"]):
+    def get_queryset(self) -> models.QuerySet[Channel]:
+        return super().get_queryset().filter(removed_at=None)
+
+
 class Channel(models.Model):
-    """Where notifications go.
+    """Where notifications go. `objects` are those that were not removed.
+
+    A removed channel is off and has no settings and no secret any more; the row stays for the history of its messages.
 
     `settings`: mail {"to": [...]}, webhook {"url": ...}, Apprise {}. `secret`: for mail the URL of an SMTP server of
     its own, for a webhook the key that signs the body, for Apprise its URL.
     """
 
-    name = models.CharField(max_length=100, unique=True)
+    name = models.CharField(max_length=100)
     kind = models.CharField(max_length=10, choices=ChannelKind.choices)
     settings = models.JSONField(default=dict)
     secret = SecretField()
@@ -54,9 +61,16 @@ class Channel(models.Model):
     repeat_every_s = models.PositiveIntegerField(null=True, blank=True)
     escalate_after_s = models.PositiveIntegerField(null=True, blank=True)
     escalate_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    removed_at = models.DateTimeField(null=True, editable=False)
+
+    objects = _LivingChannels()
+    with_removed = models.Manager["Channel"]()
 
     class Meta:
         ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint(fields=("name",), condition=models.Q(removed_at=None), name="one_channel_per_name"),
+        )
 
     def __str__(self) -> str:
         return self.name

@@ -208,6 +208,7 @@ class IncidentDetailOut(IncidentOut):
 
 class DeliveryOut(ModelSchema):
     channel_id: int
+    channel_name: str = Field(alias="channel.name", description="Also of a channel that was deleted since.")
 
     class Meta:
         model = Delivery

@@ -18,6 +18,11 @@ def ensure_configured_channels(mail: Sequence[str], webhook_url: str, webhook_se
         _ensure(WEBHOOK, ChannelKind.WEBHOOK, {"url": webhook_url}, webhook_secret)
 
 
+def is_configured(channel: Channel, mail: Sequence[str], webhook_url: str) -> bool:
+    """Return whether the environment names it, so that it is made again at the next start."""
+    return (channel.name == MAIL and bool(mail)) or (channel.name == WEBHOOK and bool(webhook_url))
+
+
 def _ensure(name: str, kind: ChannelKind, settings: dict[str, object], secret: str) -> None:
     # The environment is an administrator's word: its address may be a private one.
     values = {"kind": kind, "settings": settings, "secret": secret, "allow_private": True}

@@ -65,7 +65,8 @@ def _due(now: datetime) -> QuerySet[Notification]:
 
 @transaction.atomic
 def _gather(channel_id: int, now: datetime) -> int:
-    channel = Channel.objects.select_for_update(skip_locked=True, of=("self",)).filter(pk=channel_id).first()
+    rows = Channel.with_removed.select_for_update(skip_locked=True, of=("self",))  # of a removed one all is dropped
+    channel = rows.filter(pk=channel_id).first()
     if channel is None:
         return 0  # another worker is at it
     ready = _may_go(channel, _together(channel, now), now)

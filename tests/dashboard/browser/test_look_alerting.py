@@ -28,6 +28,7 @@ def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> Non
         "incident-long": reverse("incident", args=[night.long_incident.pk]),
         "channel": reverse("channel", args=[night.channel.pk]),
         "channel-add": reverse("channel-add", args=["apprise"]),
+        "channel-remove": reverse("channel-remove", args=[night.channel.pk]),
         "message-dead": reverse("delivery", args=[night.dead_message.pk]),
         "message-digest": reverse("delivery", args=[night.digest.pk]),
         "window": reverse("maintenance-window", args=[night.window.pk]),

@@ -1,0 +1,133 @@
+"""Channels are deleted after a question; what they sent stays."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from monitoring.alerts.notify.delivery import deliver_due
+from monitoring.alerts.notify.outbox import write
+from monitoring.models import (
+    AlertRule,
+    AuditEntry,
+    Channel,
+    ChannelKind,
+    Delivery,
+    DeliveryState,
+    Incident,
+    Notification,
+    NotificationState,
+)
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def incident(now: datetime) -> Incident:
+    job = make.make_job(make.make_cluster(now))
+    make.make_run(job, now)
+    return make.make_incident(make.make_rule(job), now)
+
+
+@pytest.fixture
+def channel(incident: Incident, now: datetime) -> Channel:
+    made = make.make_channel("on-call", ChannelKind.WEBHOOK)
+    made.secret = "s3cret"
+    made.save()
+    make.make_delivery(incident, made, now)
+    return made
+
+
+def page(client: Client, address: str) -> str:
+    return client.get(address).content.decode()
+
+
+def test_it_is_asked_about_and_then_deleted_and_its_messages_stay(
+    operator: Client, viewer: Client, channel: Channel, incident: Incident, now: datetime
+) -> None:
+    escalating = Channel.objects.create(name="first", kind="mail", escalate_to=channel, escalate_after_s=600)
+    address = reverse("channel-remove", args=[channel.pk])
+    assert viewer.get(address).status_code == viewer.post(address).status_code == 403
+    asked = page(operator, address)
+    assert "Delete the channel on-call?" in asked
+    assert "first escalates to nobody any more" in asked
+    assert operator.post(address).headers["Location"] == reverse("channels")
+    assert [each.name for each in Channel.objects.all()] == ["first"]
+    escalating.refresh_from_db()
+    assert (escalating.escalate_to, escalating.escalate_after_s) == (None, None)
+    row = Channel.with_removed.get(pk=channel.pk)
+    assert (row.settings, bool(row.secret), row.enabled) == ({}, False, False)
+    message = Delivery.objects.get()
+    for shown in (
+        reverse("deliveries"),
+        reverse("delivery", args=[message.pk]),
+        reverse("incident", args=[incident.pk]),
+    ):
+        told = page(operator, shown)
+        assert "on-call" in told
+        assert f'href="{reverse("channel", args=[channel.pk])}"' not in told
+    assert operator.get(reverse("channel", args=[channel.pk])).status_code == 404
+    assert operator.get(f"/api/v1/messages/{message.pk}").json()["channel_name"] == "on-call"
+    entry = AuditEntry.objects.get(action="channel.remove")
+    assert (entry.target, entry.details["before"]["secret"]) == ("channel on-call", "set")
+    assert "on-call" in page(operator, reverse("audit"))
+
+
+def test_a_channel_that_is_the_only_one_of_a_rule_stays(operator: Client, channel: Channel, incident: Incident) -> None:
+    rule = AlertRule.objects.get()
+    rule.channels.set([channel])
+    address = reverse("channel-remove", args=[channel.pk])
+    assert reverse("rule", args=[rule.pk]) in page(operator, address)
+    assert "Delete the channel</button>" not in page(operator, address)
+    assert "These rules name no other channel" in operator.post(address, follow=True).content.decode()
+    by_api = operator.delete(f"/api/v1/channels/{channel.pk}")
+    assert (by_api.status_code, Channel.objects.count()) == (409, 1)
+    other = Channel.objects.create(name="other", kind="mail")
+    rule.channels.set([channel, other])
+    assert operator.delete(f"/api/v1/channels/{channel.pk}").status_code == 204
+    assert list(rule.channels.all()) == [other]
+    assert operator.delete(f"/api/v1/channels/{channel.pk}").status_code == 404
+
+
+def test_what_waits_for_it_is_dropped_and_given_up(
+    operator: Client, channel: Channel, incident: Incident, now: datetime
+) -> None:
+    Delivery.objects.update(state=DeliveryState.PENDING)
+    assert "1 message that waits is given up" in page(operator, reverse("channel-remove", args=[channel.pk]))
+    Notification.objects.all().delete()
+    write([incident.events.get()], now)
+    operator.post(reverse("channel-remove", args=[channel.pk]))
+    Notification.objects.update(due_at=now)
+    deliver_due(now)
+    assert [each.state for each in Notification.objects.all()] == [NotificationState.DROPPED]
+    message = Delivery.objects.get()
+    assert message.state == DeliveryState.DEAD
+    refused = operator.post(reverse("delivery-retry", args=[message.pk]))
+    assert refused.status_code == 302
+    assert "was deleted: there is nowhere to send" in page(operator, reverse("deliveries"))
+    assert Delivery.objects.get().state == DeliveryState.DEAD
+
+
+def test_its_name_is_free_again_and_two_living_ones_differ(operator: Client, channel: Channel) -> None:
+    operator.post(reverse("channel-remove", args=[channel.pk]))
+    typed = {"name": "on-call", "to": "a@example.org", "language": "en", "group_wait_s": 10, "messages_per_10_min": 10}
+    for status in (302, 422):
+        answer = operator.post(reverse("channel-add", args=["mail"]), typed)
+        assert answer.status_code == status
+    assert "Another channel has this name" in answer.content.decode()
+    assert Channel.with_removed.filter(name="on-call").count() == 2
+
+
+def test_one_that_the_environment_names_is_said_to_come_back(
+    operator: Client, channel: Channel, settings: Settings
+) -> None:
+    address = reverse("channel-remove", args=[channel.pk])
+    assert "It comes back" not in page(operator, address)
+    Channel.objects.filter(pk=channel.pk).update(name="Mail")
+    settings.ALERT_MAIL = ["ops@example.org"]
+    assert "It comes back" in page(operator, address)

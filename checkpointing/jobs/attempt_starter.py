@@ -108,9 +108,8 @@ class AttemptStarter:
 
     def _read_record(self) -> AttemptRecord | None:
         record = self.directory.read_record()
-        if record is None and self._recovered and not self.directory.path.is_dir():
-            # It was made before the job was stored.
-            raise StorageUnreachable(f"{self.directory.path} is missing; its storage may not be mounted")
+        if record is None and self._recovered:
+            self._require_directory()
         return record
 
     @property
@@ -256,7 +255,7 @@ class AttemptStarter:
         await self.wait_until_free()
         attempt.record = replace(attempt.record, ended=True)
         try:
-            await self._io.run(lambda: self.directory.write_record(attempt.record, self._confirm_term))
+            await self._io.run(partial(self._write_where_the_job_is, attempt.record))
         except (OSError, HighAvailabilityError) as error:
             # The next job manager would look for this driver once more, and find it gone.
             logger.warning(
@@ -291,10 +290,19 @@ class AttemptStarter:
 
     async def _write(self, record: AttemptRecord) -> None:
         try:
-            await self._io.run(lambda: self.directory.write_record(record, self._confirm_term))
+            await self._io.run(partial(self._write_where_the_job_is, record))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error
+
+    def _write_where_the_job_is(self, record: AttemptRecord) -> None:
+        """Write into the directory that was made before the job was stored: a new one would lie beside its storage."""
+        self._require_directory()
+        self.directory.write_record(record, self._confirm_term)
+
+    def _require_directory(self) -> None:
+        if not self.directory.path.is_dir():
+            raise StorageUnreachable(f"{self.directory.path} is missing; its storage may not be mounted")
 
     def _spec(self, attempt: Attempt, program: Path, restore: Restore | LocalRestore | None) -> DriverSpec:
         graph, services, record = self.graph, self._services, attempt.record

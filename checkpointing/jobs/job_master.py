@@ -161,11 +161,12 @@ class JobMaster:
                 if attempt is None:
                     attempt = await self._start_attempt()
                 end = await self._watched(attempt)
-            except AttemptFailed as failed:
-                if failed.keep_state and not failed.info.recoverable:
-                    return self._failed_for_good(failed)
-                state_is_away = failed.keep_state
-                end = AttemptEnd(DriverState.FAILED, failed.info)
+            except (AttemptFailed, OSError) as error:
+                failure = error if isinstance(error, AttemptFailed) else self._could_not_start(error)
+                if failure.keep_state and not failure.info.recoverable:
+                    return self._failed_for_good(failure)
+                state_is_away = failure.keep_state
+                end = AttemptEnd(DriverState.FAILED, failure.info)
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
                 await self._interrupts.wait_for(self.checkpoints.savepoints_written())
@@ -182,6 +183,11 @@ class JobMaster:
                 self._keep_state = state_is_away
                 return JobStatus.FAILED, suppressed
             attempt = None
+
+    def _could_not_start(self, error: OSError) -> AttemptFailed:
+        """The job's directory or another storage does not answer: a reason to try again, not to give the job up."""
+        message = f"The attempt could not be started: {error}"
+        return AttemptFailed(self.record.info(type(error).__name__, message), keep_state=True)
 
     async def _start_attempt(self) -> Attempt:
         self.record.move(JobStatus.CREATED, "ready to start an attempt")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from checkpointing.jobs import attempt_starter, job_recovery, jobmanager
+from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.messages import FinishCause
 from checkpointing.storage.errors import AccessDenied, StorageUnreachable
 from checkpointing.storage.locations import name
@@ -145,6 +147,43 @@ async def test_a_job_that_waits_for_its_storage_can_be_canceled(manager: Running
     await manager.cancel(job_id)
 
     await manager.until(job_id, "CANCELED")
+
+
+async def test_a_restart_waits_for_the_jobs_own_directory(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(RETRIES | RETAINED)
+    assert await manager.checkpoint(job_id) == 1
+    jobs = manager.settings.state_directory / "jobs"
+    away = Away(jobs, "empty")
+
+    await (await manager.driver(1)).report_failure("crash")
+    await eventually(lambda: says(manager, job_id, "AttemptRecordUnwritable", "its storage may not be mounted"))
+    assert list(jobs.iterdir()) == [], "nothing is written beside the storage"
+    away.comes_back()
+
+    restore = (await manager.driver(2)).spec.restore
+    assert restore is not None
+    assert restore.checkpoint_id == 1
+
+
+@pytest.mark.parametrize("operation", ["program", "remove_old_attempts", "attempt_directory"])
+async def test_an_error_of_the_jobs_own_directory_fails_the_attempt_and_not_the_job(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    job_id = await manager.submit_running(RETRIES | RETAINED)
+    original, failures = getattr(JobDirectory, operation), []
+
+    def fail_once(*args: Any, **kwargs: Any) -> Any:
+        if not failures:
+            failures.append(operation)
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(JobDirectory, operation, fail_once)
+    await (await manager.driver(1)).report_failure("crash")
+
+    await eventually(lambda: len(manager.launcher.drivers) == 2)
+    await manager.until(job_id, "RUNNING")
+    assert await says(manager, job_id, "OSError", "The attempt could not be started: [Errno 116]")
 
 
 @pytest.fixture

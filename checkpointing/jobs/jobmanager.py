@@ -170,6 +170,7 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
         default_master=settings.spark_master,
         spares=settings.spare_drivers,
         shares_classes=settings.class_data_sharing,
+        program_variables=settings.program_environment,
     )
 
 

@@ -16,6 +16,7 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_loopback
+from checkpointing.jobs.launching.environment import check_entry
 from checkpointing.jobs.loop import DEFAULT_SILENCE_S
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical, is_local
@@ -77,6 +78,8 @@ class JobManagerSettings:
     storage_is_shared: bool
     spare_drivers: int
     class_data_sharing: bool
+    program_environment: tuple[str, ...]
+    program_retention_s: float
 
     @property
     def savepoint_roots(self) -> SavepointRoots:
@@ -156,6 +159,8 @@ class JobManagerSettings:
             storage_is_shared=read.boolean("WAYMARK_SHARED_STORAGE"),
             spare_drivers=read.whole("WAYMARK_SPARE_DRIVERS", 0, least=0),
             class_data_sharing=read.boolean("WAYMARK_CLASS_DATA_SHARING", default=True),
+            program_environment=read.variables("WAYMARK_PROGRAM_ENVIRONMENT"),
+            program_retention_s=read.seconds("WAYMARK_PROGRAM_RETENTION", 86_400.0),
         )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))
@@ -210,6 +215,17 @@ class _Reader:
         if wrong:
             self.problems.append(f"{name}: {wrong[0]!r} is not allowed; write names: flink.example, flink.example:8443")
         return tuple(found)
+
+    def variables(self, name: str) -> tuple[str, ...]:
+        """Return names of environment variables, separated by commas; `MYAPP_*` is a prefix."""
+        found = tuple(part.strip() for part in self.text(name, "").split(",") if part.strip())
+        for part in found:
+            try:
+                check_entry(part)
+            except ValueError:
+                allowed = "names of variables that are not Waymark's own, such as MYAPP_TOKEN or MYAPP_*"
+                self.problems.append(f"{name}: {part!r} is not allowed; {allowed}")
+        return found
 
     def whole(self, name: str, default: int, *, least: int, most: int | None = None) -> int:
         allowed = f"a whole number, at least {least}" + (f", at most {most}" if most is not None else "")

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.class_archive import ClassArchives
 from checkpointing.jobs.launching.cluster import ClusterSubmission
 from checkpointing.jobs.launching.deployment import MASTER, Deployment, Site, check_reachable, deployment_of
+from checkpointing.jobs.launching.environment import program_environment
 from checkpointing.jobs.launching.package import PACKAGE_ROOT
 from checkpointing.jobs.launching.processes import (
     LOG_NAME,
@@ -40,16 +41,6 @@ from checkpointing.messages import MalformedMessage
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
 ARCHIVE_MODULE = "checkpointing.spark.class_archive"
-_SECRETS = frozenset(
-    {
-        "WAYMARK_JOBMANAGER_TOKEN",
-        "WAYMARK_ZOOKEEPER_PASSWORD",
-        "WAYMARK_SECRET_KEY",
-        "DATABASE_URL",
-        "REDIS_URL",
-        "EMAIL_URL",
-    }
-)
 
 
 class LocalDriverLauncher:
@@ -57,6 +48,7 @@ class LocalDriverLauncher:
 
     `spares` is how many drivers wait for work. They live in the state directory, which work directories lie in, too.
     `shares_classes`: JVMs start with an archive of Spark's classes, once it was made.
+    `program_variables` names variables of `environ` that drivers get besides those that every program gets.
     """
 
     def __init__(
@@ -70,12 +62,13 @@ class LocalDriverLauncher:
         spares: int = 0,
         spare_limits: SpareLimits | None = None,
         shares_classes: bool = False,
+        program_variables: Collection[str] = (),
         clock: Clock | None = None,
         module: str = DRIVER_MODULE,
         spare_module: str = SPARE_MODULE,
     ) -> None:
         self._module = module
-        self._environ = environ
+        self._environ = program_environment(environ, program_variables)
         self._find_java = java_home
         self._java: Path | None = None
         self._site = site or Site(storage_is_shared=False, address="")
@@ -165,10 +158,8 @@ class LocalDriverLauncher:
     def _own_environment(self) -> dict[str, str]:
         """Without what belongs to a job."""
         python_path = [str(PACKAGE_ROOT), *filter(None, [self._environ.get("PYTHONPATH")])]
-        # The driver needs no secret of the job manager's: it reads its token from the file its spec names.
-        inherited = {name: value for name, value in self._environ.items() if name not in _SECRETS}
         return {
-            **inherited,
+            **self._environ,
             "JAVA_HOME": str(self._java_home()),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,

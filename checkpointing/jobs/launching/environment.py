@@ -1,0 +1,43 @@
+"""The environment of a user program: an allow-list of the job manager's own, which holds secrets of Waymark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+# What a program needs to run as its user, in their language and time zone, and to find its libraries.
+_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),
+        *("LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CLASSPATH", "KUBECONFIG", "LIBHDFS_OPTS"),
+        *("JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "MALLOC_ARENA_MAX"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    }
+)
+# Of Python, Spark, Hadoop and the clouds' SDKs: their own settings, credentials for storage among them.
+_PREFIXES = (
+    *("LC_", "PYTHON", "PYSPARK_", "SPARK_", "HADOOP_", "HDFS_", "YARN_", "HIVE_", "ARROW_", "KRB5", "KUBERNETES_"),
+    *("AWS_", "GOOGLE_", "GCS_", "CLOUDSDK_", "AZURE_", "OMP_", "OPENBLAS_", "MKL_", "XDG_"),
+)
+_PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
+_WAYMARKS_OWN = re.compile(r"WAYMARK_.*|DATABASE_URL(_FILE)?|REDIS_URL(_FILE)?|EMAIL_URL(_FILE)?")
+_ENTRY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+
+
+def program_environment(environ: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
+    """Return the variables of `environ` that programs get. `more` names further ones; `MYAPP_*` is a prefix."""
+    return {name: value for name, value in environ.items() if _is_allowed(name, more)}
+
+
+def check_entry(entry: str) -> None:
+    """Raise ValueError for an entry of `more` that names no variable, or one of Waymark's own."""
+    if not _ENTRY.fullmatch(entry) or _WAYMARKS_OWN.fullmatch(entry.rstrip("*")):
+        raise ValueError(entry)
+
+
+def _is_allowed(name: str, more: Collection[str]) -> bool:
+    if _WAYMARKS_OWN.fullmatch(name):
+        return False
+    if name in _NAMES or name.startswith(_PREFIXES) or _PROXY.fullmatch(name):
+        return True
+    return any(name.startswith(entry[:-1]) if entry.endswith("*") else name == entry for entry in more)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 
 def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lambda: None) -> None:
@@ -14,11 +16,17 @@ def write_durably(path: Path, text: str, before_rename: Callable[[], None] = lam
 
     Only our own account can read the file: a job's configuration may hold secrets.
     """
+    write_bytes_durably(path, text.encode(), before_rename)
+
+
+def write_bytes_durably(path: Path, content: bytes, before_rename: Callable[[], None] = lambda: None) -> None:
+    """Write bytes as `write_durably` does a text."""
     make_directory(path.parent)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    # Short: a name may be as long as the file system allows.
+    temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
-        with open(temporary, "x", encoding="utf-8", opener=_private) as file:
-            file.write(text)
+        with open(temporary, "xb", opener=_private) as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         before_rename()
@@ -33,11 +41,25 @@ def _private(path: str, flags: int) -> int:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and durably every directory that leads to it and is missing."""
+    """Make a directory, and durably every directory that leads to it and is missing: for this user alone."""
     if not path.is_dir():
         make_directory(path.parent)
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         sync(path.parent)
+
+
+def append_privately(path: Path) -> IO[bytes]:
+    """Open a file at its end; a new one only this user can read."""
+    return open(path, "ab", opener=_private)
+
+
+def close_to_others(directory: Path) -> None:
+    """Make the directory, or take others' rights to it away. Those of its group stay where the group may write."""
+    make_directory(directory)
+    found = directory.stat()
+    kept = 0o770 if found.st_mode & stat.S_IWGRP else 0o700
+    if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o777 & ~kept:
+        directory.chmod(stat.S_IMODE(found.st_mode) & ~0o777 | found.st_mode & kept)
 
 
 def sync(path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import uvicorn
 
 from checkpointing.clock import SystemClock
+from checkpointing.durable_files import close_to_others
 from checkpointing.ha.services import HighAvailabilityServices, HighAvailabilitySettings, make_services
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.java import JavaNotFound, find_java
@@ -29,6 +30,7 @@ from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
+from checkpointing.jobs.unused_programs import unused_programs_removed
 from checkpointing.rest.app import make_app
 from checkpointing.rest.archive import describe
 from checkpointing.rest.job_manager import RecentLog
@@ -76,6 +78,7 @@ async def run(
         address = settings.advertised_address or _address(listener)
         io_threads = IoThreads(asyncio.get_running_loop(), settings.storage_timeout_s)
         io = io_threads.of("the election")
+        await io.run(lambda: _close_state_directory(settings))
         ha = await io.run(lambda: _high_availability(settings))
         launcher = launcher or _local_launcher(settings, environ or os.environ, address)
         token_file = await io.run(lambda: _token_file(settings))
@@ -85,7 +88,8 @@ async def run(
             dispatcher, ha.leader_election, address, asyncio.get_running_loop(), end_process
         )
         try:
-            async with _served(make_app(dispatcher, settings.token, log), listener), _signals(stop):
+            app = make_app(dispatcher, settings.token, log)
+            async with _served(app, listener), _signals(stop), unused_programs_removed(dispatcher):
                 if await _done_before(stop, io.run(lambda: ha.leader_election.start(contender))):
                     mode = settings.high_availability.value
                     say(f"Job manager serves {address} · high availability {mode} · {_role(dispatcher)}")
@@ -191,11 +195,18 @@ def _token_file(settings: JobManagerSettings) -> Path | None:
 
 def _secret_file(settings: JobManagerSettings, name: str, secret: str) -> Path:
     path = settings.state_directory / name
-    settings.state_directory.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secret)
     return path
+
+
+def _close_state_directory(settings: JobManagerSettings) -> None:
+    """What lies there is for this account only: programs, jobs' settings with their secrets, logs and state."""
+    try:
+        close_to_others(settings.state_directory)
+    except OSError as error:
+        raise CannotServe(f"The job manager cannot use {settings.state_directory}: {error.strerror}") from error
 
 
 def _listener(settings: JobManagerSettings) -> socket.socket:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TextIO
 
+from checkpointing.durable_files import make_directory
 from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.attempts import RECORD_NAME, AttemptRecord, AttemptRecordUnreadable, JobDirectory
 from checkpointing.jobs.local_recovery import is_group_alive
@@ -70,7 +71,7 @@ class PastJobs:
         if self._services.settings.high_availability is not HighAvailabilityMode.NONE:
             return False
         if self._lock is None:
-            self._services.jobs_directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._services.jobs_directory)
             lock = (self._services.jobs_directory / ".in-use").open("a")
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

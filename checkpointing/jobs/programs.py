@@ -7,15 +7,23 @@ A program is a `.py` file or a `.zip` of them. `entry_class` names its function:
 from __future__ import annotations
 
 import ast
+import contextlib
+import hashlib
 import os
 import re
 import uuid
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkpointing.durable_files import write_bytes_durably
+
 SUFFIXES = (".py", ".zip")
-_JAR_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_[^/\\\x00]+\.(py|zip)")
+# A file system allows a name 255 bytes, and the id takes 37 of them.
+MAX_NAME_BYTES = 200
+_NAME = r"[^/\\\x00-\x1f\x7f]+\.(py|zip)"
+_JAR_ID = re.compile(rf"[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}_{_NAME}")
 _MAX_MODULE_BYTES = 16 * 1024 * 1024
 
 
@@ -29,49 +37,87 @@ class InvalidProgram(ValueError):
 
 @dataclass(frozen=True)
 class Program:
+    """`used_ms`: when a job was last started from it, or when it was uploaded."""
+
     jar_id: str
     name: str
     path: Path
     uploaded_ms: int
+    used_ms: int
 
 
 class ProgramStorage:
-    """The uploads directory. Blocking."""
+    """The uploads directory. Blocking.
+
+    A program's id is made of its content and its name: whoever uploads the same file again gets the same program. A
+    file's access time says when it was last used; only this class sets it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def store(self, file_name: str, content: bytes) -> Program:
         """InvalidProgram when the name is no program's name."""
-        name = Path(file_name.replace("\\", "/")).name
-        if not name.endswith(SUFFIXES) or name in SUFFIXES:
-            raise InvalidProgram(f"Only .py files and .zip files of them are allowed, not {file_name!r}.")
-        self._directory.mkdir(parents=True, exist_ok=True)
-        path = self._directory / f"{uuid.uuid4()}_{name}"
-        partial = path.with_name(path.name + ".part")
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
+        name = _checked_name(file_name)
+        content_id = uuid.UUID(bytes=hashlib.sha256(content).digest()[:16])
+        path = self._directory / f"{content_id}_{name}"
+        if not path.is_file() or path.read_bytes() != content:
+            write_bytes_durably(path, content)
+        os.utime(path)
         return self.get(path.name)
 
     def get(self, jar_id: str) -> Program:
         """ProgramNotFound when there is none; an id never reaches outside the directory."""
         path = self._directory / jar_id
-        if not _JAR_ID.fullmatch(jar_id) or not path.is_file():
+        if not _JAR_ID.fullmatch(jar_id) or len(jar_id.encode(errors="replace")) > 255 or not path.is_file():
             raise ProgramNotFound(f"Jar file {jar_id} does not exist")
-        return Program(jar_id, jar_id.partition("_")[2], path, round(path.stat().st_mtime * 1000))
+        found = path.stat()
+        uploaded_ms, used_ms = found.st_mtime_ns // 1_000_000, found.st_atime_ns // 1_000_000
+        return Program(jar_id, jar_id.partition("_")[2], path, uploaded_ms, max(uploaded_ms, used_ms))
+
+    def use(self, jar_id: str, now_ms: int) -> Program:
+        """Return the program, and note that a job is started from it now. ProgramNotFound when there is none."""
+        program = self.get(jar_id)
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(program.path, ns=(now_ms * 1_000_000, program.path.stat().st_mtime_ns))
+        return program
+
+    def remove_unused(self, needed: Collection[str], before_ms: int) -> list[str]:
+        """Remove the programs that are not `needed` and were last used before `before_ms`; return their ids."""
+        unused = [each.jar_id for each in self.list() if each.jar_id not in needed and each.used_ms < before_ms]
+        for jar_id in unused:
+            with contextlib.suppress(ProgramNotFound):
+                self.delete(jar_id)
+        return unused
 
     def list(self) -> tuple[Program, ...]:
         """Newest first."""
         if not self._directory.is_dir():
             return ()
-        found = [self.get(path.name) for path in self._directory.iterdir() if _JAR_ID.fullmatch(path.name)]
+        found: list[Program] = []
+        for path in self._directory.iterdir():
+            with contextlib.suppress(ProgramNotFound, FileNotFoundError):
+                found.append(self.get(path.name))
         return tuple(sorted(found, key=lambda program: program.uploaded_ms, reverse=True))
 
     def delete(self, jar_id: str) -> None:
         self.get(jar_id).path.unlink(missing_ok=True)
+
+
+def _checked_name(file_name: str) -> str:
+    """Return the name without its directories; InvalidProgram when no program may be called so."""
+    name = Path(file_name.replace("\\", "/")).name
+    if not name.endswith(SUFFIXES) or name in SUFFIXES:
+        raise InvalidProgram(f"Only .py files and .zip files of them are allowed, not {file_name[:300]!r}.")
+    if not re.fullmatch(_NAME, name):
+        raise InvalidProgram(f"{name[:300]!r} is not allowed as a file name; it has control characters.")
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidProgram(f"{name[:300]!r} is not allowed as a file name; it is no Unicode text.") from None
+    if length > MAX_NAME_BYTES:
+        raise InvalidProgram(f"The file name is {length} bytes long; at most {MAX_NAME_BYTES} are allowed.")
+    return name
 
 
 def check_program(program: Program, entry_class: str) -> None:

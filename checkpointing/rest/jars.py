@@ -184,7 +184,8 @@ class JarHandlers:
 
     async def _program(self, jar_id: str) -> Program:
         try:
-            return await self._services.io.run(lambda: self._services.programs.get(jar_id))
+            now_ms = self._services.clock.now_ms()
+            return await self._services.io.run(lambda: self._services.programs.use(jar_id, now_ms))
         except ProgramNotFound as error:
             raise bad_request(str(error)) from error
 

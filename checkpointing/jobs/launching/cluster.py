@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from checkpointing.durable_files import append_privately
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.deployment import Deployment
@@ -54,7 +55,7 @@ class ClusterSubmission:
             main_script=self._main_script(work),
             specification=spec_path,
         )
-        with (work / LOG_NAME).open("ab") as log:
+        with append_privately(work / LOG_NAME) as log:
             popen = subprocess.Popen(
                 [str(spark_submit), *arguments],
                 cwd=work,
@@ -129,7 +130,7 @@ class SubmittedApplication:
         for command in kill_commands(
             self._deployment, self._spark_submit, self._spec.job_id, self._spec.attempt, namespace, text
         ):
-            with log.open("ab") as output, contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            with append_privately(log) as output, contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
                     command,
                     env=dict(self._environment),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.configuration import InvalidConfiguration
+from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
@@ -92,7 +93,7 @@ class LocalDriverLauncher:
         spec, deployment = self._placed(spec)
         work = Path(spec.work_directory)
         try:
-            work.mkdir(parents=True, exist_ok=True)
+            make_directory(work)
             spec_path = write_private(work / SPEC_NAME, json.dumps(spec.to_json(), indent=1))
             if deployment.driver_is_in_the_cluster:
                 return ClusterSubmission(self._environment(spec), PACKAGE_ROOT).start(spec, deployment, spec_path)
@@ -137,7 +138,7 @@ class LocalDriverLauncher:
 
     def _started(self, spec: DriverSpec, spec_path: Path) -> subprocess.Popen[bytes]:
         environment = self._environment(spec)
-        with self.temporaries.new() as temporary, (spec_path.parent / LOG_NAME).open("ab") as log:
+        with self.temporaries.new() as temporary, append_privately(spec_path.parent / LOG_NAME) as log:
             return subprocess.Popen(
                 [sys.executable, "-m", self._module, str(spec_path)],
                 cwd=spec_path.parent,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.clock import Clock
+from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.ids import new_id
 from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launcher import LaunchFailed
@@ -194,12 +195,12 @@ class SparePool:
 
     def _started(self, spec: DriverSpec, signature: Signature, now: float) -> SpareDriver:
         directory = self.directory / new_id()
-        directory.mkdir(parents=True, mode=0o700)
+        make_directory(directory)
         spec_path = directory / SPARE_NAME
         spare_spec = SpareSpec(str(directory), socket.gethostname(), spec.parallelism, dict(spec.configuration))
         write_private(spec_path, json.dumps(spare_spec.to_json()))
         ours, its = socket.socketpair()
-        with its, self._temporaries.new() as temporary, (directory / LOG_NAME).open("ab") as log:
+        with its, self._temporaries.new() as temporary, append_privately(directory / LOG_NAME) as log:
             popen = subprocess.Popen(
                 [*self._command, str(spec_path)],
                 cwd=directory,

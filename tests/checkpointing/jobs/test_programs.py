@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import uuid
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -114,3 +116,53 @@ def test_the_functions_that_could_be_run_are_offered(storage: ProgramStorage) ->
     program = storage.store("a.py", SOURCE + b"def _private(spark, args): ...\ndef one(argument): ...\n")
 
     assert entry_functions(program) == ("a.py:main",)
+
+
+def test_the_same_file_is_stored_once(storage: ProgramStorage) -> None:
+    first, again = storage.store("a.py", SOURCE), storage.store("a.py", SOURCE)
+    other_name, other_content = storage.store("b.py", SOURCE), storage.store("a.py", SOURCE + b"\n")
+
+    assert again.jar_id == first.jar_id
+    assert len({first.jar_id, other_name.jar_id, other_content.jar_id}) == len(storage.list()) == 3
+
+
+def test_a_damaged_upload_is_written_again(storage: ProgramStorage) -> None:
+    storage.store("a.py", SOURCE).path.write_bytes(SOURCE[:5])
+
+    assert storage.store("a.py", SOURCE).path.read_bytes() == SOURCE
+
+
+@pytest.mark.parametrize("length", [200, 201, 300, 5000])
+def test_a_name_has_a_longest_length(storage: ProgramStorage, length: int) -> None:
+    name = "ü" * ((length - 3) // 2) + "x" * (1 - length % 2) + ".py"
+    assert len(name.encode()) == length
+    if length <= 200:
+        assert storage.store(name, SOURCE).name == name
+    else:
+        with pytest.raises(InvalidProgram, match=f"The file name is {length} bytes long; at most 200 are allowed"):
+            storage.store(name, SOURCE)
+
+
+@pytest.mark.parametrize("name", ["a\nb.py", "a\x00.py", "\udcff.py", "a\x7f.zip"])
+def test_a_name_that_no_page_could_show_is_refused(storage: ProgramStorage, name: str) -> None:
+    with pytest.raises(InvalidProgram, match="is not allowed as a file name"):
+        storage.store(name, SOURCE)
+    assert storage.list() == ()
+
+
+def test_an_id_that_is_too_long_for_a_file_is_not_found(storage: ProgramStorage) -> None:
+    with pytest.raises(ProgramNotFound):
+        storage.get(f"{uuid.UUID(int=0)}_{'a' * 5000}.py")
+
+
+def test_programs_that_nobody_needs_go_once_they_were_not_used_for_long(storage: ProgramStorage) -> None:
+    needed, used, uploaded_again, unused = (storage.store(f"{name}.py", SOURCE) for name in ("a", "b", "c", "d"))
+    for program in (needed, used, uploaded_again, unused):
+        os.utime(program.path, ns=(1_000 * 10**6, 1_000 * 10**6))
+    storage.use(used.jar_id, 3_000)
+    storage.store("c.py", SOURCE)
+
+    assert storage.remove_unused({needed.jar_id}, 1_000) == []
+    assert storage.remove_unused({needed.jar_id}, 2_000) == [unused.jar_id]
+    assert {each.jar_id for each in storage.list()} == {needed.jar_id, used.jar_id, uploaded_again.jar_id}
+    assert storage.get(used.jar_id).uploaded_ms == 1_000, "using it is not uploading it"

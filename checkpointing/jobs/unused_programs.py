@@ -1,0 +1,58 @@
+"""Remove uploaded programs that no job needs.
+
+A job has a copy of its program and runs without the upload. The upload is needed to start the job again under another
+id: of each job that runs here or is shown as ended it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.ended_jobs import STORE_ERRORS
+
+logger = logging.getLogger(__name__)
+
+_MOST_OFTEN_S, _LEAST_OFTEN_S = 0.1, 600.0
+
+
+@contextlib.asynccontextmanager
+async def unused_programs_removed(dispatcher: Dispatcher) -> AsyncIterator[None]:
+    """Look for them from time to time, while this job manager leads and the block runs."""
+    task = asyncio.create_task(_look_again_and_again(dispatcher), name="unused programs")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _look_again_and_again(dispatcher: Dispatcher) -> None:
+    retention_s = dispatcher.services.settings.program_retention_s
+    while True:
+        await asyncio.sleep(min(max(retention_s / 10, _MOST_OFTEN_S), _LEAST_OFTEN_S))
+        try:
+            await remove_unused_programs(dispatcher)
+        except STORE_ERRORS as error:
+            logger.warning("unused programs stay for now: %s", error)
+
+
+async def remove_unused_programs(dispatcher: Dispatcher) -> None:
+    """Do nothing while a stored job is not recovered: which program that needs is not known yet."""
+    services = dispatcher.services
+    if not dispatcher.leading:
+        return
+    stored = await services.io.run(services.high_availability.job_graphs.job_ids)
+    known = {job.graph.job_id for job in dispatcher.jobs}
+    if not dispatcher.leading or not known.issuperset(stored):
+        return
+    needed = {job.graph.jar_id for job in dispatcher.jobs}
+    needed |= {job.answers["/config"]["launch"]["jarId"] for job in dispatcher.archived_jobs}
+    before_ms = services.clock.now_ms() - round(services.settings.program_retention_s * 1000)
+    removed = await services.io.run(lambda: services.programs.remove_unused(needed, before_ms))
+    if removed:
+        logger.info("removed programs that no job needs: %s", ", ".join(removed))

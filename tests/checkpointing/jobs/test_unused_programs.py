@@ -1,0 +1,72 @@
+"""Uploaded programs go when no job that runs, or is shown as ended, was started from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, eventually, running_job_manager
+
+SHORT = {"WAYMARK_PROGRAM_RETENTION": "0.2"}
+
+
+async def listed(manager: RunningJobManager) -> set[str]:
+    return {each["id"] for each in (await manager.get("/jars"))["files"]}
+
+
+async def upload_unused(manager: RunningJobManager) -> None:
+    """Upload a program that no job needs, and wait until it has gone."""
+    unused = await manager.upload(f"{PROGRAM}# {manager.address}\n", "unused.py")
+
+    async def gone() -> bool:
+        return unused not in await listed(manager)
+
+    await eventually(gone)
+
+
+async def test_programs_of_running_and_ended_jobs_stay_and_others_go(tmp_path: Path) -> None:
+    async with running_job_manager(tmp_path, **SHORT) as manager:
+        job_id = await manager.submit_running()
+        (needed,) = await listed(manager)
+        await upload_unused(manager)
+        assert await listed(manager) == {needed}
+
+        await manager.cancel(job_id)
+        await manager.until(job_id, "CANCELED")
+        await upload_unused(manager)
+        assert await listed(manager) == {needed}
+
+
+async def test_a_program_goes_with_the_last_job_that_is_shown(tmp_path: Path) -> None:
+    async with running_job_manager(tmp_path, WAYMARK_COMPLETED_JOBS="1", **SHORT) as manager:
+        old = await manager.submit_running()
+        (needed,) = await listed(manager)
+        await manager.cancel(old)
+        await manager.until(old, "CANCELED")
+        other = await manager.upload(f"{PROGRAM}#\n")
+        newer = (await manager.post(f"/jars/{other}/run", {"entryClass": "wordcount.py:wordcount"}))["jobid"]
+        await manager.until(newer, "RUNNING")
+        await manager.cancel(newer)
+
+        async def gone() -> bool:
+            return needed not in await listed(manager)
+
+        await eventually(gone)
+        assert await listed(manager) == {other}
+
+
+@pytest.mark.zookeeper
+async def test_the_next_job_manager_keeps_the_programs_of_jobs_that_ended_before(cluster: Cluster) -> None:
+    async with cluster.job_manager() as first:
+        await leads(first)
+        job_id = await first.submit_running()
+        (needed,) = await listed(first)
+        await first.cancel(job_id)
+        await first.until(job_id, "CANCELED")
+
+    async with cluster.job_manager(**SHORT) as second:
+        await leads(second)
+        await upload_unused(second)
+        assert await listed(second) == {needed}

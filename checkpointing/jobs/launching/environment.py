@@ -17,6 +17,7 @@ _NAMES = frozenset(
 # Of Python, Spark, Hadoop and the clouds' SDKs: their own settings, credentials for storage among them.
 _PREFIXES = (
     *("LC_", "PYTHON", "PYSPARK_", "SPARK_", "HADOOP_", "HDFS_", "YARN_", "HIVE_", "ARROW_", "KRB5", "KUBERNETES_"),
+    *("FSSPEC_", "S3FS_", "GCSFS_"),
     *("AWS_", "GOOGLE_", "GCS_", "CLOUDSDK_", "AZURE_", "OMP_", "OPENBLAS_", "MKL_", "XDG_"),
 )
 _PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)

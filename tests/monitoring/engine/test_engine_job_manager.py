@@ -93,6 +93,21 @@ async def test_a_running_job_is_observed_whole(manager, client):
     )
 
 
+async def test_a_launch_record_has_its_secrets_although_the_jobs_configuration_hides_them(manager, client):
+    secrets = {"spark.hadoop.fs.s3a.secret.key": "abc123"}
+    job_id = await start(client, program_args=["--password=abc123"], configuration=secrets)
+    shown = (await manager.get(f"/jobs/{job_id}/config"))["launch"]
+    launch = (await client.job_config(job_id)).launch
+
+    assert "abc123" not in str(shown)
+    assert launch is not None
+    assert (launch["program_args"], launch["configuration"]) == (
+        ["--password=abc123"],
+        {**secrets, "pipeline.name": "Words"},
+    )
+    assert await client.launch_record(job_id) == launch
+
+
 async def test_a_savepoint_is_taken_once_however_often_it_is_asked_for(client):
     job_id, trigger_id = await start(client), new_id()
     for _ in range(2):

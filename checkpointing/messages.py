@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
+
+_HALF_A_CHARACTER = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 # Of a field: the name that it had before.
 _ONCE = "once"
@@ -371,9 +374,14 @@ def encode(message: Message) -> str:
 
 
 def decode(text: str | bytes) -> Message:
-    """The message in `text`; MalformedMessage on anything else."""
+    """The message in `text`; MalformedMessage on anything else.
+
+    Halves of characters become question marks: a program's exception may have some, and no answer could tell of it.
+    """
     try:
         fields = json.loads(text)
+        if _HALF_A_CHARACTER.search(text if isinstance(text, str) else text.decode()):
+            fields = json.loads(json.dumps(fields, ensure_ascii=False).encode(errors="replace"))
     except ValueError as error:
         raise MalformedMessage(f"not JSON: {error}") from error
     if not isinstance(fields, dict):

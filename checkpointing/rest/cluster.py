@@ -13,7 +13,7 @@ from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.status import JobStatus
 from checkpointing.rest.job_json import is_running
 
-REFRESH_INTERVAL_MS = 1000
+REFRESH_INTERVAL_MS = 3000  # as in Flink
 _ENDED = (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED)
 
 

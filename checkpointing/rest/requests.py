@@ -55,6 +55,12 @@ async def json_body(request: Request) -> Mapping[str, Any]:
         body = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"Bad request received: the body is not JSON ({error}).") from error
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        # It would break every answer that it becomes a part of.
+        character = f"\\u{ord(error.object[error.start]):04x}"
+        raise bad_request(f"Bad request received: the body has half a character ({character}).") from error
     if not isinstance(body, dict):
         raise bad_request("Bad request received: the body is not a JSON object.")
     return body

@@ -48,6 +48,24 @@ async def test_json_that_nests_too_deep_is_a_bad_request(manager: RunningJobMana
     assert (await call(manager.address, "POST", VALIDATE, JSON, b"[" * 100_000)).status == 400
 
 
+async def test_half_a_character_is_refused_before_it_breaks_the_list_of_jobs(manager: RunningJobManager) -> None:
+    jar_id = await manager.upload()
+    body = b'{"entryClass": "wordcount.py:wordcount", "jobName": "a\\ud800"}'
+    answer = await call(manager.address, "POST", f"/jars/{jar_id}/run", JSON, body)
+    assert (answer.status, "half a character" in answer.text) == (400, True)
+    assert (await manager.get("/jobs/overview"))["jobs"] == []
+
+
+async def test_a_program_may_fail_with_half_a_character_in_its_text(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    await driver.report_failure("cannot read \udcff.csv \U0001f600")
+    await manager.until(job_id, "FAILED")
+
+    (entry,) = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+    assert "cannot read ?.csv \U0001f600" in entry["stacktrace"]
+
+
 async def test_flink_run_gets_one_sentence_after_its_whole_body_was_read(manager: RunningJobManager) -> None:
     """Its client retries when the connection breaks while it still sends."""
     headers = {"Content-Type": "multipart/form-data; boundary=b", "Connection": "close"}

@@ -14,7 +14,8 @@ from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.masking import HIDDEN
 from checkpointing.rest.client import RequestRefused
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
+from tests.checkpointing.rest.raw_http import call
 
 ENTRY = {"entryClass": "wordcount.py:wordcount"}
 
@@ -54,6 +55,14 @@ async def test_anything_but_a_program_is_refused(manager: RunningJobManager) -> 
         await manager.upload(name="job.jar")
 
     assert refusal.value.status == 400
+
+
+async def test_a_file_name_that_is_too_long_is_a_bad_request(manager: RunningJobManager) -> None:
+    head = f'--b\r\nContent-Disposition: form-data; name="jarfile"; filename="{"x" * 300}.py"\r\n\r\n'
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = await call(manager.address, "POST", "/jars/upload", headers, f"{head}{PROGRAM}\r\n--b--\r\n".encode())
+
+    assert (answer.status, "303 bytes long; at most 200 are allowed" in answer.text) == (400, True)
 
 
 async def test_a_body_without_a_file_is_refused(manager: RunningJobManager) -> None:

@@ -46,6 +46,7 @@ async def test_the_job_manager_describes_itself(manager: RunningJobManager) -> N
     assert set(overview) == OVERVIEW
     assert (overview["taskmanagers"], overview["slots-total"], overview["jobs-running"]) == (1, 4, 1)
     assert set(config) == CONFIG
+    assert config["refresh-interval"] == 3000, "as in Flink"
 
 
 async def test_a_running_job_in_the_lists(manager: RunningJobManager) -> None:

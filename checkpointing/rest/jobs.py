@@ -77,6 +77,7 @@ class JobHandlers:
     async def refuse_graph(self, request: Request) -> JSONResponse:
         """Answer `flink run`, which sends a compiled job graph: with an error that its client does not retry."""
         await discard_body(request, self._dispatcher.services.settings.max_upload_bytes)
+        self._dispatcher.require_leading()
         logger.info("refused a Flink job graph")
         raise bad_request(
             "This job manager runs PySpark programs, not Flink jobs: submit a program with "

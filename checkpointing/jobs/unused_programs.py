@@ -46,13 +46,14 @@ async def remove_unused_programs(dispatcher: Dispatcher) -> None:
     services = dispatcher.services
     if not dispatcher.leading:
         return
-    stored = await services.io.run(services.high_availability.job_graphs.job_ids)
+    io = services.io_threads.of("the removal of programs")
+    stored = await io.run(services.high_availability.job_graphs.job_ids)
     known = {job.graph.job_id for job in dispatcher.jobs}
     if not dispatcher.leading or not known.issuperset(stored):
         return
     needed = {job.graph.jar_id for job in dispatcher.jobs}
     needed |= {job.answers["/config"]["launch"]["jarId"] for job in dispatcher.archived_jobs}
     before_ms = services.clock.now_ms() - round(services.settings.program_retention_s * 1000)
-    removed = await services.io.run(lambda: services.programs.remove_unused(needed, before_ms))
+    removed = await io.run(lambda: services.programs.remove_unused(needed, before_ms))
     if removed:
         logger.info("removed programs that no job needs: %s", ", ".join(removed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -194,7 +195,11 @@ def check_servers(environ: Mapping[str, str]) -> list[Finding]:
 def check_running(var: Path) -> list[Finding]:
     """Whether Waymark runs on this directory, and which of its parts does not."""
     record = StackRecord(var / "run")
-    pid = record.supervisor_pid()
+    try:
+        pid = record.supervisor_pid()
+    except PermissionError:
+        text = f"{var} is another account's, so it is not known whether Waymark runs there."
+        return [Finding(Level.WARNING, "Waymark", text, "Run doctor as that account.")]
     if pid is None:
         return [Finding(Level.GOOD, "Waymark", "not running here")]
     findings = [Finding(Level.GOOD, "Waymark", f"running (pid {pid})")]
@@ -207,8 +212,9 @@ def check_running(var: Path) -> list[Finding]:
 
 def check_ports(environ: Mapping[str, str], var: Path) -> list[Finding]:
     """A port that somebody else has is no problem: another is taken. Said, because the address is then another."""
-    if StackRecord(var / "run").supervisor_pid() is not None:
-        return []
+    with contextlib.suppress(PermissionError):
+        if StackRecord(var / "run").supervisor_pid() is not None:
+            return []
     outside = {part.name for part in external_parts(environ)}
     taken = {name: port for name, port in PREFERRED_PORTS.items() if name not in outside and not ports.is_free(port)}
     if not taken:

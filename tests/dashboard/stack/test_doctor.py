@@ -12,12 +12,15 @@ from dashboard.stack.doctor import (
     check_packages,
     check_ports,
     check_python,
+    check_running,
     check_servers,
     check_var,
     examine,
 )
 from dashboard.stack.environment import PREFERRED_PORTS, make_var
 from dashboard.stack.ports import any_free
+from dashboard.stack.record import StackRecord
+from tests.other_account import does, needs_root
 
 
 def test_this_machine_has_no_problem_with_what_is_embedded(tmp_path: Path) -> None:
@@ -73,6 +76,16 @@ def test_a_data_directory_that_other_accounts_can_enter_is_warned_of(tmp_path: P
 def test_a_data_directory_that_up_made_is_good(tmp_path: Path) -> None:
     make_var(tmp_path / "var")
     assert check_var(tmp_path / "var").level is Level.GOOD
+
+
+@needs_root
+def test_another_account_is_told_that_it_may_not_look(session_directory: Path) -> None:
+    var = session_directory / "closed"
+    make_var(var)
+    with StackRecord(var / "run").held():
+        said = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
+    assert "cannot be written to" in said
+    assert f"{var} is another account's" in said
 
 
 def test_an_old_python_is_a_problem() -> None:

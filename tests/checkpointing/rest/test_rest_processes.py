@@ -81,12 +81,13 @@ async def test_the_result_of_a_failed_job_says_why(manager: RunningJobManager) -
     assert "a bad row" in result["failure-cause"]["stack-trace"]
 
 
-async def test_the_configuration_hides_the_token(tmp_path: Path) -> None:
-    async with running_job_manager(tmp_path, WAYMARK_JOBMANAGER_TOKEN="very-secret") as manager:
+async def test_the_configuration_hides_the_token_and_other_passwords(tmp_path: Path) -> None:
+    environ = {"WAYMARK_JOBMANAGER_TOKEN": "very-secret", "WAYMARK_ZOOKEEPER_PASSWORD": "very-secret, too"}
+    async with running_job_manager(tmp_path, **environ) as manager:
         text = await asyncio.to_thread(_read, f"{manager.address}/jobmanager/config", "very-secret")
 
     settings = {entry["key"]: entry["value"] for entry in json.loads(text)}
-    assert settings["token"] == "******"
+    assert settings["token"] == settings["zookeeper-password"] == "******"
     assert settings["checkpoint-directory"] == manager.settings.checkpoint_directory
     assert "very-secret" not in text
 

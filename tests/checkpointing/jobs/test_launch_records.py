@@ -1,0 +1,50 @@
+"""How an ended job was started, as the next job manager tells it: whole at `/launch`, without secrets at `/config`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.checkpointing.jobs.cluster import Cluster, leads
+
+pytestmark = pytest.mark.zookeeper
+
+SECRETS = {"spark.hadoop.fs.s3a.secret.key": "abc123"}
+ARGUMENTS = ["--password=abc123"]
+
+
+async def ended_job(cluster: Cluster) -> str:
+    async with cluster.job_manager() as first:
+        await leads(first)
+        job_id = await first.submit_running(SECRETS, programArgsList=ARGUMENTS)
+        await first.cancel(job_id)
+        await first.until(job_id, "CANCELED")
+    return job_id
+
+
+@pytest.mark.parametrize("of_an_older_version", [False, True])
+async def test_the_next_job_manager_hides_the_secrets_of_an_ended_job(
+    cluster: Cluster, of_an_older_version: bool
+) -> None:
+    job_id = await ended_job(cluster)
+    if of_an_older_version:
+        await asyncio.to_thread(_write_as_an_older_version_did, cluster.directory / "state" / "jobs" / job_id)
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        shown = await second.get(f"/jobs/{job_id}/config")
+        launch = await second.get(f"/jobs/{job_id}/launch")
+
+    assert "abc123" not in str(shown)
+    assert (launch["flinkConfiguration"], launch["programArgsList"]) == (SECRETS, ARGUMENTS)
+
+
+def _write_as_an_older_version_did(directory: Path) -> None:
+    """It had the whole record in `/config`, and no `/launch`."""
+    file = directory / "archive.json"
+    content = json.loads(file.read_text())
+    content["answers"]["/config"]["launch"] = content["answers"].pop("/launch")
+    file.write_text(json.dumps(content))

@@ -24,7 +24,8 @@ class SealedLaunchField(models.JSONField):
     """A launch record, or None."""
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        return opened(super().from_db_value(value, expression, connection))
+        plain = super().from_db_value(value, expression, connection)
+        return plain if isinstance(value, str) and PREFIX not in value else opened(plain)
 
     def get_prep_value(self, value: Any) -> Any:
         return sealed(value) if isinstance(value, Mapping) else super().get_prep_value(value)

@@ -47,8 +47,8 @@ _SIGNATURES = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signatur
 _HEADER = re.compile(r"x-[a-z0-9-]+|api-?key", re.IGNORECASE)
 _OPTION = re.compile(r"(?<!\S)-{1,2}(?P<key>[A-Za-z][A-Za-z0-9._-]*)[^\S\n]+(?P<secret>[^\s\"'-][^\s\"']*)")
 _NAMED_SHAPES = {
-    "url": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@?#]*:(?P<secret>[^/\s?#]+)(?=@)"),
-    "oracle": re.compile(r"jdbc:oracle:[a-z]+:[^/@\s]+/(?P<secret>[^@\s]+)(?=@)"),
+    "url": re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@?#]*:(?P<secret>[^/\s?#]+)(?=@)"),
+    "oracle": re.compile(r"jdbc:oracle:[a-z]+:[^/@:\s]+/(?P<secret>[^/@\s]+)(?=@)"),
     "authorization": re.compile(
         r"authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:bearer|basic|digest|negotiate|token|apikey)\s+)?"
         r"(?P<secret>[^\s\"',;\\]+)",
@@ -56,7 +56,7 @@ _NAMED_SHAPES = {
     ),
     "bearer": re.compile(r"\bbearer\s+(?P<secret>(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE),
     "private-key": re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?P<secret>.+?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?P<secret>(?:(?!-----).)+)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL
     ),
     "token": re.compile(
         r"\b(?P<secret>eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+|gh[pousr]_[A-Za-z0-9]{30,}"
@@ -168,12 +168,17 @@ def _secrets_in(text: str) -> Iterator[Span]:
     for found in _OPTION.finditer(text):
         if is_secret(found["key"]):
             yield *found.span("secret"), found["key"]
+    ends: dict[str, int] = {}
     for found in _KEY.finditer(text):
-        yield from _value_after(text, found)
+        yield from _value_after(text, found, ends)
 
 
-def _value_after(text: str, found: re.Match[str]) -> Iterator[Span]:
-    """Yield the secret that follows a key and its sign, if the pair holds one."""
+def _value_after(text: str, found: re.Match[str], ends: dict[str, int]) -> Iterator[Span]:
+    """Yield the secret that follows a key and its sign, if the pair holds one.
+
+    `ends`: where the last value of each place ended. A value that begins within it ends there too and is a part of it,
+    so a text with many keys in one value is not read to the end for each.
+    """
     key, before = found["key"].lstrip("-"), text[found.start() - 1 : found.start()]
     in_address = before in ("?", "&")
     if not (is_secret(key) or (in_address and key.lower() in _SIGNATURES)):
@@ -181,10 +186,12 @@ def _value_after(text: str, found: re.Match[str]) -> Iterator[Span]:
     if found["sign"] == ":" and not (found["close"] or before in ("{", ",") or _HEADER.fullmatch(key)):
         return  # prose, or an address
     place = "?" if in_address else "{" if found["sign"] == ":" else before if before == ";" else ""
-    value = _QUOTED.match(text, found.end()) or _BARE[place].match(text, found.end())
-    if (
-        value
-        and value["secret"].lower() not in ("true", "false", "null", "none")
-        and not _is_count(key, value["secret"])
-    ):
-        yield *value.span("secret"), key
+    value = _QUOTED.match(text, found.end())
+    if value is None and found.end() < ends.get(place, 0):
+        return
+    value = value or _BARE[place].match(text, found.end())
+    if value is None or value["secret"].lower() in ("true", "false", "null", "none") or _is_count(key, value["secret"]):
+        return
+    if value.re is not _QUOTED:
+        ends[place] = value.end()
+    yield *value.span("secret"), key

@@ -1,8 +1,10 @@
 """Finding the secrets of configurations and command lines."""
 
+import time
+
 import pytest
 
-from checkpointing.masking import HIDDEN, is_secret, mask_arguments, mask_values
+from checkpointing.masking import HIDDEN, is_secret, mask_arguments, mask_text, mask_values
 
 # flink-core 2.3, GlobalConfiguration.SENSITIVE_KEYS
 FLINK_HIDES = [
@@ -183,3 +185,18 @@ def test_what_is_no_secret_stays_readable() -> None:
 )
 def test_secrets_of_a_command_line_are_hidden(arguments: list[str], masked: list[str]) -> None:
     assert mask_arguments(arguments) == masked
+
+
+LONG = 100_000
+HOSTILE = [
+    *("a", "aB3/+", "password=", "password='", "?token&", "http://", "a://b:", "--token ", "bearer ", "eyJaaaaaaaa."),
+    *("-----BEGIN PRIVATE KEY-----", "authorization:", "jdbc:oracle:a:u/", '\\"password\\":\\"', "a.", "password "),
+]
+
+
+@pytest.mark.parametrize("part", HOSTILE)
+def test_a_long_text_is_searched_in_time(part: str) -> None:
+    """In time that grows with the length: what grew with its square took ten seconds and more."""
+    started = time.process_time()
+    mask_text(part * (LONG // len(part)))
+    assert time.process_time() - started < 5

@@ -115,6 +115,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("automation/pauses/<int:pk>/end/", automation.end_pause, name="automation-end-pause"),
     path("jobs/<int:pk>/breaker/close/", automation.close_job_breaker, name="job-close-breaker"),
     path("savepoints/<int:pk>/", keeping.savepoint, name="savepoint"),
+    path("savepoints/<int:pk>/check/", savepoints.check_savepoint, name="savepoint-check"),
     path("savepoints/<int:pk>/keep/", keeping.keep, name="savepoint-keep"),
     path("savepoints/<int:pk>/dispose/", keeping.dispose_of, name="savepoint-dispose"),
     path("clusters/", clusters.clusters, name="clusters"),

@@ -15,7 +15,17 @@ LACKING = (
 )
 
 BADGES = (
-    *(_("damaged"), _("done"), _("fails"), _("flapping"), _("found"), _("goes"), _("holding"), _("not active")),
+    *(
+        _("damaged"),
+        _("done"),
+        _("fails"),
+        _("flapping"),
+        _("found"),
+        _("goes"),
+        _("gone"),
+        _("holding"),
+        _("not active"),
+    ),
     *(_("ticks"), _("stands by"), _("takes ticks"), _("kept running"), _("not running"), _("silent")),
     *(_("open"), _("breaker open"), _("refused"), _("stays"), _("Over"), _("Planned"), _("Running")),
 )

@@ -18,7 +18,7 @@ from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field
 from checkpointing.storage.checkpoint_storage import dispose_savepoint
 from checkpointing.storage.claims import check_unclaimed
-from checkpointing.storage.errors import StorageError, StorageSilent
+from checkpointing.storage.errors import MetadataMissing, StorageError, StorageSilent
 from checkpointing.storage.locations import is_local
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.verification import verify
@@ -161,7 +161,7 @@ class SavepointHandlers:
                 self._services, path, text_field(body, "entryClass"), allow_other_program=False
             )
         except SavepointUnusable as error:
-            return JSONResponse(_verdict(str(error), None))
+            return JSONResponse(_verdict(str(error), None, missing=isinstance(error.__cause__, MetadataMissing)))
         return JSONResponse(_verdict(None, found))
 
     async def _target(self, body: Any, name: str) -> str | None:
@@ -183,9 +183,11 @@ def _dispose(path: str, roots: SavepointRoots) -> None:
     dispose_savepoint(path, roots)
 
 
-def _verdict(reason: str | None, found: CompletedCheckpoint | None) -> dict[str, Any]:
+def _verdict(reason: str | None, found: CompletedCheckpoint | None, *, missing: bool = False) -> dict[str, Any]:
+    """`missing`: there is no snapshot at the path, so none that could be damaged."""
     return {
         "valid": found is not None,
+        "missing": missing,
         "reason": reason,
         "checkpointId": found.checkpoint_id if found else None,
         "jobName": found.job_name if found else None,

@@ -158,7 +158,7 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
         check_shown(job, body.shown, timezone.now())
         choice = offered_state(job, body.state)
         if choice is None:
-            raise invalid("state", body.state, f"{why_not_offered(body.state)} {_one_of(job)}")
+            raise invalid("state", body.state, f"{why_not_offered(job, body.state)} {_one_of(job)}")
         return Status(202, restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=stop_first))
     except StorageSilent as silent:
         raise conflict(f"Nothing was stopped or started. {silent}.") from silent

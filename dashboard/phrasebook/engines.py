@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 SILENCE = {
+    "WAYMARK_STATE_ROOTS names no place that {where} lies in: states are not checked before a restart, and checkpoints that no poll saw are guessed by number. With it Waymark looks.": (
+        "WAYMARK_STATE_ROOTS 没有指出 {where} 所在的位置：重启前不会检查状态，未被轮询到的检查点只能按编号猜测。设置后 Waymark 会直接查看。"
+    ),
+    "its state": "其状态",
     "{url} cannot be reached: nothing listens there.": "无法连接 {url}：该处没有服务在监听。",
     "{url} cannot be reached: no connection came about in time.": "无法连接 {url}：未能按时建立连接。",
     "{url} cannot be reached: {error}": "无法连接 {url}：{error}",

@@ -24,6 +24,7 @@ REFUSALS = {
     "that is who restarts this job": "该作业由它重启",
     "a cluster that answers is needed": "需要有响应的集群",
     "a savepoint of {job} is needed": "需要 {job} 的保存点",
+    "somebody removed its files, so choose another state": "有人移除了其文件，请选择另一个状态",
     "its files are removed, or are being removed, so choose another state": "其文件已被移除或正在移除，请选择另一个状态",
     "a completed savepoint is needed": "需要已完成的保存点",
     "the path of a savepoint or retained checkpoint is needed": "需要保存点或保留的检查点的路径",

@@ -50,7 +50,7 @@ GROUP BY 1, 2
 
 _SAVEPOINTS = """
 SELECT DISTINCT ON (job_id) job_id, completed_at FROM monitoring_savepoint
-WHERE job_id = ANY(%s) AND state = %s AND completed_at IS NOT NULL
+WHERE job_id = ANY(%s) AND state = %s AND gone_at IS NULL AND completed_at IS NOT NULL
 ORDER BY job_id, completed_at DESC
 """
 

@@ -130,7 +130,7 @@ def read_rule_standing(job: Job, now: datetime) -> Standing | None:
 
 def newest_savepoint(job: Job) -> Savepoint | None:
     return (
-        job.savepoints.filter(state=SavepointState.COMPLETED, completed_at__isnull=False)
+        job.savepoints.filter(state=SavepointState.COMPLETED, gone_at=None, completed_at__isnull=False)
         .order_by("-completed_at")
         .first()
     )

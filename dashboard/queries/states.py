@@ -5,6 +5,7 @@ that a dead run left in its directory and no poll saw, and of a running job the 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -102,9 +103,11 @@ def offered_savepoints(job: Job) -> list[Choice]:
     return [*_from_stop(job), *_newest_first(_savepoints(job))]
 
 
-def why_not_offered(key: str) -> str:
+def why_not_offered(job: Job, key: str) -> str:
     """In a sentence, of one that is not among the offered states."""
     found = _FOUND.fullmatch(key)
+    if found is None and key in {f"savepoint-{each}" for each in _gone(job)}:
+        return _("From: somebody removed the files of this savepoint. Choose one of the states below.")
     if found is None:
         return _("From: choose one of the states below; the one you sent is not offered (any more).")
     run, number = int(found[1]), int(found[2])
@@ -112,6 +115,10 @@ def why_not_offered(key: str) -> str:
         "From: checkpoint %(number)s, which was found in the directory of run %(run)s, is not there any more. Nothing "
         "was stopped or started; choose one of the states below."
     ) % {"number": number, "run": run}
+
+
+def _gone(job: Job) -> Iterable[int]:
+    return job.savepoints.filter(state=SavepointState.COMPLETED, gone_at__isnull=False).values_list("pk", flat=True)
 
 
 def best_of(job: Job, offer: Offer) -> Choice | None:
@@ -141,7 +148,7 @@ def _from_stop(job: Job) -> list[Choice]:
 
 
 def _savepoints(job: Job) -> list[Choice]:
-    completed = job.savepoints.filter(state=SavepointState.COMPLETED).exclude(path="")
+    completed = job.savepoints.filter(state=SavepointState.COMPLETED, gone_at=None).exclude(path="")
     kept = completed.exclude(checkpoint__discarded=True).select_related("checkpoint", "run__launch_version")
     return [_savepoint(savepoint) for savepoint in kept[:SAVEPOINTS]]
 

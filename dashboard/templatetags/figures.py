@@ -39,9 +39,11 @@ from monitoring.models import (
     Job,
     NotificationState,
     RunState,
+    Savepoint,
     SavepointState,
     Verdict,
 )
+from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
 
@@ -294,6 +296,16 @@ def level_tone(level: Level) -> str:
 
 
 register.filter("launch_shown", shown_launch)
+
+
+@register.filter
+def unverified(savepoint: Savepoint) -> bool:
+    """Nobody looked at its files, and nobody can before a job is started from it."""
+    if savepoint.state != SavepointState.COMPLETED or savepoint.checked_at is not None:
+        return False
+    return bool(savepoint.path) and not can_be_checked(savepoint.job, savepoint.path)
+
+
 register.filter("deed", deed_of)
 register.filter("failure_in_words", failure_in_words)
 register.filter("deed_reason", reason_of)

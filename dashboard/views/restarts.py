@@ -32,6 +32,7 @@ from monitoring.recovery.manual import (
     restart_from,
 )
 from monitoring.recovery.replay import replayed
+from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.looking import StorageSilent
 
 
@@ -55,6 +56,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context["goes_on"] = bool(stopped_with and chosen and chosen.source == stopped_with)
     # An engine keeps only so many checkpoints, and the job makes new ones while it is saved.
     context["may_go"] = chosen and isinstance(chosen.source, str) and chosen.run == context["run"]
+    context["unchecked"] = chosen and chosen.path and not can_be_checked(job, chosen.path)
     context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.to_be_taken else None
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
@@ -90,7 +92,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
         check_shown(job, Shown.read(request.POST), timezone.now())
         choice = offered_state(job, wanted)
         if choice is None:
-            messages.error(request, why_not_offered(wanted))
+            messages.error(request, why_not_offered(job, wanted))
             return redirect("job-restart", pk)
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
     except MovedOn as moved:

@@ -16,7 +16,7 @@ from dashboard.queries.states import read_retained
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.engine.errors import EngineError
-from monitoring.models import Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import Job, Savepoint, SavepointOrigin, SavepointState
 from monitoring.recovery.states import retained_checkpoints
 from monitoring.savepoints.checking import look_at
 from monitoring.savepoints.looking import StorageSilent
@@ -60,9 +60,21 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
     """Look at the files of a retained checkpoint now."""
     job = find_job(pk)
     found = get_object_or_404(retained_checkpoints(job), pk=checkpoint)
-    name = f"Checkpoint {found.checkpoint_id}"
+    _check(request, job, found.external_path, f"Checkpoint {found.checkpoint_id}")
+    return redirect("job-savepoints", pk)
+
+
+@action
+def check_savepoint(request: HttpRequest, pk: int) -> HttpResponse:
+    """Look at the files of a completed savepoint now."""
+    found = get_object_or_404(Savepoint.objects.exclude(path=""), pk=pk, state=SavepointState.COMPLETED)
+    _check(request, find_job(found.job_id), found.path, _("The savepoint"))
+    return redirect("savepoint", pk)
+
+
+def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
     try:
-        problem = look_at(job, found.external_path, timezone.now())
+        problem = look_at(job, path, timezone.now())
     except EngineError as error:
         messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": error})
     except StorageSilent as silent:
@@ -70,7 +82,6 @@ def check_retained(request: HttpRequest, pk: int, checkpoint: int) -> HttpRespon
         messages.error(request, _("%(name)s was not looked at: %(error)s") % {"name": name, "error": told_why})
     else:
         _say(request, name, problem)
-    return redirect("job-savepoints", pk)
 
 
 def _say(request: HttpRequest, name: str, problem: str | None) -> None:

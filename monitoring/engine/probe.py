@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
+from django.conf import settings
+
 from monitoring.engine.answers import JobOverview, ManagerConfig, Overview, WebConfig
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine.identity import Identity, identity_of
 from monitoring.engine.versions import EngineVersion
+from monitoring.savepoints.stored import names_a_root
 
 T = TypeVar("T")
 Now = Callable[[], datetime]
@@ -98,6 +101,15 @@ def _found(
     )
 
 
+def _unreached(manager: ManagerConfig | None) -> str:
+    """Where the cluster keeps its states, as far as it says, and where nobody may look; "" when all is within reach."""
+    said = [manager.checkpoint_directory, manager.savepoint_directory] if manager else []
+    known = [directory for directory in dict.fromkeys(said) if directory]
+    if not known:
+        return "" if settings.STATE_ROOTS else "its state"
+    return " or ".join(directory for directory in known if not names_a_root(directory))
+
+
 def _remarks(
     version: EngineVersion, web: WebConfig | None, manager: ManagerConfig | None, clock_s: float | None
 ) -> list[str]:
@@ -106,6 +118,11 @@ def _remarks(
         said.append("It does not show its configuration: another cluster at this address would not be noticed.")
     elif not version.waymark and not manager.savepoint_directory:
         said.append("It has no default directory for savepoints: taking one needs a directory each time.")
+    if not version.waymark and (unreached := _unreached(manager)):
+        said.append(
+            f"WAYMARK_STATE_ROOTS names no place that {unreached} lies in: states are not checked before a restart, "
+            "and checkpoints that no poll saw are guessed by number. With it Waymark looks."
+        )
     if web is not None and not web.can_submit:
         said.append("It takes no programs (web.submit.enable): jobs can be watched and saved, not started.")
     if web is not None and not web.can_cancel:

@@ -64,6 +64,8 @@ class Savepoint(models.Model):
     # Whether its files were there and complete when last looked at; None: nobody who could tell has looked.
     checked_at = models.DateTimeField(null=True)
     problem = models.TextField(blank=True, default="")
+    # When it was found that there is no savepoint at `path` any more: somebody else removed it. None: not found so.
+    gone_at = models.DateTimeField(null=True)
     # Disposal: why, the engine's request id while it works ("" before, and after a failure), how often it was told.
     disposal_reason = models.TextField(blank=True, default="")
     disposal_request = models.CharField(max_length=64, blank=True, default="")

@@ -25,6 +25,7 @@ class State:
     run_number: int
     checkpoint_id: int | None = None
     savepoint_row: int | None = None
+    gone: bool = False  # nothing was there when somebody last looked
 
     def __str__(self) -> str:
         kind = "savepoint" if self.is_savepoint else "checkpoint"

@@ -186,6 +186,8 @@ def _of_savepoint(job: Job, savepoint: Savepoint) -> State:
         raise RestartRefused("savepoint", str(savepoint), f"a savepoint of {job.name} is needed")
     if savepoint.state != SavepointState.COMPLETED or not savepoint.path:
         raise RestartRefused("savepoint", savepoint.state, "a completed savepoint is needed")
+    if savepoint.gone_at is not None:
+        raise RestartRefused("savepoint", savepoint.path, "somebody removed its files, so choose another state")
     return State(
         path=savepoint.path,
         taken_at=savepoint.checkpoint.triggered_at if savepoint.checkpoint else savepoint.requested_at,

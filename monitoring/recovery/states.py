@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.db.models import QuerySet
 
@@ -17,6 +18,7 @@ from monitoring.models import (
 )
 from monitoring.recovery.candidates import Life, State, candidates, retains
 from monitoring.recovery.unseen import unseen_checkpoints
+from monitoring.savepoints.history import plain_path
 
 # An engine keeps a handful of checkpoints; looking at more of the stored ones only finds those that are gone.
 CHECKPOINTS = 20
@@ -28,12 +30,15 @@ def restore_candidates(job: Job, unseen: Sequence[State] | None = None) -> list[
     no poll saw, where the caller has looked for them."""
     unseen = unseen_checkpoints(job).states if unseen is None else unseen
     lives = [Life(number, path) for number, path in job.runs.values_list("number", "restored_path").order_by("-number")]
-    return candidates([*unseen, *known_states(job)], lives, RestoreFrom(job.restore_from))
+    found = candidates([*unseen, *known_states(job)], lives, RestoreFrom(job.restore_from))
+    return sorted(found, key=lambda state: state.gone)  # what is gone comes last: it may be back
 
 
 def known_states(job: Job) -> list[State]:
     """All that should still be there, also of lines of history that were left by going back."""
-    return [*_savepoints(job), *_checkpoints(job)]
+    gone = {plain_path(path) for path in job.savepoints.filter(gone_at__isnull=False).values_list("path", flat=True)}
+    known = (*_savepoints(job), *_checkpoints(job))
+    return [replace(state, gone=plain_path(state.path) in gone) for state in known]
 
 
 def _savepoints(job: Job) -> list[State]:

@@ -8,7 +8,6 @@ is within reach. A savepoint is never restored from once it is DISPOSING.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ from monitoring.engine.errors import EngineError, Refused
 from monitoring.engine.operations import Done, Failed, Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Cluster, Savepoint, SavepointState
+from monitoring.savepoints.checking import says_gone
 from monitoring.savepoints.claims import OVERTAKEN, claim, update
 from monitoring.savepoints.flink_metadata import NotFlinkMetadata
 from monitoring.savepoints.history import plain_path
@@ -32,12 +32,6 @@ GONE_AFTER = timedelta(minutes=10)
 POLL = timedelta(seconds=1)
 FIRST_RETRY_S = 10
 LONGEST_RETRY = timedelta(hours=6)
-
-# What an engine says of a savepoint that is not there: Flink's and ours.
-_GONE = re.compile(
-    r"Cannot find checkpoint or savepoint file/directory|No such file|does not exist|FileNotFound|no _metadata",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -101,11 +95,11 @@ def _settle(savepoint: Savepoint, answer: object, now: datetime) -> str:
         case Done():
             return _disposed(savepoint, now)
         case Failed(reason, trace=trace):
-            gone = _GONE.search(reason) or _GONE.search(trace)
+            gone = says_gone(reason) or says_gone(trace)
             return _disposed(savepoint, now, reason) if gone else _later(savepoint, reason, now)
         case Forgotten():
             return _later(savepoint, "The engine forgot the request; it is told again.", now)
-        case Refused() as refusal if _GONE.search(str(refusal)):
+        case Refused() as refusal if says_gone(str(refusal)):
             return _disposed(savepoint, now, str(refusal))
         case EngineError() as error if savepoint.disposal_request:
             return update(savepoint, "", failure=str(error), next_check_at=now + _wait(savepoint))

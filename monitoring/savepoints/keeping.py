@@ -47,7 +47,7 @@ def policy_of(job: Job) -> Policy:
 
 def verdicts(job: Job, now: datetime) -> list[Verdict]:
     """What the job's retention would do now, savepoint by savepoint, the newest first. Changes nothing."""
-    return judge(_held(_completed([job.pk]), now, ended=True), policy_of(job), now)
+    return judge(_held(_completed([job.pk], gone_at=None), now, ended=True), policy_of(job), now)
 
 
 @transaction.atomic
@@ -92,7 +92,7 @@ def apply_retention(now: datetime) -> int:
     """Begin to dispose of what every job's retention lets go; returns how many savepoints."""
     with_policy = Job.objects.filter(Q(savepoints_kept__isnull=False) | Q(savepoints_kept_s__isnull=False))
     grouped: dict[int, list[Savepoint]] = defaultdict(list)
-    for savepoint in _completed(with_policy.values_list("pk", flat=True)):
+    for savepoint in _completed(with_policy.values_list("pk", flat=True), gone_at=None):
         grouped[savepoint.job_id].append(savepoint)
     going = [
         job_id
@@ -134,8 +134,8 @@ def _begin(going: Iterable[int], job: Job, why: dict[int, str], by: str, now: da
         audit.record(by, "savepoint.dispose", f"job {job.name}", why[key], savepoint=key)
 
 
-def _completed(jobs: Iterable[int]) -> list[Savepoint]:
-    rows = Savepoint.objects.filter(job__in=jobs, state=SavepointState.COMPLETED).exclude(path="")
+def _completed(jobs: Iterable[int], **which: object) -> list[Savepoint]:
+    rows = Savepoint.objects.filter(job__in=jobs, state=SavepointState.COMPLETED, **which).exclude(path="")
     return list(rows.select_related("job", "checkpoint"))
 
 

@@ -85,7 +85,8 @@ def _judged(path: str) -> SavepointValidation | None:
             return None
         checkpoint_id, problem = _look(directory)
     except SnapshotUnusable as unusable:
-        checkpoint_id, problem = None, unusable.problem
+        missing = isinstance(unusable, MetadataMissing)
+        return SavepointValidation(False, unusable.problem, None, "", "", None, None, missing)
     except CutShort as unreadable:
         checkpoint_id, problem = None, f"of its {METADATA}: {unreadable}"
     except (OSError, NotFlinkMetadata) as error:
@@ -191,6 +192,11 @@ def _confined(path: str) -> str | None:
 def _nearest_first(path: str) -> list[str]:
     """Only one that `path` does not name is looked at after the others: a root that hangs holds up none but itself."""
     return sorted(settings.STATE_ROOTS, key=lambda root: not _is_below(path, root))
+
+
+def names_a_root(path: str) -> bool:
+    """Whether `path` is written as a place below WAYMARK_STATE_ROOTS. Looks at no storage."""
+    return any(_is_below(path, root) for root in settings.STATE_ROOTS)
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -69,6 +69,7 @@ class FakeJobManager:
     hangs_at: set[str] = field(default_factory=set)
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)  # status and message instead of acting
     invalid_paths: dict[str, str] = field(default_factory=dict)
+    missing_paths: set[str] = field(default_factory=set)  # there is nothing to validate
     refused_paths: dict[str, str] = field(default_factory=dict)  # found out only when a job is started from them
     checkpoints: dict[str, str] = field(default_factory=dict)  # job id by path: those of a FINISHED job are gone
     can_validate: bool = True
@@ -198,8 +199,9 @@ class FakeJobManager:
         if not self.can_validate:
             return 404, {"errors": ["Not found."]}
         path = body["savepointPath"]
-        reason = self.invalid_paths.get(path) or ("there is no _metadata" if self._is_gone(path) else None)
-        return 200, {"valid": reason is None, "reason": reason or ""}
+        missing = path in self.missing_paths or self._is_gone(path)
+        reason = self.invalid_paths.get(path) or ("there is no _metadata" if missing else None)
+        return 200, {"valid": reason is None, "reason": reason or "", "missing": missing}
 
     def _is_gone(self, path: str | None) -> bool:
         owner = self.jobs.get(self.checkpoints.get(path or "", ""))

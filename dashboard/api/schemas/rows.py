@@ -139,7 +139,7 @@ class SavepointOut(ModelSchema):
         model = Savepoint
         fields = (
             *("id", "origin", "state", "stops_job", "path", "size", "requested_by", "requested_at", "completed_at"),
-            *("failure", "pinned", "note", "checked_at", "problem", "disposal_reason", "disposed_at"),
+            *("failure", "pinned", "note", "checked_at", "problem", "gone_at", "disposal_reason", "disposed_at"),
         )
 
 

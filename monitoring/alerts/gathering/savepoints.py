@@ -10,17 +10,18 @@ from monitoring.alerts.gathering.runs import runs_of
 _MARKS = f"""
 SELECT r.job_id, min({LIMIT}),
        coalesce((SELECT max(completed_at) FROM monitoring_savepoint s
-                 WHERE s.job_id = r.job_id AND state = 'completed' AND completed_at <= %(since)s),
+                 WHERE s.job_id = r.job_id AND state = 'completed' AND gone_at IS NULL
+                 AND completed_at <= %(since)s),
                 (SELECT created_at FROM monitoring_job j WHERE j.id = r.job_id)),
        (SELECT min(completed_at) FROM monitoring_savepoint s WHERE s.job_id = r.job_id AND state = 'completed'
-        AND completed_at > %(since)s AND completed_at <= %(until)s)
+        AND gone_at IS NULL AND completed_at > %(since)s AND completed_at <= %(until)s)
 FROM monitoring_run r WHERE r.job_id = ANY(%(jobs)s) AND (r.ended_at IS NULL OR r.ended_at > %(since)s)
 GROUP BY r.job_id
 """  # noqa: S608 (constants only)
 
 _COMPLETED = """
 SELECT job_id, completed_at, 0, id, id, '' FROM monitoring_savepoint
-WHERE job_id = ANY(%(jobs)s) AND state = 'completed' AND completed_at <= %(until)s
+WHERE job_id = ANY(%(jobs)s) AND state = 'completed' AND gone_at IS NULL AND completed_at <= %(until)s
 """
 
 _SETTLED = """

@@ -19,6 +19,7 @@ class SavepointValidation:
     entry_class: str
     state_size: int | None
     completed_at: datetime | None
+    missing: bool = False  # there is no snapshot at the path
 
     @property
     def problem(self) -> str:
@@ -35,4 +36,5 @@ class SavepointValidation:
             entry_class=fields.optional_text("entryClass"),
             state_size=fields.amount("stateSize"),
             completed_at=fields.optional_moment("completedTimestamp"),
+            missing=fields.flag("missing", default=False),
         )

@@ -15,7 +15,7 @@ from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
 from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, write
-from monitoring.recovery.stages.check_state import reject, remember_finding
+from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state
 
 # A run that runs is linked to the attempt once a poll has stored it; not waited for longer than this.
 LINK_WITHIN = timedelta(seconds=30)
@@ -89,8 +89,9 @@ def _some(names: Sequence[str]) -> str:
 def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> Outcome:
     """An engine that cannot check a state beforehand has now: the automation goes on with the next one, under an id of
     its own, since this one's life is over."""
-    if automatic(attempt) and _STATE_GONE.search(failure):
-        remember_finding(attempt, failure, now)
+    if is_of_state := _STATE_GONE.search(failure) is not None:
+        remember_finding(attempt, failure, now, missing=says_no_state(failure))
+    if automatic(attempt) and is_of_state:
         return reject(attempt, failure)
     why = f"The new run is {state}: {failure or 'the engine gives no reason.'}"
     return End(AttemptState.FAILED, why, nothing_runs=True)

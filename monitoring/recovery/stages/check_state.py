@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
@@ -23,6 +24,8 @@ from monitoring.savepoints.stored import validate
 
 # The job is down meanwhile: what storage does not tell by then, the engine finds out when it starts.
 STATE_READ_WITHIN_S = 15.0
+# As Flink says it, and our job manager.
+_NO_STATE = re.compile(r"Cannot find (checkpoint|savepoint|meta ?data)|there is no _metadata", re.IGNORECASE)
 
 
 class CheckState:
@@ -54,8 +57,8 @@ class CheckState:
             case SavepointValidation(valid=True):
                 remember_finding(attempt, "", now)
                 return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
-            case SavepointValidation(problem=problem):
-                remember_finding(attempt, problem, now)
+            case SavepointValidation(problem=problem, missing=missing):
+                remember_finding(attempt, problem, now, missing=missing)
                 return reject(attempt, problem)
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
@@ -86,10 +89,15 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
 
 
-def remember_finding(attempt: RestartAttempt, problem: str, now: datetime) -> None:
+def remember_finding(attempt: RestartAttempt, problem: str, now: datetime, *, missing: bool = False) -> None:
     """The look at its files is worth as much to everybody else."""
     owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's
-    record_finding(owner, attempt.restore_path, problem, now)
+    record_finding(owner, attempt.restore_path, problem, now, missing=missing)
+
+
+def says_no_state(failure: str) -> bool:
+    """Whether an engine that was to start from a state found nothing at its path."""
+    return _NO_STATE.search(failure) is not None
 
 
 def _choose(attempt: RestartAttempt) -> Next | End | None:

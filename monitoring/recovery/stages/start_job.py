@@ -35,7 +35,7 @@ from monitoring.recovery.stages.base import (
     lives_of,
     write,
 )
-from monitoring.recovery.stages.check_state import reject
+from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state
 from monitoring.recovery.stages.prepare_program import lost
 
 SEND_AGAIN_AFTER = timedelta(seconds=30)
@@ -120,7 +120,7 @@ class StartJob:
                 return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
             case Refused(of_the_request=True):
                 write(attempt, launch_sent_at=None)  # refused, so certainly not started
-                return _refused(attempt, str(answer))
+                return _refused(attempt, str(answer), now)
             case Malformed():
                 write(attempt, error=str(answer))  # what is known of its fate, should it never be seen
                 return _looked_for(attempt, answer)
@@ -134,7 +134,9 @@ def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
     return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
 
 
-def _refused(attempt: RestartAttempt, why: str) -> Outcome:
+def _refused(attempt: RestartAttempt, why: str, now: datetime) -> Outcome:
+    if says_no_state(why):
+        remember_finding(attempt, why, now, missing=True)
     if _NO_PROGRAM.search(why):
         return _program_lost(attempt)
     if automatic(attempt):

@@ -372,7 +372,7 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
     assert str(refusal.value).startswith("savepointPath: ")
     assert len(manager.launcher.drivers) == before
     verdict = await manager.post("/savepoints/validate", {"savepointPath": str(savepoint), "entryClass": entry_class})
-    assert verdict["valid"] is False
+    assert (verdict["valid"], verdict["missing"]) == (False, damage == "missing")
     assert verdict["reason"] in str(refusal.value)
 
 
@@ -395,7 +395,7 @@ async def test_validate_describes_a_good_savepoint(manager: RunningJobManager) -
 
     verdict = await manager.post("/savepoints/validate", {"savepointPath": f"file:{savepoint}"})
 
-    assert verdict["valid"] is True
+    assert (verdict["valid"], verdict["missing"]) == (True, False)
     assert verdict["reason"] is None
     assert (verdict["checkpointId"], verdict["jobName"]) == (1, "wordcount")
     assert verdict["entryClass"] == "wordcount.py:wordcount"

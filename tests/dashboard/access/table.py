@@ -182,5 +182,6 @@ PERMISSIONS: dict[str, str] = {
     "savepoints/": "GET viewer",
     "savepoints/<int:pk>/": "GET viewer",
     "savepoints/<int:pk>/dispose/": "POST operator",
+    "savepoints/<int:pk>/check/": "POST operator",
     "savepoints/<int:pk>/keep/": "POST operator",
 }

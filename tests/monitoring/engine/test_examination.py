@@ -30,6 +30,42 @@ def flink() -> Iterator[FlinkServer]:
         yield server
 
 
+@pytest.fixture(autouse=True)
+def reachable_state(settings: Settings) -> None:
+    """Of the cluster that answers here."""
+    settings.STATE_ROOTS = ("/checkpoints", "/savepoints")
+
+
+@pytest.mark.parametrize(
+    ("roots", "where"),
+    [
+        (("/checkpoints",), "file:///savepoints"),
+        (("/elsewhere",), "file:///checkpoints or file:///savepoints"),
+        ((), "file:///checkpoints or file:///savepoints"),
+        (("/",), ""),
+    ],
+)
+def test_it_says_that_looking_would_replace_guessing(
+    flink: FlinkServer, settings: Settings, roots: tuple[str, ...], where: str
+) -> None:
+    settings.STATE_ROOTS = roots
+    found = look(flink.url)
+    assert isinstance(found, Found)
+    said = [remark for remark in found.remarks if "STATE_ROOTS" in remark]
+    assert [f"names no place that {where} lies in" in remark for remark in said] == ([True] if where else [])
+
+
+def test_of_a_cluster_that_does_not_tell_where_it_keeps_its_state_it_is_said_once(
+    flink: FlinkServer, settings: Settings
+) -> None:
+    flink.instead("/jobmanager/config", "[]")
+    for roots, says in (((), True), (("/somewhere",), False)):
+        settings.STATE_ROOTS = roots
+        found = look(flink.url)
+        assert isinstance(found, Found)
+        assert ("WAYMARK_STATE_ROOTS names no place that its state lies in" in " ".join(found.remarks)) is says
+
+
 def look(url: str, **fields: object) -> Found | Problem:
     return examine(Cluster(name="c", rest_url=url, request_limit_s=2, **fields), lambda: NOW)
 

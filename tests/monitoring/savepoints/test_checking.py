@@ -1,14 +1,27 @@
 """Completed savepoints are looked at: once when they are complete, the newest daily."""
 
+import shutil
 from datetime import timedelta
 
 import pytest
 
-from monitoring.models import Savepoint, SavepointOrigin, SavepointState
-from monitoring.savepoints.checking import LOOK_AGAIN, RETRY, check_completed
+from monitoring.models import (
+    Cluster,
+    Engine,
+    Job,
+    RestartAttempt,
+    Run,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+)
+from monitoring.recovery import cycle as recovery
+from monitoring.recovery.manual import RestartRefused, restart_from
+from monitoring.recovery.states import restore_candidates
+from monitoring.savepoints.checking import LOOK_AGAIN, LOOK_AGAIN_WHERE_IT_LIES, RETRY, check_completed
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.cycle import advance
-from monitoring.savepoints.keeping import why_it_stays
+from monitoring.savepoints.keeping import verdicts, why_it_stays
 from monitoring.savepoints.request import request_savepoint
 from tests.monitoring.savepoints.snapshots import lay_down
 
@@ -52,6 +65,7 @@ def test_one_that_was_just_taken_is_looked_at(job, job_manager, now):
 
 
 def test_the_newest_is_looked_at_again_every_day(savepoint, job, now):
+    Cluster.objects.update(engine=Engine.SPARK)
     older = completed(job, now, 5)
     assert check_completed(now) == {}
     assert reload(savepoint).next_check_at == now + LOOK_AGAIN
@@ -72,10 +86,98 @@ def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manag
     assert reload(savepoint).problem == ""
 
 
-def test_an_engine_that_cannot_tell_is_not_asked_again(savepoint, job_manager, now):
+def test_where_nobody_can_tell_only_the_newest_is_due_again_for_that_may_change(savepoint, job, job_manager, now):
+    older = completed(job, now, 5)
     job_manager.can_validate = False
     check_completed(now)
-    assert (reload(savepoint).checked_at, savepoint.next_check_at) == (None, None)
+    assert (reload(savepoint).checked_at, savepoint.next_check_at) == (None, now + LOOK_AGAIN)
+    assert (reload(older).checked_at, older.next_check_at) == (None, None)
+
+
+class TestOneThatSomebodyElseRemoved:
+    @pytest.fixture
+    def removed(self, savepoint, job_manager):
+        job_manager.missing_paths.add(savepoint.path)
+        return savepoint
+
+    def test_is_gone_and_the_next_newest_is_looked_at_in_its_place(self, removed, job, now):
+        older = completed(job, now, 5, next_check_at=None)
+        assert check_completed(now) == {"found gone": 1}
+        assert (reload(removed).state, removed.gone_at, removed.checked_at) == ("completed", now, now)
+        assert check_completed(now) == {}
+        assert (reload(older).checked_at, older.gone_at) == (now, None)
+        assert older.next_check_at == now + LOOK_AGAIN_WHERE_IT_LIES
+
+    def test_is_neither_the_newest_good_one_nor_counted_by_the_retention(self, removed, job, now):
+        older, oldest = completed(job, now, 5), completed(job, now, 6)
+        check_completed(now)
+        job.savepoints_kept = 1
+        job.save()
+        assert [(each.held.key, each.goes) for each in verdicts(job, now)] == [(older.pk, False), (oldest.pk, True)]
+        assert why_it_stays(removed, now) == ""
+
+    def test_comes_last_of_what_the_automation_tries(self, removed, job, now):
+        older = completed(job, now, 5)
+        check_completed(now)
+        assert [each.savepoint_row for each in restore_candidates(job)] == [older.pk, removed.pk]
+
+    def test_is_refused_before_anything_is_stopped(self, removed, job, now):
+        check_completed(now)
+        job.launch = {"kind": "waymark", "jar_id": "program.py"}
+        with pytest.raises(RestartRefused, match="somebody removed its files, so choose another state"):
+            restart_from(job, reload(removed), "ada", now)
+        assert not RestartAttempt.objects.exists()
+
+    def test_may_be_back_when_its_storage_was_away(self, removed, job_manager, now):
+        check_completed(now)
+        job_manager.missing_paths.clear()
+        check_completed(now + LOOK_AGAIN_WHERE_IT_LIES)
+        assert (reload(removed).gone_at, removed.problem) == (None, "")
+
+    def test_is_looked_at_again_soon_at_first_and_then_daily(self, removed, now):
+        check_completed(now)
+        assert reload(removed).next_check_at == now + LOOK_AGAIN_WHERE_IT_LIES
+        Savepoint.objects.update(next_check_at=now + LOOK_AGAIN)
+        assert check_completed(now + LOOK_AGAIN) == {}
+        assert reload(removed).next_check_at == now + 2 * LOOK_AGAIN
+        assert (removed.gone_at, removed.checked_at) == (now, now + LOOK_AGAIN)
+
+
+@pytest.mark.parametrize("way", ["refuses the launch", "fails when it starts"])
+@pytest.mark.parametrize("can_validate", [False, True])
+def test_a_restart_that_failed_on_it_finds_it_gone(savepoint, job, job_manager, now, way, can_validate):
+    job.launch = {"kind": "waymark", "jar_id": "program.py"}
+    job.save()
+    Run.objects.update(state="CANCELED", ended_at=now)
+    job_manager.jobs.clear()
+    Savepoint.objects.update(next_check_at=None)
+    said = f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint file/directory '{savepoint.path}'"
+    job_manager.can_validate = can_validate
+    job_manager.exception = said
+    if way == "refuses the launch":
+        job_manager.refused_paths[savepoint.path] = said
+    else:
+        job_manager.starts_as = "FAILED"
+    attempt = restart_from(Job.objects.get(pk=job.pk), savepoint, "ada", now)
+    for second in range(0, 20, 2):
+        recovery.advance(now + timedelta(seconds=second))
+    attempt.refresh_from_db()
+    assert attempt.state == "failed"
+    assert reload(savepoint).gone_at is not None
+    assert "Cannot find checkpoint or savepoint file/directory" in savepoint.problem
+
+
+def test_a_program_that_is_not_there_says_nothing_about_the_savepoint(savepoint, job, job_manager, now):
+    job.launch = {"kind": "waymark", "jar_id": "program.py"}
+    job.save()
+    Run.objects.update(state="CANCELED", ended_at=now)
+    job_manager.jobs.clear()
+    job_manager.refused_paths[savepoint.path] = "File /data/input does not exist"
+    restart_from(Job.objects.get(pk=job.pk), savepoint, "ada", now)
+    for second in range(0, 20, 2):
+        recovery.advance(now + timedelta(seconds=second))
+    assert RestartAttempt.objects.get().state == "failed"
+    assert reload(savepoint).gone_at is None
 
 
 @pytest.mark.parametrize("trouble", ["silent", "busy"])
@@ -111,8 +213,12 @@ class TestWhereTheEngineCannotTell:
 
         file = next(path for path in sorted(directory.iterdir()) if path.name != "_metadata")
         file.unlink()
-        assert check_completed(now + LOOK_AGAIN) == {"found damaged": 1}
-        assert reload(savepoint).problem == f"{file} is missing"
+        assert check_completed(now + LOOK_AGAIN_WHERE_IT_LIES) == {"found damaged": 1}
+        assert (reload(savepoint).problem, savepoint.gone_at) == (f"{file} is missing", None)
+
+        shutil.rmtree(directory)
+        lay_down("2.3.0-rocksdb-0b-savepoint-native", directory.parent / "savepoint-of-another")
+        assert check_completed(savepoint.next_check_at) == {"found gone": 1}
 
     def test_metadata_that_is_cut_short_is_damage_of_a_newer_flink_none(self, flinks, now):
         metadata = flinks[0] / "_metadata"

@@ -293,7 +293,7 @@ class AttemptStarter:
             await self._io.run(partial(self._write_where_the_job_is, record))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
-            raise AttemptFailed(self._info("AttemptRecordUnwritable", message)) from error
+            raise AttemptFailed(self._info("AttemptRecordUnwritable", message), keep_state=True) from error
 
     def _write_where_the_job_is(self, record: AttemptRecord) -> None:
         """Write into the directory that was made before the job was stored: a new one would lie beside its storage."""

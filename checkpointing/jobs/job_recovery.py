@@ -50,8 +50,7 @@ class JobRecovery:
         The driver is adopted before the checkpoints are read: its lease does not wait for a storage that is away. The
         job runs, and takes checkpoints, once they are read.
         """
-        last = await self._read("The record of its attempts", self._starter.read_record)
-        former = await self._starter.former(last) if last is not None else None
+        former = await self._read("The record of its attempts", self._last_attempt)
         if former is None:
             await self._read_checkpoints()
             return None
@@ -68,6 +67,10 @@ class JobRecovery:
         finally:
             watch.cancel()
         return former if former.registration.is_set() else None
+
+    async def _last_attempt(self) -> Attempt | None:
+        last = await self._starter.read_record()
+        return await self._starter.former(last) if last is not None else None
 
     async def _read_checkpoints(self) -> None:
         starter, checkpoints = self._starter, self._checkpoints

@@ -71,6 +71,12 @@ def test_what_is_wrong_names_field_value_and_what_is_allowed(arguments: list[str
     assert not Cluster.objects.exists()
 
 
+def test_a_token_over_plain_http_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    said = run("add", "far", "http://no-such-host.invalid", "--token-file", str(tmp_path / "secret"), "--unanswered")
+    assert "! The token is sent to no-such-host.invalid without encryption." in said
+
+
 def test_a_name_is_given_once(flink: FlinkServer) -> None:
     run("add", "one", flink.url)
     with pytest.raises(CommandError, match="name 'one': Cluster with this Name already exists"):

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dashboard.forms.cluster import ClusterForm
 from monitoring.engine import registration
-from monitoring.engine.examination import Problem, examine
+from monitoring.engine.examination import Problem, examine, unencrypted_secret
 from monitoring.engine.probe import Found
 from monitoring.models import Authentication, Cluster, Discovery
 
@@ -85,6 +85,8 @@ class Command(BaseCommand):
         registration.add(form.instance, ACTOR)
         answer = form.found.sentence() if form.found else "it does not answer yet"
         self.stdout.write(f"{form.instance.name}: {answer}. It is watched from now on.")
+        if remark := unencrypted_secret(form.instance):
+            self.stdout.write(f"! {remark}")
 
     def _list(self) -> None:
         for cluster in Cluster.objects.all():

@@ -24,19 +24,24 @@ AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Call(Generic[T_co]):
+    """`limit_s`: the time for the whole of it."""
+
     cluster: Cluster
     act: Callable[[FlinkClient], Awaitable[T_co]]
+    limit_s: float = CALL_LIMIT_S
 
 
 def call_all(calls: Sequence[Call[T]], limit_s: float | None = None) -> list[T | EngineError]:
-    """The answers in the order of the calls; an engine's failure is a value among them. `limit_s`: of each call, else
-    CALL_LIMIT_S."""
-    return asyncio.run(_gather(calls, limit_s or CALL_LIMIT_S)) if calls else []
+    """The answers in the order of the calls; an engine's failure is a value among them. `limit_s` replaces each
+    call's own."""
+    return asyncio.run(_gather(calls, limit_s)) if calls else []
 
 
-async def _gather(calls: Sequence[Call[T]], limit_s: float) -> list[T | EngineError]:
+async def _gather(calls: Sequence[Call[T]], limit_s: float | None) -> list[T | EngineError]:
     gate = asyncio.Semaphore(AT_ONCE)
-    running: list[Coroutine[None, None, T | EngineError]] = [_one(call, gate, limit_s) for call in calls]
+    running: list[Coroutine[None, None, T | EngineError]] = [
+        _one(call, gate, limit_s or call.limit_s) for call in calls
+    ]
     return list(await asyncio.gather(*running))
 
 

@@ -44,7 +44,14 @@ from monitoring.models.recorded import (
     JobConfiguration,
     RunException,
 )
-from monitoring.models.recovery import AttemptState, RestartAttempt, RestartStep, RestartTrigger, StepState
+from monitoring.models.recovery import (
+    AttemptState,
+    RefusedStart,
+    RestartAttempt,
+    RestartStep,
+    RestartTrigger,
+    StepState,
+)
 from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
@@ -121,6 +128,7 @@ __all__ = [
     "PlacedProgram",
     "Program",
     "ProgramPart",
+    "RefusedStart",
     "RestartAttempt",
     "RestartDecision",
     "RestartStep",

@@ -93,6 +93,24 @@ class RestartAttempt(models.Model):
         return f"{self.job} restart {self.epoch} ({self.state})"
 
 
+class RefusedStart(models.Model):
+    """A start of an automatic restart that the engine refused because of the state to restore. The job never ran under
+    `engine_job_id`, so the engine's entry for it is not a run of the job."""
+
+    attempt = models.ForeignKey(RestartAttempt, on_delete=models.CASCADE, related_name="refused_starts")
+    engine_job_id = models.CharField(max_length=32, db_index=True)
+    path = models.TextField()  # of the state
+    refused_at = models.DateTimeField()
+    # The directory that the engine made for its checkpoints, if it is still there; "": it is not; None: not known yet.
+    left_directory = models.TextField(null=True)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"{self.attempt}: {self.engine_job_id} from {self.path}"
+
+
 class StepState(models.TextChoices):
     RUNNING = "running", _("Under way")
     DONE = "done", _("Done")

@@ -8,6 +8,7 @@ copy is given up after five minutes all the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from sys import intern
@@ -18,6 +19,7 @@ from monitoring.engine.answers import DEFAULT_HISTORY, CheckpointStats, JobOverv
 from monitoring.engine.identity import Identity
 from monitoring.models import Cluster, RunState
 from monitoring.polling.plan import Rhythm, read_every_s
+from monitoring.polling.starts import NO_STARTS, Starts, starts_among
 
 REMEMBERED = timedelta(minutes=5)
 TERMINAL = tuple(state for state in RunState if state.terminal)
@@ -82,7 +84,7 @@ class StoredAnswer:
 @dataclass(frozen=True)
 class KnownCluster:
     """By engine job id. `runs`: those that live, were not read to the end, or are named by the engine. `jobs`: the last
-    answer."""
+    answer. `starts`: those that concern the jobs of which no run is known."""
 
     revision: int
     read_at: datetime
@@ -94,6 +96,7 @@ class KnownCluster:
     answers: Mapping[str, StoredAnswer] = field(default_factory=dict)
     adopted_at: datetime | None = None
     identity: Identity | None = None
+    starts: Starts = NO_STARTS
 
     def holds(self, cluster: Cluster, now: datetime) -> bool:
         return (
@@ -102,10 +105,10 @@ class KnownCluster:
             and self.read_at <= now < self.read_at + REMEMBERED
         )
 
-    def differs_from(self, jobs: Collection[str]) -> bool:
+    def differs_from(self, jobs: Mapping[str, JobOverview]) -> bool:
         """Whether jobs came or went: before that is believed, it is asked whether it is the same cluster."""
         gone = any(job_id not in jobs for job_id, run in self.runs.items() if run.live)
-        return gone or any(job_id not in self.runs for job_id in jobs)
+        return gone or any(job_id not in self.runs and not self.starts.hide(job) for job_id, job in jobs.items())
 
     def expected(self) -> set[str]:
         """Runs that the engine should name."""
@@ -138,6 +141,19 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
         answers={job_id: answer for job_id, answer in answers.items() if job_id in same},
         **told,  # type: ignore[arg-type]
     )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is stored of engine job ids of which nothing is remembered."""
+
+    runs: Mapping[str, KnownRun] = field(default_factory=dict)
+    starts: Starts = NO_STARTS
+
+
+def stored_of(cluster: Cluster, job_ids: AbstractSet[str]) -> Stored:
+    runs = named_runs(cluster, job_ids)
+    return Stored(runs, starts_among(cluster, job_ids - runs.keys()))
 
 
 def named_runs(cluster: Cluster, job_ids: Collection[str]) -> dict[str, KnownRun]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +28,7 @@ from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.engine.identity import identity_of, same, stranger_sentence
 from monitoring.models import CheckpointStatus, RunState
 from monitoring.polling import plan
-from monitoring.polling.known import KnownCluster, KnownRun, StoredAnswer
+from monitoring.polling.known import KnownCluster, KnownRun, Stored, StoredAnswer
 from monitoring.polling.observation import CheckpointReading, ClusterObservation, RunObservation
 from monitoring.polling.runs import job_name
 
@@ -42,11 +43,11 @@ BACKLOG_RUNS = 20
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Lookup = Callable[[Collection[str]], Awaitable[Mapping[str, KnownRun]]]
+Lookup = Callable[[AbstractSet[str]], Awaitable[Stored]]
 
 
-async def _knows_none(_: Collection[str]) -> Mapping[str, KnownRun]:
-    return {}
+async def _knows_none(_: AbstractSet[str]) -> Stored:
+    return Stored()
 
 
 async def observe(
@@ -65,7 +66,8 @@ async def observe(
     try:
         overview = await _overview(client) if known.needs_version else None
         jobs, misread = await client.jobs_by_id(known.jobs)
-        known = replace(known, runs={**known.runs, **await lookup([key for key in jobs if key not in known.runs])})
+        stored = await lookup(jobs.keys() - known.runs.keys())
+        known = replace(known, runs={**known.runs, **stored.runs}, starts=stored.starts)
         manager = await _manager(client, known) if known.needs_version or known.differs_from(jobs) else None
     except EngineError as error:
         return ClusterObservation(NoAnswer(str(error)), known)
@@ -120,6 +122,8 @@ def _readers(
     tick = _Tick(known.read_until, now)
     for job in jobs.values():
         run = known.runs.get(job.id)
+        if run is None and known.starts.hide(job):
+            continue
         if run is not None and job is not known.jobs.get(job.id) and job_name(job.name) != run.name:
             run = None
         due = run is None or run.due(job, known.read_until, now)

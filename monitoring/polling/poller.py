@@ -15,7 +15,8 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from monitoring.engine.errors import EngineError
 from monitoring.engine.evidence import NoAnswer
 from monitoring.models import Cluster
 from monitoring.polling.claim import Claim, ClaimLost, claim_due, give_back, prolong
-from monitoring.polling.known import KnownCluster, KnownRun, named_runs, recall
+from monitoring.polling.known import KnownCluster, Stored, recall, stored_of
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.observe import observe
 from monitoring.polling.store import postpone, store
@@ -115,8 +116,8 @@ class Poller:
         await self._at_the_desk(self._write, claim, observation, asked_at)
 
     async def _observe(self, claim: Claim, known: KnownCluster, asked_at: datetime) -> ClusterObservation:
-        async def lookup(job_ids: Collection[str]) -> Mapping[str, KnownRun]:
-            return await self._at_the_desk(named_runs, claim.cluster, job_ids) if job_ids else {}
+        async def lookup(job_ids: AbstractSet[str]) -> Stored:
+            return await self._at_the_desk(stored_of, claim.cluster, job_ids) if job_ids else Stored()
 
         try:
             client, at_once = await self._client(claim.cluster), claim.cluster.requests_at_once

@@ -1,7 +1,10 @@
 """Which stored states a job may be restored from, the best first. Pure.
 
-Newest first, by the time the state was taken. A run that was itself restored from an older state (somebody went back on
-purpose) hides what earlier runs took after that state: going on from there would undo the decision.
+Newest first, by the time the state was taken. A guess comes right behind the checkpoint that it follows: it exists only
+if that one is gone, or the engine retains several.
+
+A run that was itself restored from an older state (somebody went back on purpose) hides what earlier runs took after
+that state: going on from there would undo the decision.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from monitoring.savepoints.history import plain_path
 
 @dataclass(frozen=True)
 class State:
-    """A completed checkpoint or savepoint whose files should still be there."""
+    """A completed checkpoint or savepoint whose files should still be there. `follows`: of a guess, when the checkpoint
+    was taken whose number it goes on from; None: the state was seen."""
 
     path: str
     taken_at: datetime
@@ -26,6 +30,7 @@ class State:
     checkpoint_id: int | None = None
     savepoint_row: int | None = None
     gone: bool = False  # nothing was there when somebody last looked
+    follows: datetime | None = None
 
     def __str__(self) -> str:
         kind = "savepoint" if self.is_savepoint else "checkpoint"
@@ -56,11 +61,19 @@ def retains(state: RunState, checkpoint_config: Mapping[str, object]) -> bool:
 
 
 def candidates(states: Collection[State], lives: Collection[Life], restore_from: RestoreFrom) -> list[State]:
-    """Every state of the line that leads to the newest run, newest first; each place once."""
+    """Every state of the line that leads to the newest run, the first to try first; each place once."""
     chosen = [state for state in _in_line(states, lives) if restore_from is RestoreFrom.NEWEST or state.is_savepoint]
     # Of one place, the savepoint's own row comes first: it is what people know it by.
-    chosen.sort(key=lambda state: (state.taken_at, state.savepoint_row is not None), reverse=True)
+    chosen.sort(key=_order, reverse=True)
     return list({plain_path(state.path): state for state in reversed(chosen)}.values())[::-1]
+
+
+def _order(state: State) -> tuple[datetime, bool, bool, int]:
+    """The largest first. Of several guesses the lowest number first: an engine that retains one has exactly one, and
+    the fewer it completed unseen, the nearer it is."""
+    if state.follows is not None:
+        return state.follows, False, False, -(state.checkpoint_id or 0)
+    return state.taken_at, True, state.savepoint_row is not None, 0
 
 
 def _in_line(states: Collection[State], lives: Collection[Life]) -> Sequence[State]:

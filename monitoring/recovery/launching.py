@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import Malformed, Unreachable
+from monitoring.engine.errors import EngineError, Malformed, Refused, Unreachable
 from monitoring.models.sealed_json import has_unreadable
 from monitoring.recovery import launch_command
+from monitoring.recovery.launch_values import LaunchValues, NotRun
 
 
 class BadLaunch(ValueError):
@@ -32,6 +33,14 @@ class LaunchOrder:
     named: frozenset[str] = frozenset()
 
 
+class StartRefused(Refused):
+    """`engine_job_ids`: of jobs in the engine's list that failed before they ran, started by the refused launch."""
+
+    def __init__(self, refused: Refused, engine_job_ids: tuple[str, ...]) -> None:
+        super().__init__(refused.status, refused.message)
+        self.engine_job_ids = engine_job_ids
+
+
 class LaunchKind(Protocol):
     def check(self, launch: Mapping[str, object]) -> None:
         """Raise BadLaunch when this record could never start a job."""
@@ -42,8 +51,13 @@ class LaunchKind(Protocol):
         may be sent again."""
         ...
 
+    def limit_s(self, launch: Mapping[str, object]) -> float:
+        """The time that a launch may take beyond the requests to the engine, in seconds."""
+        ...
+
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
-        """Start it under `order.job_id` and return the id the engine gave. Raises EngineError."""
+        """Start it under `order.job_id` and return the id the engine gave. Raises EngineError; StartRefused where the
+        engine was seen to refuse the start under other ids than that."""
         ...
 
 
@@ -54,9 +68,7 @@ class ProgramLaunch:
         jar_id = launch.get("jar_id")
         if not isinstance(jar_id, str) or not jar_id:
             raise BadLaunch("jar_id", jar_id, "a program is needed: the id of one on the cluster, or a new one")
-        parallelism = launch.get("parallelism")
-        if parallelism is not None and not (isinstance(parallelism, int) and parallelism >= 1):
-            raise BadLaunch("parallelism", parallelism, "a whole number from 1 is needed, or nothing")
+        _check_parallelism(launch)
         arguments = launch.get("program_args") or []
         if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
             raise BadLaunch("program_args", arguments, "a list of texts is needed")
@@ -65,6 +77,9 @@ class ProgramLaunch:
 
     def repeatable(self, launch: Mapping[str, object]) -> bool:
         return True
+
+    def limit_s(self, launch: Mapping[str, object]) -> float:
+        return 0.0
 
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
         self.check(order.launch)
@@ -88,26 +103,74 @@ class CommandLaunch:
     """A command of an administrator's, run by the worker without a shell (launch_command.py)."""
 
     def check(self, launch: Mapping[str, object]) -> None:
+        command = launch.get("command")
         try:
-            launch_command.check(launch.get("command"))
+            launch_command.check(command)
         except launch_command.BadCommand as problem:
             raise BadLaunch("command", problem.value, problem.allowed) from problem
+        _check_limit(launch.get("limit_s"))
+        _check_parallelism(launch)
+        parallelism, is_used = launch.get("parallelism"), launch_command.uses(command, "parallelism")
+        if is_used and parallelism is None:
+            raise BadLaunch("parallelism", None, "a whole number from 1 is needed: the command uses {parallelism}")
+        if parallelism is not None and not is_used:
+            raise BadLaunch(
+                "parallelism", parallelism, "{parallelism} is needed in an argument of the command, or nothing"
+            )
 
     def repeatable(self, launch: Mapping[str, object]) -> bool:
         return launch_command.fixes_job_id(launch.get("command"))
 
+    def limit_s(self, launch: Mapping[str, object]) -> float:
+        limit = launch.get("limit_s")
+        return float(limit if isinstance(limit, int) else launch_command.DEFAULT_LIMIT_S)
+
     async def launch(self, client: FlinkClient, order: LaunchOrder) -> str:
         self.check(order.launch)
-        command = order.launch.get("command")
+        parallelism = order.launch.get("parallelism")
+        values = LaunchValues(
+            savepoint=order.restore_path,
+            job_id=order.job_id,
+            job_name=order.job_name,
+            rest_url=client.url,
+            parallelism=parallelism if isinstance(parallelism, int) else None,
+        )
         try:
-            return await launch_command.run(command, order.job_id, order.job_name, order.restore_path)
+            return await launch_command.run(order.launch.get("command"), values, self.limit_s(order.launch))
+        except NotRun:
+            raise
+        except Refused as refused:
+            raise StartRefused(refused, await _new_jobs(client, order, "FAILED")) from refused
         except (Malformed, Unreachable):
             # It may have started the job all the same, under an id that it kept to itself.
-            jobs = await client.jobs_overview()
-            new = [job.id for job in jobs if job.name == order.job_name and job.id not in order.named]
+            new = await _new_jobs(client, order)
             if len(new) != 1:
                 raise
             return new[0]
+
+
+async def _new_jobs(client: FlinkClient, order: LaunchOrder, *states: str) -> tuple[str, ...]:
+    """The ids of jobs of this name that the engine did not name before the launch; none where it does not answer."""
+    try:
+        jobs = await client.jobs_overview()
+    except EngineError:
+        return ()
+    new = [job for job in jobs if job.name == order.job_name and job.id not in order.named]
+    return tuple(job.id for job in new if not states or job.state in states)
+
+
+def _check_parallelism(launch: Mapping[str, object]) -> None:
+    parallelism = launch.get("parallelism")
+    if parallelism is not None and not (isinstance(parallelism, int) and parallelism >= 1):
+        raise BadLaunch("parallelism", parallelism, "a whole number from 1 is needed, or nothing")
+
+
+def _check_limit(limit: object) -> None:
+    shortest, longest = launch_command.SHORTEST_LIMIT_S, launch_command.LONGEST_LIMIT_S
+    if limit is not None and not (isinstance(limit, int) and shortest <= limit <= longest):
+        raise BadLaunch(
+            "limit_s", limit, f"a whole number of seconds from {shortest} to {longest} is needed, or nothing"
+        )
 
 
 _PROGRAM = ProgramLaunch()

@@ -2,13 +2,17 @@
 
 The claim is the value of `claimed_until`. A worker that dies loses it with time, a worker that was too slow finds that
 it lost it: every write is conditional on it.
+
+Each act runs in a thread of its own and each attempt goes on as soon as its own act is over, so a hanging cluster or a
+slow launch command delays no other attempt. The rows are read and written by the caller's thread alone.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -21,38 +25,114 @@ from monitoring.recovery.applying import RELATED, STAGES, apply
 from monitoring.recovery.stages.base import Act, Outcome, Overtaken
 
 BATCH = 50
-# Longer than an engine call may take, so that a claim never ends under one.
+# Longer than an engine call may take. While an act is under way its claim is renewed, however long it may take.
 CLAIM = timedelta(seconds=90)
-# Stages and refused states that one cycle goes through before it lets others have their turn.
+# While acts are under way, how often attempts are looked for that fall due meanwhile.
+LOOK_EVERY_S = 1.0
+# Stages and refused states that an attempt goes through before it lets others have their turn.
 ROUNDS = 12
+
+# One thread of a process moves attempts, so that slow launches never hold more of the threads that serve all tasks.
+_moves = threading.Semaphore(1)
 
 
 def move_attempts(now: datetime) -> Counter[str]:
-    """How many attempts came to which end of this cycle, in words."""
-    outcome: Counter[str] = Counter()
-    started = time.monotonic()
+    """How many attempts came to which end of this cycle, in words. None while another thread of this process moves
+    them: that one takes up those that fall due, too."""
+    if not _moves.acquire(blocking=False):
+        return Counter()
+    try:
+        return _Cycle(now).run()
+    finally:
+        _moves.release()
 
-    def moment() -> datetime:
+
+class _Cycle:
+    def __init__(self, now: datetime) -> None:
+        self._now, self._started = now, time.monotonic()
+        self._renewed_at = self._started
+        self._outcome: Counter[str] = Counter()
+        self._rounds: Counter[int] = Counter()
+        self._under_way: dict[Future[object], RestartAttempt] = {}
+        self._threads = ThreadPoolExecutor(2 * BATCH, "moves-an-attempt")
+
+    def run(self) -> Counter[str]:
+        try:
+            self._take_up_due()
+            while self._under_way:
+                over, _ = wait(self._under_way, LOOK_EVERY_S, FIRST_COMPLETED)
+                for act in over:
+                    self._conclude(self._under_way.pop(act), act.result())
+                if self._under_way:
+                    self._renew_claims()
+                    self._take_up_due()
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        return self._outcome
+
+    @property
+    def _moment(self) -> datetime:
         """The caller's `now`, and what the cycle itself has taken since: claims must cover real time."""
-        return now + timedelta(seconds=int(time.monotonic() - started))
+        return self._now + timedelta(seconds=int(time.monotonic() - self._started))
 
-    moving = [claimed for attempt in _due(now) if (claimed := _claim(attempt, attempt.claimed_until, now))]
-    for _ in range(ROUNDS):
-        if not moving:
-            break
-        moving = _one_round(moving, moment, outcome)
-    for attempt in moving:
-        RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=attempt.claimed_until).update(claimed_until=None)
-    return outcome
+    def _take_up_due(self) -> None:
+        for attempt in _due(self._moment, 2 * BATCH - len(self._under_way)):
+            if claimed := _claim(attempt, attempt.claimed_until, self._moment):
+                self._rounds[claimed.pk] = 0
+                self._go_on(claimed)
+
+    def _go_on(self, claimed: RestartAttempt | None) -> None:
+        """Stage after stage, until one acts on the engine or waits."""
+        while claimed is not None:
+            if self._rounds[claimed.pk] >= ROUNDS:
+                _give_back(claimed)
+                return
+            self._rounds[claimed.pk] += 1
+            plan = _plan(claimed, self._moment)
+            if plan is None:
+                return
+            if isinstance(plan, Act):
+                call = Call(claimed.job.cluster, plan.call, plan.limit_s)
+                self._under_way[self._threads.submit(_answer, call)] = claimed
+                return
+            claimed = self._settled(claimed, None, plan)
+
+    def _conclude(self, attempt: RestartAttempt, answer: object) -> None:
+        self._go_on(self._settled(attempt, answer, None))
+
+    def _settled(self, attempt: RestartAttempt, answer: object, decided: Outcome | None) -> RestartAttempt | None:
+        """The attempt as it is now, claimed anew, if it goes on at once."""
+        now = self._moment  # an act may take long, as a command does that starts a job
+        result = _settle(attempt, answer, decided, now)
+        if result == "moved" and (claimed := _claim(attempt, attempt.claimed_until, now)):
+            return claimed
+        self._outcome[result] += 1
+        return None
+
+    def _renew_claims(self) -> None:
+        """One that was lost meanwhile shows when its act is concluded."""
+        if time.monotonic() - self._renewed_at < CLAIM.total_seconds() / 3:
+            return
+        self._renewed_at = time.monotonic()
+        for attempt in self._under_way.values():
+            until = self._moment + CLAIM
+            ours = RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=attempt.claimed_until)
+            if ours.update(claimed_until=until):
+                attempt.claimed_until = until
 
 
-def _due(now: datetime) -> list[RestartAttempt]:
+def _answer(call: Call[object]) -> object:
+    (answer,) = call_all([call])
+    return answer
+
+
+def _due(now: datetime, most: int = BATCH) -> list[RestartAttempt]:
     # No claim lasts and no stage waits for so long: a later time is of a clock that has been set back since.
     wrong = now + 2 * CLAIM
     free = Q(claimed_until=None) | Q(claimed_until__lte=now) | Q(claimed_until__gt=wrong)
     step = Q(next_step_at__lte=now) | Q(next_step_at__gt=wrong)
     due = RestartAttempt.objects.filter(free, step).exclude(state__in=ENDED)
-    return list(due.order_by("next_step_at", "id")[:BATCH])
+    return list(due.order_by("next_step_at", "id")[: min(BATCH, most)])
 
 
 def _claim(attempt: RestartAttempt, seen: datetime | None, now: datetime) -> RestartAttempt | None:
@@ -63,25 +143,8 @@ def _claim(attempt: RestartAttempt, seen: datetime | None, now: datetime) -> Res
     return RestartAttempt.objects.select_related(*RELATED).get(pk=attempt.pk)
 
 
-def _one_round(
-    moving: Iterable[RestartAttempt], moment: Callable[[], datetime], outcome: Counter[str]
-) -> list[RestartAttempt]:
-    """One stage of each; returns those that go on at once."""
-    begun = moment()
-    planned = [(attempt, plan) for attempt in moving if (plan := _plan(attempt, begun))]
-    answers = iter(call_all([Call(attempt.job.cluster, plan) for attempt, plan in planned if callable(plan)]))
-    now = moment()  # an act may take long, as a command does that starts a job
-    further: list[RestartAttempt] = []
-    for attempt, plan in planned:
-        result = _settle(attempt, next(answers) if callable(plan) else None, None if callable(plan) else plan, now)
-        if result == "moved" and (claimed := _claim(attempt, attempt.claimed_until, now)):
-            further.append(claimed)
-        else:
-            outcome[result] += 1
-    return further
-
-
 def _plan(attempt: RestartAttempt, now: datetime) -> Act | Outcome | None:
+    """None: another worker has the attempt."""
     try:
         return STAGES[AttemptState(attempt.state)].plan(attempt, now)
     except Overtaken:
@@ -94,3 +157,7 @@ def _settle(attempt: RestartAttempt, answer: object, decided: Outcome | None, no
             return apply(attempt, answer, decided, now)
     except Overtaken:
         return "overtaken by another worker"
+
+
+def _give_back(attempt: RestartAttempt) -> None:
+    RestartAttempt.objects.filter(pk=attempt.pk, claimed_until=attempt.claimed_until).update(claimed_until=None)

@@ -1,7 +1,8 @@
-"""Checkpoints that a dead run completed and that no poll saw: in its directory, where that can be reached; else at the
+"""Checkpoints that a dead run completed and that no poll saw: in its directory, where Waymark can reach it; else at the
 places whose numbers follow the last one that was seen.
 
-What a sink committed with an unseen checkpoint would be committed again by a restart from the one before.
+Where the engine can check a state without starting a job, as Waymark's job manager can, such a place is tried by its
+time. Elsewhere each try is a start of the job, so it is a guess (candidates.py).
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from __future__ import annotations
 import logging
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from monitoring.models import Checkpoint, CheckpointStatus, Job, RestoreFrom, Run, RunState
+from monitoring.models import Checkpoint, CheckpointStatus, Engine, Job, RestoreFrom, Run, RunState
 from monitoring.recovery.candidates import State, retains
 from monitoring.recovery.detection import DEAD
 from monitoring.savepoints.looking import Patience, StorageSilent
 from monitoring.savepoints.stored import LISTED_WITHIN_S, checkpoints_in
 
-# More than so many are not guessed: each is a start that the engine refuses.
+# More than so many places are not tried: on Flink each is a start that the engine refuses.
 MOST_GUESSED = 10
-# Starts that were refused are runs, too; looking behind more of them is of no use.
+# Looking behind more runs without a checkpoint is of no use.
 RUNS = 20
 _NUMBERED = re.compile(r"(.*)/chk-(\d+)/?")
 
@@ -71,8 +72,12 @@ class _Search:
 
     def guessed(self) -> list[State]:
         # Of one that FAILED, the engine itself tells its last ones.
-        is_lost = self.run == self.known and self.run.state == RunState.LOST
-        return guessed(self.seen, self.ended_at, _interval(self.run)) if is_lost else []
+        if self.run != self.known or self.run.state != RunState.LOST:
+            return []
+        places = following(self.seen, self.ended_at, _interval(self.run))
+        if self.run.job.cluster.engine == Engine.SPARK:
+            return places
+        return [replace(place, follows=self.seen.taken_at) for place in places]
 
     def found(self, patience: Patience) -> list[State] | None:
         """None where that cannot be told from here. StorageSilent."""
@@ -89,7 +94,7 @@ class _Search:
 
 def _searches(job: Job) -> list[_Search]:
     later: list[Run] = []
-    for run in job.runs.order_by("-number")[:RUNS]:
+    for run in job.runs.order_by("-number").select_related("job__cluster")[:RUNS]:
         later.append(run)
         if (seen := _last_seen(run)) is not None:
             return [_Search(each, each.ended_at, run, seen) for each in later if each.ended_at and _is_dead(each)]
@@ -101,14 +106,14 @@ def _is_dead(run: Run) -> bool:
     return run.state in DEAD and retains(RunState(run.state), run.checkpoint_config)
 
 
-def guessed(seen: State, lost_at: datetime, interval: timedelta) -> list[State]:
-    """As many as the run had the time for after `seen`; the engine refuses those that are not there."""
+def following(seen: State, lost_at: datetime, interval: timedelta) -> list[State]:
+    """The places of the checkpoints that the run had the time for after `seen`, whether they are there or not."""
     place = _NUMBERED.fullmatch(seen.path)
     if place is None or not interval:
         return []
     count = min(MOST_GUESSED, math.ceil((lost_at - seen.taken_at) / interval))
-    following = ((int(place[2]) + number, seen.taken_at + interval * number) for number in range(count, 0, -1))
-    return [State(f"{place[1]}/chk-{number}", at, False, seen.run_number, number) for number, at in following]
+    numbered = ((int(place[2]) + number, seen.taken_at + interval * number) for number in range(count, 0, -1))
+    return [State(f"{place[1]}/chk-{number}", at, False, seen.run_number, number) for number, at in numbered]
 
 
 def _last_seen(run: Run) -> State | None:

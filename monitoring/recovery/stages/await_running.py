@@ -47,7 +47,7 @@ class AwaitRunning:
         async def act(client: FlinkClient) -> object:
             return await _look(client, lives.own(await client.jobs_overview()))
 
-        return act
+        return Act(act)
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
@@ -92,7 +92,7 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
     if is_of_state := _STATE_GONE.search(failure) is not None:
         remember_finding(attempt, failure, now, missing=says_no_state(failure))
     if automatic(attempt) and is_of_state:
-        return reject(attempt, failure)
+        return reject(attempt, failure, now, started_as=(attempt.engine_job_id,))
     why = f"The new run is {state}: {failure or 'the engine gives no reason.'}"
     return End(AttemptState.FAILED, why, nothing_runs=True)
 

@@ -13,10 +13,17 @@ from typing import Protocol
 
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
+from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
 from monitoring.pauses import why_paused
 
-Act = Callable[[FlinkClient], Awaitable[object]]
+
+@dataclass(frozen=True)
+class Act:
+    """What a stage does at the engine, between transactions; `limit_s`: the time for the whole of it."""
+
+    call: Callable[[FlinkClient], Awaitable[object]]
+    limit_s: float = CALL_LIMIT_S
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
@@ -12,7 +13,7 @@ from monitoring.durations import in_words
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
-from monitoring.models import AttemptState, RestartAttempt, StepState
+from monitoring.models import AttemptState, Job, RefusedStart, RestartAttempt, StepState
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, launch_of, write
@@ -45,7 +46,7 @@ class CheckState:
         async def act(client: FlinkClient) -> object:
             return await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
 
-        return act
+        return Act(act)
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
@@ -59,22 +60,29 @@ class CheckState:
                 return Next(AttemptState.STOPPING, f"{attempt.restore_path} is complete.")
             case SavepointValidation(problem=problem, missing=missing):
                 remember_finding(attempt, problem, now, missing=missing)
-                return reject(attempt, problem)
+                return reject(attempt, problem, now)
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
             case Refused(of_the_request=False):
                 return Wait(str(answer))  # it says nothing about the state
             case EngineError():
-                return reject(attempt, str(answer))
+                return reject(attempt, str(answer), now)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a validation")
 
 
-def reject(attempt: RestartAttempt, why: str) -> Outcome:
-    """The automation goes on with the next state; what a person chose is not replaced by something else."""
+def reject(attempt: RestartAttempt, why: str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
+    """The automation goes on with the next state; what a person chose is not replaced by something else.
+
+    `started_as`: the engine's ids of the starts that were refused because of this state.
+    """
     refusal = f"{attempt.restore_path} cannot be restored: {why.rstrip('.')}."
     if not automatic(attempt):
         return End(AttemptState.FAILED, refusal, nothing_runs=True)
+    RefusedStart.objects.bulk_create(
+        RefusedStart(attempt=attempt, engine_job_id=each, path=attempt.restore_path, refused_at=now)
+        for each in started_as
+    )
     write(
         attempt,
         rejected=[*attempt.rejected, {"path": attempt.restore_path, "why": why}],
@@ -85,7 +93,7 @@ def reject(attempt: RestartAttempt, why: str) -> Outcome:
     )
     if attempt.launches:
         # What was sent under that id is over, and an engine starts no id again whose job has ended.
-        write(attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None)
+        write(attempt, engine_job_id=new_id(), launch_sent_at=None, launched_at=None, launches=0, error="")
     return Next(AttemptState.VALIDATING, refusal, StepState.FAILED)
 
 
@@ -103,7 +111,8 @@ def says_no_state(failure: str) -> bool:
 def _choose(attempt: RestartAttempt) -> Next | End | None:
     """Write down the next state to try; an outcome when there is none."""
     rejected = {each["path"] for each in attempt.rejected}
-    state = next((state for state in _candidates(attempt) if state.path not in rejected), None)
+    left = [state for state in _candidates(attempt) if state.path not in rejected]
+    state = next(iter(_refused_last(attempt.job, left)), None)
     if state is None:
         return _without_state(attempt)
     if too_old := _too_old(attempt, state):
@@ -118,6 +127,14 @@ def _choose(attempt: RestartAttempt) -> Next | End | None:
         savepoint_id=state.savepoint_row,
     )
     return None
+
+
+def _refused_last(job: Job, states: Iterable[State]) -> list[State]:
+    """States that the engine refused in an earlier attempt come last: their storage may be back by now. A guess that it
+    refused is not tried again."""
+    refused = set(RefusedStart.objects.filter(attempt__job=job).values_list("path", flat=True))
+    left = [state for state in states if not (state.path in refused and state.follows)]
+    return sorted(left, key=lambda state: state.path in refused)
 
 
 def _candidates(attempt: RestartAttempt) -> list[State]:

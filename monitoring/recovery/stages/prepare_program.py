@@ -44,7 +44,7 @@ class CheckProgram:
         async def act(client: FlinkClient) -> object:
             return OnCluster(frozenset(jar.id for jar in await client.jars()))
 
-        return act
+        return Act(act)
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         jar_id = uploaded_program(launch_of(attempt))
@@ -90,7 +90,7 @@ class UploadProgram:
         async def act(client: FlinkClient) -> object:
             return Uploaded(await client.upload_jar(name, content))
 
-        return act
+        return Act(act)
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:

@@ -6,6 +6,8 @@
    Does another life of the job, by name or id, live? Then nothing is started.
 3. Launch. No answer, or "exists already": look again. Only an engine that answers, and has not known the id for a
    while, is told again, under the same id, so that it refuses a second one by itself.
+
+The time that a launch command takes does not count towards the attempt's own time limit.
 """
 
 from __future__ import annotations
@@ -20,8 +22,18 @@ from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.identity import Identity, identity_of, same, stranger_sentence
+from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt
-from monitoring.recovery.launching import BadLaunch, LaunchOrder, check_launch, kind_of
+from monitoring.recovery.launch_values import NotRun
+from monitoring.recovery.launching import (
+    BadLaunch,
+    LaunchKind,
+    LaunchOrder,
+    StartRefused,
+    check_launch,
+    kind_of,
+    uploaded_program,
+)
 from monitoring.recovery.stages.base import (
     DIED_ANEW,
     Act,
@@ -67,6 +79,13 @@ class Launched:
 
 
 @dataclass(frozen=True)
+class Unclear:
+    """The launch was made, and it is not known whether it started the job: `why`."""
+
+    why: EngineError
+
+
+@dataclass(frozen=True)
 class NotSeen:
     """It was sent, and the engine does not know the id (yet)."""
 
@@ -100,8 +119,12 @@ class StartJob:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Launched(job_id):
-                write(attempt, launched_at=now, engine_job_id=job_id)
+                write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
                 return Next(AttemptState.WAITING, f"Started as {job_id} {_from(attempt)}.")
+            case Unclear(why):
+                # Its job is looked for from now on; `error` is what is known of the launch, should it never be seen.
+                write(attempt, error=str(why), deadline_at=_deadline(attempt, now), launch_sent_at=now)
+                return _looked_for(attempt, why)
             case Known(job):
                 write(attempt, launched_at=now)
                 return Next(AttemptState.WAITING, f"Started as {job.id} {_from(attempt)}.")
@@ -120,27 +143,33 @@ class StartJob:
                 return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
             case Refused(of_the_request=True):
                 write(attempt, launch_sent_at=None)  # refused, so certainly not started
-                return _refused(attempt, str(answer), now)
-            case Malformed():
-                write(attempt, error=str(answer))  # what is known of its fate, should it never be seen
-                return _looked_for(attempt, answer)
+                return _refused(attempt, answer, now)
             case EngineError():
                 return _looked_for(attempt, answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is no answer to a launch")
 
 
+def _deadline(attempt: RestartAttempt, now: datetime) -> datetime:
+    """Later by the time that the launch took."""
+    return attempt.deadline_at + max(now - (attempt.launch_sent_at or now), timedelta())
+
+
 def _looked_for(attempt: RestartAttempt, answer: EngineError) -> Wait:
     return Wait(f"The engine is looked at for {attempt.engine_job_id}: {answer}")
 
 
-def _refused(attempt: RestartAttempt, why: str, now: datetime) -> Outcome:
+def _refused(attempt: RestartAttempt, refused: Refused, now: datetime) -> Outcome:
+    why = str(refused)
+    if isinstance(refused, NotRun):
+        return End(AttemptState.FAILED, f"The launch command was not run: {why}.", nothing_runs=True)
     if says_no_state(why):
         remember_finding(attempt, why, now, missing=True)
     if _NO_PROGRAM.search(why):
         return _program_lost(attempt)
     if automatic(attempt):
-        return reject(attempt, why)
+        ids = refused.engine_job_ids if isinstance(refused, StartRefused) else ()
+        return reject(attempt, why, now, started_as=(attempt.engine_job_id, *ids))
     return End(AttemptState.FAILED, f"The engine does not start it {_from(attempt)}: {why}", nothing_runs=True)
 
 
@@ -168,7 +197,7 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
     lives, decided_by_itself = lives_of(attempt), automatic(attempt)
     launch = launch_of(attempt) or {}
     order = LaunchOrder(launch, attempt.engine_job_id, attempt.job.name, attempt.restore_path)
-    row = attempt.job.cluster.identity
+    kind, row = kind_of(launch), attempt.job.cluster.identity
     known = Identity.from_row(row) if row else None
 
     async def act(client: FlinkClient) -> object:
@@ -184,9 +213,17 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         if not send:
             return NotSeen()
         named = frozenset(job.id for job in jobs)
-        return Launched(await kind_of(launch).launch(client, replace(order, named=named)))
+        return await _launch(client, kind, replace(order, named=named))
 
-    return act
+    return Act(act, CALL_LIMIT_S + kind.limit_s(launch))
+
+
+async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> Launched | Unclear:
+    """Raises EngineError where nothing was started, or the engine has the id already."""
+    try:
+        return Launched(await kind.launch(client, order))
+    except (Unreachable, NotReady, Malformed) as error:
+        return Unclear(error)
 
 
 async def _why_another(client: FlinkClient, known: Identity) -> str:
@@ -206,6 +243,7 @@ def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
     most = MOST_LAUNCHES if kind_of(launch).repeatable(launch) else 1
     if attempt.launches >= most and now - sent_at >= SEND_AGAIN_AFTER:
         times = "once" if attempt.launches == 1 else f"{attempt.launches} times"
-        why = f"The engine was told {times} to start {attempt.engine_job_id} and does not know it."
+        what = "The launch command was run" if uploaded_program(launch) is None else "The start was requested"
+        why = f"{what} {times}, and the engine does not know {attempt.engine_job_id}."
         return End(AttemptState.FAILED, f"{why} {attempt.error}".strip())
     return Wait(f"The engine does not know {attempt.engine_job_id} yet.", timedelta(seconds=2))

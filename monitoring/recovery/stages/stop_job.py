@@ -105,7 +105,7 @@ class StopJob:
             wished = any(job.id == known and job.state in _WISHED for job in jobs)
             return found if wished or is_ours else await _may_be_taken_up(client, known, found)
 
-        return act
+        return Act(act)
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:

@@ -13,6 +13,7 @@ from monitoring.recovery.stages import start_job
 from monitoring.savepoints import cycle as savepoints_cycle
 
 # Between two transactions anything may happen; inside one only the worker's own death: nobody else sees a difference.
+# An act of recovery runs in another thread, so what happens around it happens before its outcome is settled.
 BETWEEN: tuple[tuple[ModuleType, str], ...] = (
     (cycle, "facts_of"),
     (cycle, "_open"),
@@ -20,7 +21,6 @@ BETWEEN: tuple[tuple[ModuleType, str], ...] = (
     (cycle, "tell"),
     (moving, "_claim"),
     (moving, "_plan"),
-    (moving, "call_all"),
     (moving, "_settle"),
     (savepoints_cycle, "call_all"),
     (savepoints_cycle, "settle"),

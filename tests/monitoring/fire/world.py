@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from threading import Semaphore
+from unittest.mock import patch
 
 from django.db import transaction
 
@@ -13,6 +15,7 @@ from monitoring.models import AttemptState, Cluster, Incident, IncidentKind, Inc
 from monitoring.models.recovery import ENDED
 from monitoring.polling.poller import Poller
 from monitoring.recovery import cycle as recovery
+from monitoring.recovery import moving
 from monitoring.savepoints import cycle as savepoints
 from tests.monitoring.fake_job_manager import serving
 from tests.monitoring.fire.engine import PlayedCluster, PlayedJob
@@ -41,6 +44,8 @@ class World:
         self._left.callback(transaction.set_rollback, True)
         self.engine = self._left.enter_context(serving(PlayedCluster(clock=lambda: self.true_s, skew_s=skew_s)))
         self.engine.can_validate = can_validate
+        # Another worker, which `overtaken` plays, is another process.
+        self._left.enter_context(patch.object(moving, "_moves", Semaphore(2)))
         self.fate = Fate()
         self._left.callback(self.fate.lift)
         self._poller: Poller | None = None

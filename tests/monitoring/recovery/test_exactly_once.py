@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Semaphore
 
 import pytest
 from django.db import connection
@@ -147,7 +148,9 @@ def test_a_second_attempt_is_refused_while_one_is_open(job, now):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_four_workers_at_once_launch_once(job, job_manager, poll, now):
+def test_four_workers_at_once_launch_once(job, job_manager, poll, now, monkeypatch):
+    monkeypatch.setattr(moving, "_moves", Semaphore(4))  # each as if it had a process of its own
+
     def work(worker):
         try:
             return [advance(now + timedelta(seconds=step)) for step in range(0, 6, 2)]

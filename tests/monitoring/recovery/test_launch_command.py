@@ -3,13 +3,16 @@
 import asyncio
 import sys
 import time
-from functools import partial
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from monitoring.engine.errors import Malformed, Refused, Unreachable
-from monitoring.recovery.launch_command import BadCommand, check, fixes_job_id, run
+from monitoring.engine.errors import Malformed, Refused
+from monitoring.recovery import launch_command
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.launch_command import BadCommand, TimedOut, check, fixes_job_id, run
+from monitoring.recovery.launch_values import LaunchValues, NotRun
 from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.manual import restart_from
 from tests.waiting import eventually
@@ -58,8 +61,12 @@ def started_by(job, job_manager, tmp_path):
     return write
 
 
-def start(command, limit_s=10.0):
-    return asyncio.run(run(command, ID, "flights; rm -rf /", "file:/sp/1", limit_s))
+HOSTILE = "flights; rm -rf /"
+
+
+def start(command, limit_s=10.0, job_name=HOSTILE):
+    values = LaunchValues("file:/sp/1", ID, job_name, "https://flink.example:8443/east", 4)
+    return asyncio.run(run(command, values, limit_s))
 
 
 def test_what_is_filled_in_is_one_argument_whatever_it_holds(program, tmp_path):
@@ -67,6 +74,61 @@ def test_what_is_filled_in_is_one_argument_whatever_it_holds(program, tmp_path):
     assert start([path, "-s", "{savepoint}", "--id={job_id}", "--name", "{job_name}", "{{}}"]) == ID
     said = (tmp_path / "said").read_text().splitlines()
     assert said == ["[-s]", "[file:/sp/1]", f"[--id={ID}]", "[--name]", "[flights; rm -rf /]", "[{}]"]
+
+
+def test_the_cluster_and_the_parallelism_are_filled_in_and_in_the_environment(program, tmp_path):
+    path = program(f'echo "$@" > {tmp_path}/said; env | grep ^WAYMARK_ | sort > {tmp_path}/env')
+    start([path, "-m", "{rest_address}", "-p", "{parallelism}", "{rest_url}", "{savepoint}", "{job_id}"])
+    said = (tmp_path / "said").read_text().strip()
+    assert said == f"-m flink.example:8443 -p 4 https://flink.example:8443/east file:/sp/1 {ID}"
+    assert (tmp_path / "env").read_text().splitlines() == [
+        f"WAYMARK_JOB_ID={ID}",
+        f"WAYMARK_JOB_NAME={HOSTILE}",
+        "WAYMARK_PARALLELISM=4",
+        "WAYMARK_REST_ADDRESS=flink.example:8443",
+        "WAYMARK_REST_URL=https://flink.example:8443/east",
+        "WAYMARK_SAVEPOINT=file:/sp/1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/bin/sh", "-c", "echo {job_name} {savepoint} {job_id}"],
+        ["/bin/bash", "-lc", "echo '{job_name}' {savepoint} {job_id}"],
+        ["/usr/bin/env", "bash", "-c", "echo {job_name} {savepoint} {job_id}"],
+        ["/usr/bin/python3.11", "-c", "print('{job_name}', '{savepoint}', '{job_id}')"],
+        ["/usr/bin/ssh", "gateway", "flink", "run", "{job_name}", "{savepoint}", "{job_id}"],
+        ["/usr/bin/kubectl", "exec", "client", "--", "sh", "-c", "flink run -s {savepoint} {job_name} {job_id}"],
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("name", [HOSTILE, "a b", "x'y", "$(id)", "*", "a\nb"])
+def test_a_value_that_a_shell_would_read_as_code_is_refused(command, name):
+    with pytest.raises(NotRun, match=r"\{job_name\} is .* could read as code; .* WAYMARK_JOB_NAME instead"):
+        start(command, job_name=name)
+
+
+def test_a_shell_reads_such_a_value_from_its_environment(tmp_path):
+    script = f'printf %s "$WAYMARK_JOB_NAME" > {tmp_path}/said\n'
+    (tmp_path / "start.sh").write_text(script)
+    assert start(["/bin/sh", str(tmp_path / "start.sh"), "{savepoint}", "{job_id}", "{job_name}"]) == ID
+    assert (tmp_path / "said").read_text() == HOSTILE
+    command = ["/bin/sh", "-c", f'touch "{tmp_path}/$WAYMARK_PARALLELISM"', "$WAYMARK_SAVEPOINT", "$WAYMARK_JOB_ID"]
+    assert start(command) == ID
+    assert (tmp_path / "4").exists()
+
+
+def test_a_name_without_anything_that_ends_a_word_is_filled_in_for_a_shell_too(tmp_path):
+    command = ["/bin/sh", "-c", f"touch {tmp_path}/{{job_name}}", "{savepoint}", "{job_id}"]
+    assert start(command, job_name="flights-2.1_é") == ID
+    assert (tmp_path / "flights-2.1_é").exists()
+
+
+def test_a_name_is_no_option(program):
+    with pytest.raises(NotRun, match="would be read as an option"):
+        start([program("true"), "{savepoint}", "{job_id}", "{job_name}"], job_name="-Dpipeline.jars=http://evil/x.jar")
+    assert start([program("true"), "{savepoint}", "{job_id}", "--name={job_name}"], job_name="-x") == ID
 
 
 def test_an_id_that_was_not_given_is_read_from_what_the_command_prints(program):
@@ -88,7 +150,7 @@ def test_a_command_that_ends_badly_says_why(program):
 def test_one_that_never_ends_is_killed_with_its_children(program, tmp_path):
     path = program(f"sleep 300 & echo $! > {tmp_path}/child; wait")
     began = time.monotonic()
-    with pytest.raises(Unreachable, match=r"did not end within 0\.5 s and was killed"):
+    with pytest.raises(TimedOut, match=r"did not end within 0\.5 s and was killed"):
         start([path, "{savepoint}", "{job_id}"], limit_s=0.5)
     assert time.monotonic() - began < 10
     child = int((tmp_path / "child").read_text())
@@ -102,7 +164,7 @@ def test_the_worker_keeps_its_secrets(program, tmp_path, monkeypatch):
 
 
 def test_a_program_that_is_not_there_is_refused():
-    with pytest.raises(Refused, match="no program that this worker may run"):
+    with pytest.raises(NotRun, match="no program that this worker may run"):
         start(["/nowhere/flink", "{savepoint}", "{job_id}"])
 
 
@@ -115,6 +177,7 @@ def test_a_program_that_is_not_there_is_refused():
         (["/bin/flink", 7], "a list of arguments is needed"),
         (["flink", "{savepoint}"], "absolute path"),
         (["/bin/flink", "run"], "{savepoint} is needed"),
+        (["/bin/sh", "-c", 'flink run -s "$WAYMARK_JOB_ID"'], "{savepoint} is needed"),
         (["/bin/flink", "{savepoint}", "{cluster}"], "there is no {cluster}; there are {savepoint}, {job_id}"),
         (["/bin/flink", "{savepoint}", "{}"], "there is no {}"),
         (["/bin/flink", "{savepoint}", "{job_id.__class__}"], "there is no {job_id.__class__}"),
@@ -156,8 +219,10 @@ def test_flinks_own_command_is_fine():
 def test_a_job_that_it_started_without_saying_so_is_found(
     job, savepoint, job_manager, settle, started_by, now, monkeypatch, then
 ):
-    monkeypatch.setattr("monitoring.recovery.launch_command.run", partial(run, limit_s=3.0))
+    monkeypatch.setattr(launch_command, "SHORTEST_LIMIT_S", 3)
     started_by(then)
+    job.launch["limit_s"] = 3
+    job.save()
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
     assert (attempt.state, attempt.error) == ("succeeded", "")
     assert job_manager.jobs[attempt.engine_job_id].savepoint_path == "file:/sp/1"
@@ -181,4 +246,80 @@ def test_when_no_job_comes_it_is_told_what_the_command_said(job, savepoint, job_
     job.save()
     attempt = settle(restart_from(job, savepoint, "ada", now), now)
     assert attempt.state == "failed"
-    assert attempt.error.endswith('does not know it. The command ended well and printed no "JobID …": all is well')
+    assert attempt.error == (
+        f"The launch command was run once, and the engine does not know {attempt.engine_job_id}. "
+        'The command ended well and printed no "JobID …": all is well'
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "told"),
+    [
+        ({"limit_s": 4}, "limit_s", "from 5 to 1800"),
+        ({"limit_s": 1801}, "limit_s", "from 5 to 1800"),
+        ({"limit_s": "60"}, "limit_s", "from 5 to 1800"),
+        ({"parallelism": 2}, "parallelism", "{parallelism} is needed in an argument"),
+        (
+            {"command": ["/bin/x", "{savepoint}", "-p", "{parallelism}"]},
+            "parallelism",
+            "the command uses {parallelism}",
+        ),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(values, field, told):
+    with pytest.raises(BadLaunch) as problem:
+        check_launch({"kind": "command", "command": ["/bin/x", "{savepoint}"]} | values)
+    assert problem.value.field == field
+    assert told in problem.value.allowed
+
+
+def test_a_command_that_is_killed_at_its_limit_is_said_with_that_limit(
+    job, savepoint, job_manager, program, settle, now, monkeypatch
+):
+    monkeypatch.setattr(launch_command, "SHORTEST_LIMIT_S", 1)
+    path = program("sleep 300")
+    job.launch = {"kind": "command", "command": [path, "{savepoint}"], "limit_s": 1}
+    job.save()
+    attempt = settle(restart_from(job, savepoint, "ada", now), now)
+    assert attempt.error == (
+        f"The launch command was run once, and the engine does not know {attempt.engine_job_id}. "
+        f"{path} did not end within 1 s and was killed."
+    )
+
+
+def test_the_count_of_launches_is_of_the_candidate_that_was_tried_last(
+    rows, job, job_manager, program, go_on, now, monkeypatch
+):
+    """The newer state is refused, the older one's command never ends."""
+    monkeypatch.setattr(launch_command, "SHORTEST_LIMIT_S", 1)
+    rows.checkpoint(job.current_run, 9, external_path="file:/chk/9", triggered_at=rows.ago(10))
+    job_manager.can_validate = False
+    path = program('case "$1" in *9) echo "Cannot find checkpoint"; exit 1;; *) sleep 300;; esac')
+    job.launch = {"kind": "command", "command": [path, "{savepoint}"], "limit_s": 1}
+    job.save()
+    attempt = go_on(job, now)
+    assert [each["path"] for each in attempt.rejected] == ["file:/chk/9"]
+    assert attempt.error.startswith("The launch command was run once, and the engine does not know")
+
+
+def test_a_command_that_cannot_be_run_rejects_no_state(rows, job, job_manager, go_on, now):
+    job_manager.can_validate = False
+    job.launch = {"kind": "command", "command": ["/nowhere/flink", "{savepoint}"]}
+    job.save()
+    attempt = go_on(job, now)
+    assert attempt.rejected == []
+    assert attempt.error == ("The launch command was not run: /nowhere/flink is no program that this worker may run.")
+
+
+def test_the_time_of_a_command_does_not_count_towards_the_time_of_the_restart(
+    job, savepoint, job_manager, program, settle, now, monkeypatch
+):
+    monkeypatch.setattr(launch_command, "SHORTEST_LIMIT_S", 1)
+    job.launch = {"kind": "command", "command": [program("sleep 2"), "{savepoint}", "{job_id}"], "limit_s": 9}
+    job.save()
+    attempt = restart_from(job, savepoint, "ada", now)
+    deadline_at = attempt.deadline_at
+    advance(now)
+    attempt.refresh_from_db()
+    assert attempt.launched_at is not None
+    assert attempt.deadline_at >= deadline_at + timedelta(seconds=1)

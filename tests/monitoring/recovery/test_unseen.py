@@ -12,7 +12,7 @@ from monitoring.models import Job, RestoreFrom, Run
 from monitoring.recovery.candidates import State
 from monitoring.recovery.manual import restart_from
 from monitoring.recovery.states import restore_candidates
-from monitoring.recovery.unseen import MOST_GUESSED, found_checkpoints, guessed
+from monitoring.recovery.unseen import MOST_GUESSED, following, found_checkpoints
 from monitoring.savepoints.looking import Patience
 from tests.monitoring.savepoints import snapshots
 
@@ -20,9 +20,9 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SEEN = State("file:/chk/abc/chk-7", NOON, False, 1, 7)
 
 
-class TestGuessed:
+class TestFollowing:
     def test_as_many_as_it_had_the_time_for_the_last_first(self):
-        found = guessed(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
+        found = following(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
         assert [(state.path, state.checkpoint_id) for state in found] == [
             ("file:/chk/abc/chk-10", 10),
             ("file:/chk/abc/chk-9", 9),
@@ -31,11 +31,11 @@ class TestGuessed:
         assert found[-1].taken_at == NOON + timedelta(seconds=10)
 
     def test_there_is_a_limit(self):
-        assert len(guessed(SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_GUESSED
+        assert len(following(SEEN, NOON + timedelta(hours=1), timedelta(seconds=1))) == MOST_GUESSED
 
     def test_what_is_not_numbered_has_no_successor(self):
         own = replace(SEEN, path="s3://b/own-layout")
-        assert not guessed(own, NOON + timedelta(hours=1), timedelta(seconds=1))
+        assert not following(own, NOON + timedelta(hours=1), timedelta(seconds=1))
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_person_may_choose_what_was_found_even_where_the_automation_takes_save
 
 
 def test_a_person_is_never_shown_a_guess(job, lost):
-    assert guessed(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
+    assert following(SEEN, NOON + timedelta(seconds=25), timedelta(seconds=10))
     assert len(offered(job)) > 1  # the automation guesses: nothing lies there
     assert found_checkpoints(job, Patience(60)) == []
 

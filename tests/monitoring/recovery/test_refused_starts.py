@@ -1,0 +1,187 @@
+"""A job is lost, and Flink tells which checkpoints are there only by starting it: a played Flink, polled for real."""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from monitoring.alerts.evaluation import evaluate_due
+from monitoring.models import (
+    AttemptState,
+    Cluster,
+    Engine,
+    Incident,
+    Job,
+    RefusedStart,
+    RestartAttempt,
+    Run,
+    Savepoint,
+)
+from monitoring.recovery import moving
+from tests.monitoring.fire.world import NAME, World
+
+FAILS_BADLY = """#!{python}
+import json, sys, urllib.request as web
+body = {{"savepointPath": sys.argv[1], "jobId": sys.argv[2], "flinkConfiguration": {{"pipeline.name": {name!r}}}}}
+web.urlopen(web.Request("{url}/jars/program.py/run", json.dumps(body).encode(), method="POST")).read()
+job = json.load(web.urlopen("{url}/jobs/overview"))["jobs"][-1]
+sys.exit(job["state"] == "FAILED" and "Cannot find checkpoint or savepoint " + sys.argv[1])
+"""
+
+
+@pytest.fixture
+def world(db) -> Iterator[World]:
+    """The job has completed two checkpoints that were polled; Flink retains both."""
+    world = World(skew_s=0, can_validate=False, per_hour=6)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def polled_between(world, monkeypatch) -> None:
+    """The cluster is polled before the outcome of each step is settled."""
+    real = moving._settle
+
+    def settle(*given):
+        world.wait(1)
+        world.poll()
+        return real(*given)
+
+    monkeypatch.setattr(moving, "_settle", settle)
+
+
+def lose(world: World, unseen: int = 0) -> list[str]:
+    """The job manager is replaced after the last poll and `unseen` further checkpoints. Returns all their places."""
+    run = world.living()
+    assert run is not None
+    world.wait(0.5)
+    places = [f"file:/cp/{run.id}/chk-{number}" for number in (1, 2)]
+    places += [world.engine.checkpoint(run) for _ in range(unseen)]
+    world.engine.forget(run)
+    return places
+
+
+def go_on(world: World, until, limit: int = 80) -> None:
+    """Cycles two seconds apart, with the rules of alerts, until that is so."""
+    for _ in range(limit):
+        world.wait(2)
+        world.cycle()
+        evaluate_due(world.now)
+        if until():
+            return
+    raise AssertionError(world.story())
+
+
+def succeeded(world: World):
+    return lambda: any(each.state == AttemptState.SUCCEEDED for each in world.attempts())
+
+
+def launched_from(world: World) -> list[str]:
+    return [each.path for each in world.engine.launches if each.name == NAME]
+
+
+def test_the_checkpoint_that_was_seen_is_tried_before_any_guess(world):
+    *_, seen = lose(world)
+    go_on(world, succeeded(world))
+    assert launched_from(world) == [seen]
+
+
+def test_guesses_follow_the_seen_one_the_nearest_first_and_before_older_states(world):
+    """The engine retains one, and that one is two further than the one that was seen."""
+    world.job.savepoints.create(
+        run=world.job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=world.now
+    )
+    Savepoint.objects.update(requested_at=world.now - timedelta(hours=1))
+    _, seen, third, fourth = places = lose(world, unseen=2)
+    world.engine.stored -= {*places[:3]}
+    go_on(world, succeeded(world))
+    assert launched_from(world) == [seen, third, fourth]
+    assert world.attempts()[-1].restore_path == fourth
+
+
+def test_a_refused_start_is_no_run_no_incident_and_no_flapping(world, polled_between):
+    *gone, _ = lose(world, unseen=2)
+    world.engine.stored -= {*gone}
+    go_on(world, succeeded(world))
+    for _ in range(5):
+        world.wait(20)
+        world.cycle()
+        evaluate_due(world.now)
+    assert len(launched_from(world)) == 3
+    assert list(world.job.runs.order_by("number").values_list("number", "state")) == [(1, "LOST"), (2, "RUNNING")]
+    told = {incident.kind: incident.sentence for incident in Incident.objects.filter(job=world.job)}
+    assert not any("flapping" in sentence or "run 3" in sentence for sentence in told.values()), told
+    assert not Incident.objects.filter(job=world.job).exclude(state="resolved").exists(), told
+
+
+def test_a_refused_start_is_read_no_further(world):
+    *gone, _ = lose(world, unseen=2)
+    world.engine.stored -= {*gone}
+    go_on(world, succeeded(world))
+    for _ in range(5):
+        world.wait(2)
+        world.poll()
+    refused = set(RefusedStart.objects.values_list("engine_job_id", flat=True))
+    assert len(refused) == 2
+    read = [each.job_id for each in world.engine.asked if each.call == "read" and each.job_id in refused]
+    assert len(read) <= 2 * len(refused)  # by the restart itself, why they failed
+
+
+def test_a_start_that_fails_for_another_reason_is_a_run(world):
+    """Nothing is wrong with the state: the restart ends, and the death counts as any other."""
+    lose(world)
+    world.engine.starts_as = "FAILED"
+    go_on(world, lambda: world.job.runs.count() > 1)
+    assert world.job.current_run.state == "FAILED"
+    assert not RefusedStart.objects.exists()
+
+
+def test_what_was_refused_is_remembered_by_the_next_attempt(world):
+    """Guesses are never tried again; what was seen comes after all that was not tried yet."""
+    oldest, seen = lose(world)
+    world.engine.stored.clear()
+    go_on(world, lambda: any(each.state == AttemptState.FAILED for each in world.attempts()))
+    first = launched_from(world)
+    assert first[0] == seen
+    assert first[-1] == oldest
+    guesses = first[1:-1]
+    assert guesses
+    world.engine.stored.add(seen)  # its storage is back
+    go_on(world, succeeded(world))
+    assert launched_from(world) == [*first, seen]
+
+
+def test_a_state_that_was_refused_comes_after_one_that_was_not_tried(world):
+    *_, seen = lose(world)
+    world.engine.stored -= {seen}
+    attempt = RestartAttempt.objects.create(
+        job=world.job, epoch=0, trigger="automatic", state="failed", reason="", engine_job_id="f" * 32,
+        created_at=world.now, deadline_at=world.now, ended_at=world.now,
+    )  # fmt: skip
+    RefusedStart.objects.create(attempt=attempt, engine_job_id="e" * 32, path=seen, refused_at=world.now)
+    go_on(world, succeeded(world))
+    assert launched_from(world)[0] != seen
+
+
+def test_where_the_engine_can_check_a_state_the_newest_is_tried_first(world):
+    """Looking costs no start, and goes on from what nobody saw."""
+    Cluster.objects.update(engine=Engine.SPARK)
+    world.engine.can_validate = True
+    places = lose(world, unseen=1)
+    go_on(world, succeeded(world))
+    assert launched_from(world) == [places[-1]]
+
+
+def test_a_command_whose_start_is_refused_under_an_id_of_the_engines_makes_no_run(world, polled_between, tmp_path):
+    path = tmp_path / "start.py"
+    path.write_text(FAILS_BADLY.format(python=sys.executable, url=world.engine.url, name=NAME).replace(
+        '"jobId": sys.argv[2]', '"jobId": __import__("uuid").uuid4().hex'
+    ))  # fmt: skip
+    path.chmod(0o755)
+    Job.objects.filter(name=NAME).update(launch={"kind": "command", "command": [str(path), "{savepoint}"]})
+    *gone, third = lose(world, unseen=1)
+    world.engine.stored -= {*gone}
+    go_on(world, lambda: third in launched_from(world))
+    world.cycle()
+    assert not Run.objects.filter(job=world.job, state="FAILED").exists()

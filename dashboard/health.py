@@ -62,6 +62,7 @@ class JobFacts:
     incidents: int = 0
     worst_severity: str = ""
     incident_sentence: str = ""
+    left_down: str = ""  # what the open incident says that a restart left the job down; "" when there is none
     attempt: RestartAttempt | None = None
 
     # What a health is judged from, beside the fields.
@@ -153,6 +154,8 @@ def _level(facts: JobFacts, state: RunState, freshness: Freshness) -> tuple[Leve
             "state": _(AttemptState(facts.attempt.state).label).lower(),
         }
     if state in (RunState.FINISHED, RunState.CANCELED):
+        if facts.left_down:
+            return Level.FAILING, facts.left_down
         return Level.ENDED, _("Finished.") if state is RunState.FINISHED else _("Canceled.")
     if state is RunState.LOST:
         return Level.FAILING, _("The engine answers and does not know this job any more.")

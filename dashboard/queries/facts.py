@@ -12,7 +12,7 @@ from django.db.models import Model, QuerySet
 from dashboard.health import JobFacts
 from dashboard.language import incident_sentence, with_findings
 from dashboard.units import is_chinese
-from monitoring.models import AttemptState, Incident, IncidentState, Job, RestartAttempt, Severity
+from monitoring.models import AttemptState, Incident, IncidentKind, IncidentState, Job, RestartAttempt, Severity
 
 M = TypeVar("M", bound=Model)
 MANY = 100
@@ -86,6 +86,12 @@ def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:
     return found
 
 
+def left_down(incidents: Iterable[Incident]) -> str:
+    """What one of them says of a job that a restart did not bring back; "" when none does."""
+    found = (incident_sentence(each) for each in incidents if each.kind == IncidentKind.NOT_RESTARTED)
+    return next(found, "")
+
+
 def open_attempts(ids: list[int]) -> dict[int, RestartAttempt]:
     under_way = _of(ids, RestartAttempt.objects.filter(state__in=OPEN_ATTEMPT_STATES))
     return {attempt.job_id: attempt for attempt in under_way}
@@ -117,5 +123,6 @@ def _facts(
         incidents=len(incidents),
         worst_severity=incidents[0].severity if incidents else "",
         incident_sentence=incident_sentence(incidents[0]) if incidents else "",
+        left_down=left_down(incidents),
         attempt=attempt,
     )

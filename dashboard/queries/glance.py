@@ -19,7 +19,7 @@ from django.db.models.base import ModelState
 
 from dashboard.health import JobFacts
 from dashboard.language import incident_sentence
-from dashboard.queries.facts import open_attempts, unresolved_incidents
+from dashboard.queries.facts import left_down, open_attempts, unresolved_incidents
 from monitoring.models import Cluster, Incident, Job, RestartAttempt, Run
 
 M = TypeVar("M", bound=Model)
@@ -143,7 +143,7 @@ def _add(facts: JobFacts, troubles: Sequence[Incident], attempt: RestartAttempt 
     if troubles:
         worst = troubles[0]
         said = {"worst_severity": worst.severity, "incident_sentence": incident_sentence(worst)}
-        facts.__dict__.update(incidents=len(troubles), **said)
+        facts.__dict__.update(incidents=len(troubles), left_down=left_down(troubles), **said)
     facts.__dict__["attempt"] = attempt
 
 

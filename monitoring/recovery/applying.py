@@ -64,9 +64,21 @@ def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now:
 def _after_failure(attempt: RestartAttempt, failed: End, now: datetime) -> None:
     if failed.nothing_runs and bring_back(attempt, now):
         return
-    if automatic(attempt) or attempt.back_from_id is not None:
+    if automatic(attempt) or attempt.back_from_id is not None or _left_down(attempt, failed):
         sentence = f"Restart {attempt.epoch} of {attempt.job.name} failed: {failed.why}"
         tell(attempt.job, sentence, {"attempt": attempt.pk}, now)
+
+
+def _left_down(attempt: RestartAttempt, failed: End) -> bool:
+    """Whether a restart by hand stopped a live job, or saw it end, and did not start it."""
+    run = attempt.old_run
+    ended_at = None if run is None or run.live else run.end_seen_at or run.ended_at
+    if run is None or (ended_at is not None and ended_at < attempt.created_at):
+        return False
+    passed = attempt.steps.filter(name=StopJob.step, state__in=(StepState.DONE, StepState.SKIPPED)).exists()
+    is_asked_to_stop = attempt.stop_savepoint_id is not None or not attempt.stop_first or failed.nothing_runs
+    stopping = attempt.state == AttemptState.STOPPING and is_asked_to_stop and not failed.job_goes_on
+    return passed or stopping
 
 
 def _locked(claimed: RestartAttempt) -> RestartAttempt:

@@ -1,19 +1,31 @@
-"""Tells people that a dead job is not coming back by itself, and that it is back."""
+"""Tells people that a job is down and is not coming back by itself, and that it is back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from monitoring import audit
 from monitoring.alerts.incidents import change_incident, open_incident, resolve_incident
-from monitoring.models import Incident, IncidentKind, IncidentState, Job, RunState, Severity
+from monitoring.models import (
+    AttemptState,
+    Incident,
+    IncidentKind,
+    IncidentState,
+    Job,
+    RestartAttempt,
+    RestartTrigger,
+    RunState,
+    Severity,
+)
 
 # The job runs, or ended as somebody wished.
 CLEAR = (RunState.RUNNING, RunState.FINISHED, RunState.CANCELED)
+# A poll that was under way when a job was stopped may still say that it runs.
+POLLED_BEFORE = timedelta(seconds=30)
 
 
 @transaction.atomic
@@ -34,8 +46,26 @@ def tell(job: Job, sentence: str, evidence: Mapping[str, object], now: datetime)
 
 def all_clear(now: datetime) -> int:
     """Resolve the incidents of jobs that are dead no longer; returns how many."""
-    cleared = _open_incidents().filter(job__current_run__state__in=CLEAR).select_related("job__current_run")
+    cleared = (
+        _open_incidents()
+        .filter(~Exists(_left_down()), job__current_run__state__in=CLEAR)
+        .select_related("job__current_run")
+    )
     return sum(_clear(incident, now) for incident in cleared)
+
+
+def _left_down() -> QuerySet[RestartAttempt]:
+    """Of an incident: restarts by hand that stopped the job's current run, so that its end is not what somebody wished.
+    It may run after all, if a later poll says so."""
+    runs_on = Q(old_run__state=RunState.RUNNING, old_run__observed_at__gt=F("ended_at") + POLLED_BEFORE)
+    return RestartAttempt.objects.filter(
+        ~runs_on,
+        job=OuterRef("job"),
+        old_run=OuterRef("job__current_run"),
+        trigger=RestartTrigger.MANUAL,
+        state=AttemptState.FAILED,
+        ended_at__gte=OuterRef("opened_at"),
+    )
 
 
 @transaction.atomic

@@ -43,11 +43,13 @@ class Wait:
 
 @dataclass(frozen=True)
 class End:
-    """`nothing_runs`: by the engine's word, what the attempt was to start does not run and never will."""
+    """`nothing_runs`: by the engine's word, what the attempt was to start does not run and never will. `job_goes_on`:
+    the job that was to be stopped was not."""
 
     state: AttemptState
     why: str
     nothing_runs: bool = False
+    job_goes_on: bool = False
 
 
 Outcome = Next | Wait | End

@@ -127,9 +127,8 @@ class StopJob:
             case Living(JobOverview() as life):
                 return _stopping(attempt, life, now)
             case StateGone(why):
-                return End(
-                    AttemptState.FAILED, f"{attempt.restore_path} is not there any more, so the job goes on: {why}"
-                )
+                gone = f"{attempt.restore_path} is not there any more, so the job goes on: {why}"
+                return End(AttemptState.FAILED, gone, job_goes_on=True)
             case EngineError():
                 return Wait(str(answer))
             case _:
@@ -224,10 +223,10 @@ def _go_on_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
     """The job is gone: with the savepoint that was asked for, or before there was one."""
     if saved is None:
         why = "The job ended before it could be stopped with a savepoint. Nothing was started; choose a state."
-        return End(AttemptState.FAILED, why)
+        return End(AttemptState.FAILED, why, nothing_runs=True)
     if saved.state == SavepointState.FAILED:
         why = f"The job ended and its savepoint failed: {saved.failure} Nothing was started; choose a state."
-        return End(AttemptState.FAILED, why)
+        return End(AttemptState.FAILED, why, nothing_runs=True)
     if saved.state != SavepointState.COMPLETED or not saved.path:
         return Wait("The job has stopped; its savepoint is about to be known.")
     write(
@@ -247,7 +246,8 @@ def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outc
     if saved is None:
         return _ask_to_stop(attempt, now)
     if saved.state == SavepointState.FAILED:
-        return End(AttemptState.FAILED, f"The savepoint on stop failed, so the job goes on: {saved.failure}")
+        why = f"The savepoint on stop failed, so the job goes on: {saved.failure}"
+        return End(AttemptState.FAILED, why, job_goes_on=True)
     if not _restores_a_checkpoint(attempt):
         return Wait(f"Stopping with a savepoint; the job is {life.state}.")
     if saved.state == SavepointState.COMPLETED:

@@ -3,6 +3,8 @@ from datetime import timedelta
 
 import pytest
 
+from dashboard.health import Level, judge_within
+from dashboard.queries.facts import gather_facts
 from monitoring.models import Incident, Job, RestartAttempt, Run, Savepoint
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.cycle import advance
@@ -157,6 +159,65 @@ def test_a_savepoint_on_stop_that_fails_leaves_the_job_running(live, savepoint, 
     attempt = settle(restart_from(live, savepoint, "ada", now), now)
     assert attempt.error == "The savepoint on stop failed, so the job goes on: The disk is full."
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
+
+
+REFUSED = (400, "The cluster has no slots.")
+
+
+@pytest.mark.parametrize("from_stop", [True, False])
+def test_a_job_that_was_stopped_and_not_started_is_an_incident(
+    live, savepoint, job_manager, settle, poll, now, from_stop
+):
+    """Until it runs again: that it is FINISHED is what the restart did to it, and not what somebody wished."""
+    job_manager.answers["run"] = REFUSED
+    attempt = settle(restart_from(live, None if from_stop else savepoint, "ada", now), now)
+    assert attempt.state == "failed"
+    incident = Incident.objects.get()
+    assert (incident.state, incident.severity) == ("open", "critical")
+    assert incident.sentence == f"Restart 1 of flights failed: {attempt.error}"
+    for seconds in (1, 60, 600):
+        moment = attempt.ended_at + timedelta(seconds=seconds)
+        poll(live, moment)
+        advance(moment)
+    live.refresh_from_db()
+    incident.refresh_from_db()
+    assert (live.current_run.state, incident.state) == ("FINISHED", "open")
+    (shown,) = gather_facts([live], moment)
+    assert judge_within(shown, "", moment)[::3] == (Level.FAILING, incident.sentence)
+
+    job_manager.answers.clear()
+    state = savepoint if from_stop else attempt.stop_savepoint
+    again = settle(restart_from(live, state, "ada", moment), moment)
+    assert again.state == "succeeded"
+    advance(moment + timedelta(minutes=1))
+    incident.refresh_from_db()
+    assert incident.state == "resolved"
+
+
+def test_a_job_that_was_cancelled_and_not_started_is_an_incident(live, savepoint, job_manager, settle, now):
+    job_manager.answers["run"] = REFUSED
+    settle(restart_from(live, savepoint, "ada", now, stop_first=False), now)
+    assert Incident.objects.get().state == "open"
+
+
+def test_a_poll_that_was_under_way_at_the_stop_does_not_resolve_it(live, savepoint, job_manager, settle, now):
+    job_manager.answers["run"] = REFUSED
+    attempt = settle(restart_from(live, savepoint, "ada", now), now)
+    later = attempt.ended_at + timedelta(seconds=2)
+    Run.objects.filter(pk=attempt.old_run_id).update(state="RUNNING", ended_at=None, observed_at=later)
+    advance(later)
+    assert Incident.objects.get().state == "open"
+    later += timedelta(minutes=1)
+    Run.objects.filter(pk=attempt.old_run_id).update(observed_at=later)
+    advance(later)
+    assert Incident.objects.get().state == "resolved"
+
+
+def test_a_restart_of_a_job_that_had_ended_before_is_no_incident(job, savepoint, job_manager, settle, now):
+    job_manager.answers["run"] = REFUSED
+    attempt = settle(restart_from(job, savepoint, "ada", now), now)
+    assert attempt.state == "failed"
+    assert not Incident.objects.exists()  # the person who asked sees it
 
 
 def test_a_life_that_the_person_did_not_see_is_not_stopped(live, savepoint, job_manager, settle, now):

@@ -55,7 +55,7 @@ def remember_edit(job: Job, spec: Spec, by: str, now: datetime) -> LaunchVersion
 
 def what_changed(was: Spec, now: Spec) -> list[str]:
     """In words, the parts of a launch record that are not the same."""
-    words = {"jar_id": "program", "entry_class": "entry", "program_args": "arguments"}
+    words = {"jar_id": "program", "entry_class": "entry", "program_args": "arguments", "limit_s": "time limit"}
     names = sorted(name for name in was.keys() | now.keys() if (was.get(name) or None) != (now.get(name) or None))
     return [words.get(name, name) for name in names]
 

@@ -86,6 +86,7 @@ class LaunchIn(ShownIn):
     configuration: dict[str, str] = Field({}, description="A value that is shown as hidden (…) stays as it is stored.")
     parallelism: int | None = None
     command: list[str] = []
+    limit_s: int | None = Field(None, description="Seconds after which the command is killed, 5 to 1800; null: 120.")
     now: Literal["save", "replace", "clone"] = Field("save", description="Only remember it, restart with it, or clone.")
     state: str = Field("", description="From which savepoint: stop, or the key of a restart-state.")
     name: str = Field("", description="Of the clone.")

@@ -10,11 +10,14 @@ from django.conf import settings
 from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from checkpointing.ids import new_id
 from checkpointing.jobs.known_keys import check_keys
 from dashboard.phrases import told
 from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import Engine, Job, LaunchVersion
 from monitoring.recovery.found_launch import parallelism_of, settings_of
+from monitoring.recovery.launch_command import DEFAULT_LIMIT_S, LONGEST_LIMIT_S, SHORTEST_LIMIT_S, uses
+from monitoring.recovery.launch_values import LaunchValues, NotRun
 from monitoring.recovery.launching import BadLaunch, check_launch
 
 SAVE, REPLACE, CLONE = "save", "replace", "clone"
@@ -115,10 +118,23 @@ class LaunchForm(forms.Form):
         required=False,
         label=_("Command"),
         help_text=_(
-            "One argument a line, the program's path first; there is no shell. "
-            "{savepoint}, {job_id} and {job_name} are filled in."
+            "One argument a line, the program's path first; there is no shell. Filled in: {savepoint}, {job_id}, "
+            "{job_name}, {rest_url}, {rest_address} (host:port) and {parallelism}; the command's environment has them "
+            "as WAYMARK_SAVEPOINT and so on."
         ),
         widget=forms.Textarea(attrs={"rows": 5}),
+    )
+    limit_s = forms.IntegerField(
+        required=False,
+        min_value=SHORTEST_LIMIT_S,
+        max_value=LONGEST_LIMIT_S,
+        label=_("Time limit of the command"),
+        help_text=format_lazy(
+            _("In seconds, from {shortest} to {longest}; then the command is killed. Empty: {default}."),
+            shortest=SHORTEST_LIMIT_S,
+            longest=LONGEST_LIMIT_S,
+            default=DEFAULT_LIMIT_S,
+        ),
     )
     now = forms.ChoiceField(
         choices=_NOW,
@@ -145,7 +161,7 @@ class LaunchForm(forms.Form):
     )
 
     FIXED: ClassVar[tuple[str, ...]] = (
-        *("kind", "upload", "jar_id", "entry_class", "program_args", "configuration", "command"),
+        *("kind", "upload", "jar_id", "entry_class", "program_args", "configuration", "command", "limit_s"),
     )
 
     def __init__(
@@ -195,11 +211,26 @@ class LaunchForm(forms.Form):
             return cleaned
         try:
             check_launch(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
+            if cleaned["kind"] == "command":
+                self._fill_in()
         except BadLaunch as problem:
             self.add_error(*self._in_its_field(problem))
+        except NotRun as problem:
+            self.add_error("command", str(problem))
         if cleaned["now"] == CLONE and not cleaned["name"].strip():
             self.add_error("name", _("A second job needs a name of its own."))
         return cleaned
+
+    def _fill_in(self) -> None:
+        """Raises NotRun for a command that this job's own name would break."""
+        values = LaunchValues(
+            savepoint="/",
+            job_id=new_id(),
+            job_name=self.job.name,
+            rest_url=self.job.cluster.rest_url,
+            parallelism=self.spec.get("parallelism"),
+        )
+        values.filled(self.spec["command"])
 
     def _in_its_field(self, problem: BadLaunch) -> tuple[str | None, str]:
         """The field's label stands beside it: not the name of the record's key as well."""
@@ -210,7 +241,12 @@ class LaunchForm(forms.Form):
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         if cleaned["kind"] == "command":
-            return {"kind": "command", "command": _lines(cleaned["command"])}
+            command = _lines(cleaned["command"])
+            # What the form was filled in with is of no use to a command that does not take it.
+            is_meant = "parallelism" in self.changed_data or uses(command, "parallelism")
+            chosen = {"limit_s": cleaned["limit_s"], "parallelism": cleaned["parallelism"] if is_meant else None}
+            given = {name: value for name, value in chosen.items() if value is not None}
+            return {"kind": "command", "command": command, **given}
         kept = self.base if self.base.get("kind") in (None, "waymark", "flink-jar") else {}
         return kept | {
             "kind": cleaned["kind"],
@@ -255,6 +291,7 @@ def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
         "configuration": "\n".join(f"{key}: {value}" for key, value in sorted(configuration.items())),
         "parallelism": spec.get("parallelism"),
         "command": "\n".join(spec.get("command") or []),
+        "limit_s": spec.get("limit_s"),
         "now": SAVE,  # nothing that stops a job is chosen beforehand
     }
 

@@ -50,6 +50,14 @@ REFUSALS = {
     "it printed nothing": "没有输出",
     "a program is needed: the id of one on the cluster, or a new one": "需要程序：集群上某个程序的标识，或一个新程序",
     "a whole number from 1 is needed, or nothing": "需要从 1 起的整数，或留空",
+    "a whole number from 1 is needed: the command uses {place}": "需要从 1 起的整数：命令使用了 {place}",
+    "{place} is needed in an argument of the command, or nothing": "命令的参数中需要 {place}，或留空",
+    "a whole number of seconds from {shortest} to {longest} is needed, or nothing": (
+        "需要从 {shortest} 到 {longest} 的整数秒，或留空"
+    ),
+    "{place} is {value}, which {program} could read as code; {instead}": "{place} 为 {value}，{program} 可能把它当作代码；{instead}",
+    "{place} is {value}, which would be read as an option; {instead}": "{place} 为 {value}，会被当作选项；{instead}",
+    "let the command read the environment variable {name} instead": "请让命令改为读取环境变量 {name}",
     "a list of texts is needed": "需要文本列表",
     "{key}: a PySpark job has no such key; the nearest is {near}.": "{key}：PySpark 作业没有这个键；最接近的是 {near}。",
     "{key}: a PySpark job has no such key; there are {keys}.": "{key}：PySpark 作业没有这个键；可用的键有 {keys}。",

@@ -126,7 +126,7 @@ def test_remembering_counts_from_the_next_start(admin: Client, job: Job) -> None
 def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, job: Job) -> None:
     Job.objects.filter(pk=job.pk).update(launch=None)
     command = "/opt/flink/bin/flink\nrun\n-s\n{savepoint}\n-D$internal.pipeline.job-id={job_id}\njob.jar"
-    send(admin, job, kind="command", command=command, now="save")
+    send(admin, job, kind="command", command=command, parallelism="", now="save")
     job.refresh_from_db()
     assert job.launch == {"kind": "command", "command": command.split("\n")}
 
@@ -158,6 +158,46 @@ def test_what_makes_no_sense_is_told_at_its_field_and_stops_nothing(
     assert told in " ".join(response.context["form"].errors[field])
     assert not RestartAttempt.objects.exists()
     assert Job.objects.count() == 1
+
+
+COMMAND = {"kind": "command", "command": "/opt/flink/bin/flink\r\nrun\r\n-s\r\n{savepoint}", "now": "save"}
+SCALED = COMMAND["command"] + "\r\n-p\r\n{parallelism}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ({}, {}),
+        ({"limit_s": "300"}, {"limit_s": 300}),
+        ({"command": SCALED}, {"parallelism": 4}),
+        ({"command": SCALED, "parallelism": "9"}, {"parallelism": 9}),
+    ],
+)
+def test_a_command_keeps_its_time_limit_and_the_parallelism_that_it_takes(
+    admin: Client, job: Job, typed: dict[str, str], kept: dict[str, int]
+) -> None:
+    assert send(admin, job, **COMMAND | typed).status_code == 302
+    job.refresh_from_db()
+    assert {name: value for name, value in job.launch.items() if name not in ("kind", "command")} == kept
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "told"),
+    [
+        ({"limit_s": "4"}, "limit_s", "greater than or equal to 5"),
+        ({"limit_s": "1801"}, "limit_s", "less than or equal to 1800"),
+        ({"parallelism": "9"}, "parallelism", "{parallelism} is needed in an argument of the command"),
+        ({"command": SCALED, "parallelism": ""}, "parallelism", "the command uses {parallelism}"),
+        ({"command": "/bin/sh\r\n-c\r\nflink run {job_name} {savepoint}"}, "command", "which sh could read as code"),
+    ],
+)
+def test_what_a_command_cannot_be_run_with_is_told_at_its_field(
+    admin: Client, job: Job, typed: dict[str, str], field: str, told: str
+) -> None:
+    Job.objects.update(name="flights; rm -rf /")
+    response = send(admin, job, **COMMAND | typed)
+    assert response.status_code == 422
+    assert told in " ".join(response.context["form"].errors[field])
 
 
 def test_a_job_on_flink_takes_a_jar_or_a_command_and_its_form_says_so(admin: Client, job: Job) -> None:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = (("monitoring", "0037_storage_that_was_silent"),)
+    dependencies = (("monitoring", "0039_seal_launch_secrets"),)
 
     operations = (
         migrations.CreateModel(

@@ -414,19 +414,21 @@ def test_a_death_that_was_polled_anew_is_held_down_again(job, job_manager, now):
     assert job_manager.count("run") == 1
 
 
-@pytest.mark.parametrize("discarded", [False, True])
-def test_a_lost_run_is_restored_from_a_checkpoint_that_nobody_saw(rows, job, job_manager, go_on, now, discarded):
-    """Sinks have committed what came with it: the one that was seen last is not taken, though it is still there."""
+@pytest.mark.parametrize(
+    ("discarded", "tried"), [(False, ["chk-8"]), (True, ["chk-9", "chk-10"])], ids=["still there", "subsumed"]
+)
+def test_a_lost_run_goes_on_from_what_was_seen_and_from_a_guess_where_that_is_gone(
+    rows, job, job_manager, go_on, now, discarded, tried
+):
     seen = rows.checkpoint(job.current_run, 8, external_path="file:/cp/abc/chk-8", triggered_at=rows.ago(20))
     Checkpoint.objects.filter(pk=seen.pk).update(discarded=discarded)
     Run.objects.filter(pk=seen.run_id).update(state="LOST", ended_at=rows.ago(1), checkpoint_config={"interval": 9000})
     job_manager.jobs.clear()
     job_manager.can_validate = False
-    job_manager.refused_paths = {
-        "file:/cp/abc/chk-11": "Cannot find checkpoint or savepoint file/directory 'file:/cp/abc/chk-11'",
-        "file:/cp/abc/chk-10": "Cannot find checkpoint or savepoint file/directory 'file:/cp/abc/chk-10'",
-    }
+    gone = "file:/cp/abc/chk-9"
+    job_manager.refused_paths = {gone: f"Cannot find checkpoint or savepoint file/directory '{gone}'"}
     attempt = go_on(job, now + timedelta(minutes=1))
-    assert (attempt.state, attempt.restore_path) == ("succeeded", "file:/cp/abc/chk-9")
-    assert [each["path"] for each in attempt.rejected] == ["file:/cp/abc/chk-11", "file:/cp/abc/chk-10"]
+    *refused, taken = [f"file:/cp/abc/{each}" for each in tried]
+    assert (attempt.state, attempt.restore_path) == ("succeeded", taken)
+    assert [each["path"] for each in attempt.rejected] == refused
     assert job_manager.most_alive == 1

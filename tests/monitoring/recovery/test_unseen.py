@@ -101,13 +101,13 @@ def test_it_is_no_younger_than_the_runs_end_and_no_older_than_the_interval_says(
 
 
 @pytest.mark.parametrize("reached", ["no root", "another root", "an empty root"])
-def test_where_it_cannot_be_seen_it_is_guessed(job, lost, tmp_path, settings, reached):
+def test_where_it_cannot_be_seen_it_is_guessed_behind_what_was_seen(job, lost, tmp_path, settings, reached):
     empty = tmp_path / "elsewhere"
     empty.mkdir()
     settings.STATE_ROOTS = {"no root": (), "another root": (str(empty),), "an empty root": (str(tmp_path),)}[reached]
     if reached == "an empty root":
         empty.rmdir()
-    assert [Path(path).name for path in offered(job)] == ["chk-11", "chk-10", "chk-9", "chk-8"]
+    assert [Path(path).name for path in offered(job)] == ["chk-8", "chk-9", "chk-10", "chk-11"]
 
 
 def test_a_run_of_which_nothing_was_seen_lies_beside_the_one_before(rows, job, lost, root):

@@ -19,6 +19,7 @@ from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBrea
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
 from monitoring.recovery.telling import all_clear, tell
+from monitoring.recovery.traces import remove_traces
 
 
 def advance(now: datetime) -> str:
@@ -29,6 +30,7 @@ def advance(now: datetime) -> str:
     resumed = [f"The pause of {name} is over." for name in end_of_jobs(now)]
     done, left = _decide_all(now)
     done = resumed + done + _moved(move_attempts(now))
+    remove_traces()
     if back := all_clear(now):
         done.append(f"{back} back again.")
     if not done:

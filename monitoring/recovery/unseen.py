@@ -61,6 +61,15 @@ def found_checkpoints(job: Job, patience: Patience) -> list[State]:
     return [state for search in _searches(job) for state in search.found(patience) or ()]
 
 
+def checkpoint_directory(job: Job, engine_job_id: str) -> str:
+    """Where an engine would keep the checkpoints of a start under this id, going by the job's runs; "" where those do
+    not tell."""
+    for run in job.runs.order_by("-number")[:RUNS]:
+        if (seen := _last_seen(run)) is not None:
+            return _beside(seen, run, engine_job_id)
+    return ""
+
+
 @dataclass(frozen=True)
 class _Search:
     """In what `run` left. `seen`: the last checkpoint that was seen, of `known`: this run or an earlier one."""
@@ -126,10 +135,15 @@ def _last_seen(run: Run) -> State | None:
 def _directory(run: Run, known: Run, seen: State) -> str:
     """Where its checkpoints lie: a directory for each run, named by its id; "" when it does not look like that."""
     place = _NUMBERED.fullmatch(seen.path)
-    if place is None or run == known:
-        return place[1] if place else ""
-    base, _, name = place[1].rpartition("/")
-    return f"{base}/{run.engine_job_id}" if name == known.engine_job_id else ""
+    if place is not None and run == known:
+        return place[1]
+    return _beside(seen, known, run.engine_job_id)
+
+
+def _beside(seen: State, known: Run, engine_job_id: str) -> str:
+    place = _NUMBERED.fullmatch(seen.path)
+    base, _, name = place[1].rpartition("/") if place else ("", "", "")
+    return f"{base}/{engine_job_id}" if name == known.engine_job_id else ""
 
 
 def _interval(run: Run) -> timedelta:

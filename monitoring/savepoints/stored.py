@@ -173,6 +173,26 @@ def _remove(path: str) -> None:
     files.remove_tree(directory)
 
 
+def remove_empty(directory: str, inside: Iterable[str], patience: Patience) -> bool | None:
+    """Remove a directory that holds nothing but empty directories of these names. False: it holds more and stays. None
+    where that cannot be told from here. StorageSilent."""
+    return _looked("removals", directory, lambda: _remove_empty(directory, inside), patience)
+
+
+def _remove_empty(directory: str, inside: Iterable[str]) -> bool | None:
+    try:
+        confined = _confined(directory)
+        if confined is None:
+            return None
+        files = files_for(confined)
+        for place in (*(f"{confined}/{name}" for name in inside), confined):
+            files.remove_empty_directory(place)
+        return not files.names(confined)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", directory, error)
+        return None
+
+
 def _roots() -> SavepointRoots:
     return SavepointRoots(settings.STATE_ROOTS)
 

@@ -19,6 +19,8 @@ from monitoring.models import (
     Savepoint,
 )
 from monitoring.recovery import moving
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.traces import remove_traces
 from tests.monitoring.fire.world import NAME, World
 
 FAILS_BADLY = """#!{python}
@@ -185,3 +187,56 @@ def test_a_command_whose_start_is_refused_under_an_id_of_the_engines_makes_no_ru
     go_on(world, lambda: third in launched_from(world))
     world.cycle()
     assert not Run.objects.filter(job=world.job, state="FAILED").exists()
+
+
+def made_by_flink(root, start, *files):
+    directory = root / start
+    for name in ("shared", "taskowned"):
+        (directory / name).mkdir(parents=True)
+    for name in files:
+        (directory / name).write_bytes(b"x")
+    return directory
+
+
+@pytest.fixture
+def refused(rows, job, tmp_path):
+    """`refused("a…")`: a start of the job under that id was refused; its runs' checkpoints are below `tmp_path`."""
+    rows.checkpoint(job.current_run, 8, external_path=f"file:{tmp_path}/{job.current_run.engine_job_id}/chk-8")
+    attempt = RestartAttempt.objects.create(
+        job=job, epoch=0, trigger="automatic", state="failed", reason="", engine_job_id="f" * 32,
+        created_at=rows.now, deadline_at=rows.now, ended_at=rows.now,
+    )  # fmt: skip
+
+    def make(engine_job_id):
+        return RefusedStart.objects.create(attempt=attempt, engine_job_id=engine_job_id, path="", refused_at=rows.now)
+
+    return make
+
+
+def test_the_empty_directory_of_a_refused_start_is_removed_and_no_other(refused, tmp_path, settings):
+    settings.STATE_ROOTS = (str(tmp_path),)
+    empty, used = made_by_flink(tmp_path, "a" * 32), made_by_flink(tmp_path, "b" * 32, "shared/0815")
+    other = made_by_flink(tmp_path, "c" * 32)
+    starts = [refused("a" * 32), refused("b" * 32), refused("d" * 32)]
+    remove_traces()
+    assert (empty.exists(), (used / "shared" / "0815").exists(), other.exists()) == (False, True, True)
+    for start in starts:
+        start.refresh_from_db()
+    assert [start.left_directory for start in starts] == ["", f"file:{used}", ""]
+
+
+def test_a_directory_that_waymark_cannot_reach_is_named(refused, tmp_path, settings):
+    settings.STATE_ROOTS = ()
+    directory, start = made_by_flink(tmp_path, "a" * 32), refused("a" * 32)
+    remove_traces()
+    start.refresh_from_db()
+    assert directory.exists()
+    assert start.left_directory == f"file:{directory}"
+
+
+def test_a_cycle_removes_what_its_refused_starts_left(refused, tmp_path, settings, now):
+    settings.STATE_ROOTS = (str(tmp_path),)
+    directory = made_by_flink(tmp_path, "a" * 32)
+    refused("a" * 32)
+    advance(now)
+    assert not directory.exists()

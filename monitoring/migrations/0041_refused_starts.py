@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = (("monitoring", "0039_seal_launch_secrets"),)
+    dependencies = (("monitoring", "0040_removed_channels"),)
 
     operations = (
         migrations.CreateModel(

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = (("monitoring", "0040_removed_channels"),)
+    dependencies = (("monitoring", "0041_savepoints_that_are_gone"),)
 
     operations = (
         migrations.CreateModel(

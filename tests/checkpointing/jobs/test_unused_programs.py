@@ -16,6 +16,10 @@ async def listed(manager: RunningJobManager) -> set[str]:
     return {each["id"] for each in (await manager.get("/jars"))["files"]}
 
 
+async def recovered(manager: RunningJobManager) -> bool:
+    return bool((await manager.get("/jobs"))["jobs"])
+
+
 async def upload_unused(manager: RunningJobManager) -> None:
     """Upload a program that no job needs, and wait until it has gone."""
     unused = await manager.upload(f"{PROGRAM}# {manager.address}\n", "unused.py")
@@ -68,5 +72,29 @@ async def test_the_next_job_manager_keeps_the_programs_of_jobs_that_ended_before
 
     async with cluster.job_manager(**SHORT) as second:
         await leads(second)
+        await upload_unused(second)
+        assert await listed(second) == {needed}
+
+
+@pytest.mark.zookeeper
+async def test_nothing_goes_while_a_stored_job_could_not_be_recovered(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running()
+        (needed,) = await listed(first)
+    (plan,) = (cluster.directory / "state" / "ha").rglob("execution-plans/*.json")
+    away = plan.rename(plan.with_suffix(".away"))
+
+    async with cluster.job_manager(**SHORT) as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: caplog.text.count(f"job {job_id} cannot be recovered") > 2)
+        assert await listed(second) == {needed}
+
+        away.rename(plan)
+        await eventually(lambda: recovered(second))
+        await second.until(job_id, "RUNNING")
         await upload_unused(second)
         assert await listed(second) == {needed}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,20 @@ def test_conformance_O02_cleaning_may_be_repeated_and_cleaning_an_unknown_one_is
     store.mark_as_clean(finished.job_id)
     with pytest.raises(JobResultMissing):
         store.mark_as_clean(new_id())
+
+
+def test_a_result_of_an_earlier_version_does_not_say_that_the_end_was_asked_for(store, tmp_path):
+    """So the checkpoints that its job retains stay."""
+    asked = replace(result(), as_asked=True)
+    store.create_dirty_result(asked)
+    [file] = (tmp_path / "job-result-store").iterdir()
+    fields = json.loads(file.read_text())
+    assert list(store.dirty_results()) == [asked]
+
+    del fields["result"]["as_asked"]
+    file.write_text(json.dumps(fields))
+
+    assert list(store.dirty_results()) == [replace(asked, as_asked=False)]
 
 
 def test_conformance_O02_only_dirty_results_are_listed(store):

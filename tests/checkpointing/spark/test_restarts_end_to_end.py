@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
 """A job under a real job manager, with real drivers: killed in a batch, then put on another parallelism."""
 
 from __future__ import annotations
@@ -106,17 +107,65 @@ async def test_a_killed_job_replays_nothing_and_goes_on_with_more_partitions(
     assert statuses.count("FAILING") == 1, "the change of the parallelism is no failure"
 
 
+async def test_a_job_survives_a_failed_stop_and_a_stop_during_a_rescale(
+    manager: RunningJobManager, words: Words
+) -> None:
+    retained = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+    job = WordCount(manager, words, await submitted(manager, words, retained))
+    details = await job.runs_attempt(1)
+    job.feed(1)
+    await job.has_counted()
+
+    cause = await stop_whose_savepoint_cannot_be_written(job)
+    assert "cannot be written" in cause
+    job.feed(3)
+    await job.has_counted()
+    assert [attempt["attempt"] for attempt in (await job.runs_attempt(1))["attempts"]] == [1]
+
+    words.hold()
+    job.feed(4)
+    await soon(words.is_held, LIMIT_S)
+    await rescaled(job, details, partitions=3)
+    refused = await manager.savepoint(job.job_id, "stop")
+    assert "A change of the parallelism is in progress." in refused["failure-cause"]["stack-trace"]
+    words.let_go()
+    assert parallelism(await job.runs_attempt(2)) == [1, 3, 1]
+    await job.has_counted()
+    checkpoints = Path(manager.settings.checkpoint_directory, job.job_id)
+    assert list(checkpoints.glob("chk-*/_metadata")), "the rescale's checkpoint is there"
+
+    savepoint = (await manager.savepoint(job.job_id, "stop"))["location"]
+    await manager.until(job.job_id, "FINISHED")
+    assert verify(savepoint.removeprefix("file:"), deep=True).batches == {"words": words.batches()}
+    await soon(lambda: not list(checkpoints.glob("chk-*")), LIMIT_S)
+
+
+async def stop_whose_savepoint_cannot_be_written(job: WordCount) -> str:
+    """The failure's text. A file takes the place of the savepoint's directory while its batch is in flight."""
+    job.words.hold()
+    job.feed(2)
+    await soon(job.words.is_held, LIMIT_S)
+    trigger = (await job.manager.post(f"/jobs/{job.job_id}/stop"))["request-id"]
+    savepoints = Path(job.manager.settings.savepoint_directory)
+    [directory] = await soon(lambda: list(savepoints.glob("savepoint-*")), LIMIT_S)
+    directory.rmdir()
+    directory.write_text("a file where the savepoint should be")
+    job.words.let_go()
+    result = await job.manager.operation(f"/jobs/{job.job_id}/savepoints/{trigger}")
+    return str(result["failure-cause"]["stack-trace"])
+
+
 def temporary_directories(manager: RunningJobManager) -> list[Path]:
     launcher: Any = manager.launcher
     return list(launcher.temporaries.parent.glob("*"))
 
 
-async def submitted(manager: RunningJobManager, words: Words) -> str:
+async def submitted(manager: RunningJobManager, words: Words, configuration: dict[str, str] = RESTART) -> str:
     jar = await manager.upload((PROGRAMS / "wordcount.py").read_text())
     request = {
         "entryClass": "wordcount.py:wordcount",
         "programArgsList": list(words.arguments),
-        "flinkConfiguration": RESTART,
+        "flinkConfiguration": configuration,
         "parallelism": 2,
     }
     return str((await manager.post(f"/jars/{jar}/run", request))["jobid"])

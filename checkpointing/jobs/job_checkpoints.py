@@ -153,13 +153,18 @@ class JobCheckpoints:
             recovered.cancel()
 
     async def _find(self, *, is_new_life: bool) -> None:
-        """What lies in the job's directory though the store does not know it: nothing of it may get lost."""
+        """What lies in the job's directory though the store does not know it: nothing of it may get lost.
+
+        OSError when it cannot be looked through now; a job that never ran starts all the same.
+        """
         known = [c.checkpoint_id for c in self._store.checkpoints if not c.properties.claimed]
         known += self._unreadable_ids
         try:
             found = await self._io.look("it", lambda: self._storage.found(known))
             last_id = await self._io.look("it", self._storage.last_id)
         except OSError as error:
+            if not is_new_life:
+                raise
             logger.warning("job %s: its checkpoint directory cannot be looked through: %s", self._job_id, error)
             return
         if is_new_life:

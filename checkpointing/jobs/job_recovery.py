@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from checkpointing.ha.errors import CheckpointsUnreadable
@@ -17,6 +18,7 @@ from checkpointing.jobs.job_record import JobRecord
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import DriverState
+from checkpointing.storage.errors import StorageSilent
 
 T = TypeVar("T")
 
@@ -43,6 +45,7 @@ class JobRecovery:
         self._checkpoints = checkpoints
         self._starter = starter
         self._interrupts = interrupts
+        self._said = ("", "")
 
     async def run(self, end_grace_s: float) -> Attempt | None:
         """The last attempt, its driver registered again; None: a new one may start. Interrupted, AttemptFailed.
@@ -88,26 +91,33 @@ class JobRecovery:
 
         Raises AttemptFailed when what is stored is damaged, Interrupted when the job is to end.
         """
-        pause_s, said = _FIRST_PAUSE_S, ""
+        pause_s = _FIRST_PAUSE_S
         while True:
+            limit_s = self._services.settings.storage_timeout_s
+            silence = self._services.timer.call_later(
+                limit_s, partial(self._say, what, StorageSilent("the storage", limit_s))
+            )
             try:
                 return await self._interrupts.wait_for(read())
             except _DAMAGED as error:
                 info = self._record.info(type(error).__name__, f"{what} cannot be read: {error}", recoverable=False)
                 raise AttemptFailed(info, keep_state=True) from error
             except RECOVERY_ERRORS as error:
-                said = self._say(what, error, said)
+                self._say(what, error)
+            finally:
+                silence.cancel()
             await self._interrupts.wait_for(asyncio.sleep(pause_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _say(self, what: str, error: Exception, said: str) -> str:
-        """Once for each kind of error in a row, and return its kind."""
+    def _say(self, what: str, error: Exception) -> None:
+        """Once for each kind of error in a row."""
         kind = type(error).__name__
+        about = (what, kind)
         message = f"{what} cannot be read now, and the job manager retries: {error}"
         logger.warning("job %s: %s", self._record.graph.job_id, message)
-        if kind != said:
+        if about != self._said:
             self._record.record_exception(self._record.info(kind, message))
-        return kind
+        self._said = about
 
     async def _registration(self, attempt: Attempt) -> None:
         registered = asyncio.ensure_future(attempt.registration.wait())

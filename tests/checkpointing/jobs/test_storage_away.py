@@ -14,11 +14,13 @@ import pytest
 from checkpointing.jobs import attempt_starter, job_recovery, jobmanager
 from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.messages import FinishCause
+from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage.errors import AccessDenied, StorageUnreachable
 from checkpointing.storage.locations import name
 from checkpointing.storage.reachability import read_reachable
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.fake_driver import FakeDriver
+from tests.checkpointing.jobs.hard_mount import hard_mount
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 from tests.storage_servers import StorageServer
 from tests.tcp_proxy import TcpProxy
@@ -334,6 +336,50 @@ async def test_one_unreachable_checkpoint_is_waited_for_and_no_older_one_used(cl
         restore = cluster.launcher.specs[-1].restore
         assert restore is not None
         assert restore.checkpoint_id == 2
+
+
+@zookeeper
+async def test_what_lies_beside_the_stored_checkpoints_is_waited_for(
+    cluster: Cluster, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that is complete and not in the store would be lost, and its id given again."""
+    job_id, driver = await left_behind(cluster)
+    driver.kill(-9)
+    found, failures = FileCheckpointStorage.found, []
+
+    def fail_at_first(storage: FileCheckpointStorage, known: Any) -> Any:
+        if len(failures) < MANY:
+            failures.append(known)
+            raise StorageUnreachable("the storage cannot be reached")
+        return found(storage, known)
+
+    monkeypatch.setattr(FileCheckpointStorage, "found", fail_at_first)
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        assert len(failures) == MANY
+
+
+@zookeeper
+async def test_a_new_leader_says_that_the_storage_hangs_and_adopts_the_driver(cluster: Cluster, tmp_path: Path) -> None:
+    limits = {"WAYMARK_STORAGE_TIMEOUT": "0.5", "WAYMARK_SAVEPOINT_ROOTS": str(tmp_path / "mount")}
+    with hard_mount(tmp_path / "mount") as mount:
+        async with cluster.job_manager(**LEAVE, **limits) as first:
+            await leads(first)
+            job_id = await first.submit_running(RETAINED | {"execution.checkpointing.dir": str(mount.path)})
+            assert await first.checkpoint(job_id) == 1
+        mount.hang()
+        async with cluster.job_manager(**limits) as second:
+            cluster.drivers_find(second)
+            await leads(second)
+            await eventually(lambda: cluster.launcher.drivers[0].registrations == 2)
+            await eventually(lambda: says(second, job_id, "StorageSilent", "the storage has not answered for 0.5 s"))
+            assert await second.status(job_id) == "RECONCILING"
+            mount.answer()
+
+            await second.until(job_id, "RUNNING")
+            assert await second.checkpoint(job_id) == 2
+            assert len(cluster.launcher.drivers) == 1
 
 
 @zookeeper

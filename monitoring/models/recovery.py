@@ -94,12 +94,12 @@ class RestartAttempt(models.Model):
 
 
 class RefusedStart(models.Model):
-    """A start of an automatic restart that the engine refused because of the state to restore. The job never ran under
-    `engine_job_id`, so the engine's entry for it is not a run of the job."""
+    """A start of an automatic restart that the engine refused. The job never ran under `engine_job_id`, so the engine's
+    entry for it is not a run of the job. `path`: of the state that is to blame; "" where the engine does not say so."""
 
     attempt = models.ForeignKey(RestartAttempt, on_delete=models.CASCADE, related_name="refused_starts")
     engine_job_id = models.CharField(max_length=32, db_index=True)
-    path = models.TextField()  # of the state
+    path = models.TextField()
     refused_at = models.DateTimeField()
     # The directory that the engine made for its checkpoints, if it is still there; "": it is not; None: not known yet.
     left_directory = models.TextField(null=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,16 +14,10 @@ from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
 from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, write
-from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state
+from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
 
 # A run that runs is linked to the attempt once a poll has stored it; not waited for longer than this.
 LINK_WITHIN = timedelta(seconds=30)
-
-
-# How Flink says that the state which it was told to restore is not there or not whole. It looks only when it starts.
-_STATE_GONE = re.compile(
-    r"Cannot find (checkpoint|savepoint|meta ?data)|Could not load checkpoint|_metadata\b", re.IGNORECASE
-)
 # A job is RUNNING to Flink before any task of it is.
 _NOT_YET = frozenset(("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING"))
 
@@ -89,7 +82,7 @@ def _some(names: Sequence[str]) -> str:
 def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> Outcome:
     """An engine that cannot check a state beforehand has now: the automation goes on with the next one, under an id of
     its own, since this one's life is over."""
-    if is_of_state := _STATE_GONE.search(failure) is not None:
+    if is_of_state := says_state_gone(failure):
         remember_finding(attempt, failure, now, missing=says_no_state(failure))
     if automatic(attempt) and is_of_state:
         return reject(attempt, failure, now, started_as=(attempt.engine_job_id,))

@@ -25,7 +25,11 @@ from monitoring.savepoints.stored import validate
 
 # The job is down meanwhile: what storage does not tell by then, the engine finds out when it starts.
 STATE_READ_WITHIN_S = 15.0
-# As Flink says it, and our job manager.
+# How Flink says that the state which it was told to restore is not there or not whole. It looks only when it starts.
+_STATE_GONE = re.compile(
+    r"Cannot find (checkpoint|savepoint|meta ?data)|Could not load checkpoint|_metadata\b", re.IGNORECASE
+)
+# That there is nothing at all, as Flink says it, and our job manager.
 _NO_STATE = re.compile(r"Cannot find (checkpoint|savepoint|meta ?data)|there is no _metadata", re.IGNORECASE)
 
 
@@ -74,14 +78,15 @@ class CheckState:
 def reject(attempt: RestartAttempt, why: str, now: datetime, started_as: Iterable[str] = ()) -> Outcome:
     """The automation goes on with the next state; what a person chose is not replaced by something else.
 
-    `started_as`: the engine's ids of the starts that were refused because of this state.
+    `started_as`: the engine's ids of the starts that were refused. Later attempts remember the state only if the engine
+    says that it is the state's fault: any other trouble passes.
     """
     refusal = f"{attempt.restore_path} cannot be restored: {why.rstrip('.')}."
     if not automatic(attempt):
         return End(AttemptState.FAILED, refusal, nothing_runs=True)
+    path = attempt.restore_path if says_state_gone(why) else ""
     RefusedStart.objects.bulk_create(
-        RefusedStart(attempt=attempt, engine_job_id=each, path=attempt.restore_path, refused_at=now)
-        for each in started_as
+        RefusedStart(attempt=attempt, engine_job_id=each, path=path, refused_at=now) for each in started_as
     )
     write(
         attempt,
@@ -101,6 +106,11 @@ def remember_finding(attempt: RestartAttempt, problem: str, now: datetime, *, mi
     """The look at its files is worth as much to everybody else."""
     owner = attempt.savepoint.job if attempt.savepoint else attempt.job  # a clone starts from another job's
     record_finding(owner, attempt.restore_path, problem, now, missing=missing)
+
+
+def says_state_gone(failure: str) -> bool:
+    """Whether an engine could not start from a state because that is not there or not whole."""
+    return _STATE_GONE.search(failure) is not None
 
 
 def says_no_state(failure: str) -> bool:

@@ -142,7 +142,8 @@ class StartJob:
             case NotFound():
                 return End(AttemptState.FAILED, f"The program is not on the cluster any more: {answer}")
             case Refused(of_the_request=True):
-                write(attempt, launch_sent_at=None)  # refused, so certainly not started
+                # Refused, so certainly not started.
+                write(attempt, deadline_at=_deadline(attempt, now), launch_sent_at=None)
                 return _refused(attempt, answer, now)
             case EngineError():
                 return _looked_for(attempt, answer)

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from monitoring.models import Job
+from monitoring.models import Job, RefusedStart
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +48,18 @@ def test_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
     assert "<dt>未能查看</dt>" in page
     assert "等待其存储 5 秒，没有响应。 位于该处且从未被轮询到的检查点无法查找。" in page
     assert "未等待其存储：此前的查看均无响应。" in page
+
+
+def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: Job, now: datetime) -> None:
+    attempt = make.make_attempt(job, now)
+    for number, left in enumerate(("", "file:/cp/77aa", None)):
+        RefusedStart.objects.create(
+            attempt=attempt, engine_job_id=f"{number}" * 32, path="file:/cp/1", refused_at=now, left_directory=left
+        )
+    page = viewer.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
+    assert page.count("<dt>Left behind</dt>") == 1
+    assert "file:/cp/77aa" in page
+    assert "If WAYMARK_STATE_ROOTS names its storage, Waymark looks for checkpoints there" in page
 
 
 def test_where_all_storage_answered_nothing_is_said(viewer: Client, job: Job, now: datetime) -> None:

@@ -81,6 +81,9 @@ def test_killed_task_manager_and_killed_job_manager(
     # The new job manager knows one life; also starts of guessed states that it refused, where state cannot be seen.
     lives = [each["state"] for each in flink.get("/jobs/overview")["jobs"] if each["name"] == name]
     assert [state for state in lives if state_is_reached or state != "FAILED"] == ["FINISHED"]
+    # To Waymark a start that was refused is no run.
+    assert list(job.runs.order_by("number").values_list("state", flat=True)[:2]) == ["FAILED", "LOST"]
+    assert job.runs.count() == 3
 
 
 def look_after(job: Job, cluster: Cluster, jobs: CountJobs, jar: bytes, ledger: Ledger) -> None:

@@ -154,6 +154,18 @@ def test_what_was_refused_is_remembered_by_the_next_attempt(world):
     assert launched_from(world) == [*first, seen]
 
 
+def test_a_refusal_for_another_reason_is_forgotten(world):
+    """The program does not start for a while: that says nothing of any state."""
+    *gone, third = lose(world, unseen=1)
+    world.engine.stored -= {*gone}
+    world.engine.answers["run"] = (400, "The main method caused an error: Timed out connecting to Kafka.")
+    go_on(world, lambda: any(each.state == AttemptState.FAILED for each in world.attempts()))
+    world.engine.answers.clear()
+    go_on(world, succeeded(world))
+    assert launched_from(world)[0] == gone[-1]
+    assert launched_from(world)[-1] == third
+
+
 def test_a_state_that_was_refused_comes_after_one_that_was_not_tried(world):
     *_, seen = lose(world)
     world.engine.stored -= {seen}

@@ -176,6 +176,33 @@ async def test_it_is_canceled_and_what_it_left_is_removed_once_its_storage_answe
     await eventually(lambda: not threads_of(hanging) and not files_in(mount.path / hanging))
 
 
+async def test_its_restart_waits_and_restores_what_is_there(manager: RunningJobManager, mount: HardMount) -> None:
+    job_id = await manager.submit_running(
+        {
+            "execution.checkpointing.dir": str(mount.path),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "2",
+            "restart-strategy.fixed-delay.delay": "10 ms",
+        }
+    )
+    assert await manager.checkpoint(job_id) == 1
+    mount.hang()
+    await (await manager.driver(1)).report_failure("crash")
+
+    async def says_why() -> bool:
+        exceptions = await manager.get(f"/jobs/{job_id}/exceptions")
+        return f"has not answered for {SILENCE_S:g} s" in str(exceptions)
+
+    await eventually(says_why)
+    assert await manager.status(job_id) in ("CREATED", "FAILING", "RESTARTING")
+
+    mount.answer()
+    await manager.until(job_id, "RUNNING")
+    restore = (await manager.driver(manager.launcher.drivers[-1].spec.attempt)).spec.restore
+    assert restore is not None
+    assert restore.checkpoint_id == 1
+
+
 async def test_the_job_manager_ends_in_bounded_time(tmp_path: Path, mount: HardMount) -> None:
     async with running_job_manager(
         tmp_path, WAYMARK_SAVEPOINT_ROOTS=str(mount.path), WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S)

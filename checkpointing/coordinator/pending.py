@@ -157,7 +157,11 @@ class PendingCheckpoint:
 
     @property
     def waiting_for(self) -> str:
-        """Why it is not complete: the tasks' own words, else who has not acknowledged yet."""
+        """Why it is not complete: the storage, the tasks' own words, else who has not acknowledged yet."""
+        if self.location is None:
+            return "The storage has not made its directory yet."
+        if self.phase is PendingPhase.WRITING:
+            return "The storage has not written its metadata yet."
         total = self.num_acknowledged + self.num_outstanding
         return self._delay or f"{self.num_outstanding} of {total} subtasks have not acknowledged it."
 

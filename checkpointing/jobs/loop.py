@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -19,6 +20,8 @@ from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.storage.errors import StorageSilent
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 THREADS_OF_A_JOB = 4
 DEFAULT_SILENCE_S = 40.0
@@ -40,6 +43,7 @@ class _Call(Generic[T]):
         self.may_be_refused = may_be_refused
         self.result: asyncio.Future[T] = loop.create_future()
         self.result.add_done_callback(_retrieve_error)
+        self.watch: asyncio.TimerHandle | None = None
         self._now = loop.time
         self.give_sign()
 
@@ -153,6 +157,7 @@ class LoopIoExecutor:
     def _begin(self, call: _Call[Any]) -> None:
         call.give_sign()
         self._running.add(call)
+        self._warn_when_silent(call)
         in_daemon_thread(call.work, self._owner, call.give_sign).add_done_callback(
             lambda done: self._on_loop(lambda: self._ended(call, done))
         )
@@ -163,16 +168,31 @@ class LoopIoExecutor:
 
     def _ended(self, call: _Call[Any], done: Future[Any]) -> None:
         self._running.discard(call)
+        if call.watch is not None:
+            call.watch.cancel()
         self._last_end_s = self._loop.time()
         call.settle(done)
         self._go_on()
+
+    def _warn_when_silent(self, call: _Call[Any]) -> None:
+        left_s = self._left_s([call])
+        if left_s > 0:
+            call.watch = self._loop.call_later(left_s, self._warn_when_silent, call)
+        else:
+            silent = sum(self._left_s([other]) <= 0 for other in self._running)
+            text = "%s has not answered for %g s; %d of %d threads wait for it"
+            logger.warning(text, self._owner, self.silence_s, silent, self._threads)
+
+    def _left_s(self, calls: Iterable[_Call[Any]]) -> float:
+        """Until the last of them has become silent."""
+        return max(call.last_sign_s for call in calls) + self.silence_s - self._loop.time()
 
     def _refuse_when_silent(self) -> None:
         """Check again when the last thread would become silent."""
         if self._next_check is not None:
             self._next_check.cancel()
             self._next_check = None
-        left_s = max(call.last_sign_s for call in self._running) + self.silence_s - self._loop.time()
+        left_s = self._left_s(self._running)
         if left_s > 0:
             self._next_check = self._loop.call_later(left_s, self._go_on)
             return

@@ -46,6 +46,21 @@ def test_an_expired_checkpoint_of_silent_tasks_says_how_many_owe_an_acknowledgem
     assert str(future.exception(timeout=0)) == f"Checkpoint expired before completing. {owing}"
 
 
+def test_an_expired_checkpoint_names_the_storage_that_it_waited_for(harness: CoordinatorHarness) -> None:
+    harness.io.inline = False
+    begun = harness.coordinator.trigger_checkpoint()
+    harness.io.run_next()  # its id; the directory is not made
+    harness.advance(60)
+    assert "The storage has not made its directory yet." in str(begun.exception(timeout=0))
+
+    harness.io.run_all()
+    acknowledged = harness.coordinator.trigger_checkpoint()
+    harness.io.run_all()
+    harness.acknowledge_all(2)
+    harness.advance(60)
+    assert "The storage has not written its metadata yet." in str(acknowledged.exception(timeout=0))
+
+
 def test_words_for_another_job_or_checkpoint_change_nothing(harness: CoordinatorHarness) -> None:
     future = harness.coordinator.trigger_checkpoint()
     delay(harness, STUCK, job_id="0" * 32)

@@ -125,6 +125,8 @@ async def test_its_checkpoints_fail_its_threads_are_few_and_no_driver_is_lost(
     assert len(threads_of(hanging)) == THREADS_OF_A_JOB
     history = (await manager.get(f"/jobs/{hanging}/checkpoints"))["history"]
     assert all(checkpoint["status"] == "FAILED" for checkpoint in history)
+    reasons = {str(checkpoint.get("failure_message")) for checkpoint in history}
+    assert any("The storage has not made its directory yet." in reason for reason in reasons), reasons
 
 
 async def test_it_goes_on_when_its_storage_answers(manager: RunningJobManager, mount: HardMount) -> None:

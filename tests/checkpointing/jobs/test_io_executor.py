@@ -151,6 +151,18 @@ async def test_what_depends_on_silent_calls_is_given_up(storage: Storage) -> Non
     assert await io.while_working(end) == "answer"
 
 
+async def test_silence_is_logged_and_work_that_ends_in_time_is_not(
+    storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    io = executor(silence_s=0.2, threads=4)
+    assert await io.run(lambda: 7) == 7
+    hanging = [Outcome(io, storage.call) for _ in range(2)]
+    await eventually(lambda: len(caplog.messages) == 2)
+    assert caplog.messages[-1] == "the storage of job 1 has not answered for 0.2 s; 2 of 4 threads wait for it"
+    storage.answers.set()
+    await eventually(lambda: all(call.result for call in hanging))
+
+
 def test_the_process_ends_though_calls_hang() -> None:
     program = """
 import asyncio, threading

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from checkpointing.jobs.jobmanager import IO_THREADS
 from checkpointing.jobs.loop import THREADS_OF_A_JOB
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
@@ -76,7 +77,7 @@ async def hung_job(manager: RunningJobManager, mount: HardMount) -> str:
     before = await failed_checkpoints(manager, job_id)
 
     async def more_failed() -> bool:
-        return await failed_checkpoints(manager, job_id) > before + 5
+        return await failed_checkpoints(manager, job_id) > before + 2 * IO_THREADS
 
     await eventually(more_failed)
     return job_id
@@ -157,7 +158,7 @@ async def test_a_savepoint_there_fails_and_says_that_the_storage_does_not_answer
 
 
 async def test_it_is_canceled_and_what_it_left_is_removed_once_its_storage_answers(
-    manager: RunningJobManager, mount: HardMount
+    manager: RunningJobManager, mount: HardMount, caplog: pytest.LogCaptureFixture
 ) -> None:
     hanging = await manager.submit_running(on(mount))
 
@@ -170,8 +171,9 @@ async def test_it_is_canceled_and_what_it_left_is_removed_once_its_storage_answe
     async with asyncio.timeout(BOUND_S):
         await manager.cancel(hanging)
         await manager.until(hanging, "CANCELED")
+        await eventually(lambda: "could not all be closed (CANCELED)" in caplog.text)
     results = manager.settings.state_directory / "ha" / "job-result-store"
-    await eventually(lambda: (results / f"{hanging}_DIRTY.json").exists())
+    assert (results / f"{hanging}_DIRTY.json").exists()
 
     mount.answer()
     await eventually(lambda: (results / f"{hanging}.json").exists())
@@ -229,6 +231,8 @@ async def test_a_submission_that_names_it_is_refused_and_others_are_not(
         for _ in range(2 * THREADS_OF_A_JOB):
             verdict = manager.post("/savepoints/validate", {"savepointPath": f"{mount.path}/savepoint-1"})
             assert "has not answered" in str((await verdict)["reason"])
+        elsewhere = {"savepointPath": f"{manager.settings.savepoint_directory}/savepoint-1"}
+        assert "there is no _metadata" in str((await manager.post("/savepoints/validate", elsewhere))["reason"])
     await manager.submit_running()
 
 

@@ -7,10 +7,13 @@ import io
 import os
 import zlib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.storage.checksums import checking, checksum_of, of_sums, sums_of
+from checkpointing.storage.files import LocalFiles
 
 CONTENT = os.urandom(5000)
 
@@ -43,3 +46,16 @@ def test_one_other_bit_anywhere_is_another_checksum() -> None:
         changed = bytearray(CONTENT)
         changed[at] ^= 0x10
         assert checksum_of(io.BytesIO(changed), known) != known
+
+
+@pytest.mark.parametrize("like", ["", "crc32-"])
+def test_reading_a_large_file_shows_progress_with_each_piece(tmp_path: Path, like: str) -> None:
+    """So that slow storage is not taken for silent storage."""
+    file, signs = tmp_path / "large", []
+    file.write_bytes(bytes(3 << 20))
+    files = LocalFiles()
+    for read in (lambda: files.checksum(str(file), like), lambda: files.get(str(file), tmp_path / "copy", like)):
+        signs.clear()
+        (tmp_path / "copy").unlink(missing_ok=True)
+        in_daemon_thread(read, "it", lambda: signs.append(None)).result(60)
+        assert len(signs) >= 3

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.storage import OutsideSavepointRoots, SavepointRoots, StorageError
+from tests.checkpointing.jobs.hard_mount import hard_mount
 
 
 @pytest.fixture
@@ -36,6 +38,16 @@ def test_every_way_out_is_refused_and_the_roots_are_named(root: Path, path: str)
 def test_a_root_may_be_a_symbolic_link_itself(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
     assert SavepointRoots([str(tmp_path / "alias")]).confine(f"{tmp_path}/alias/team") == str(root / "team")
+
+
+def test_a_root_that_hangs_holds_up_none_but_itself(root: Path, tmp_path: Path) -> None:
+    with hard_mount(tmp_path / "mount") as mount:
+        roots = SavepointRoots([str(mount.path), str(root)])
+        mount.hang()
+        assert in_daemon_thread(lambda: roots.confine(f"{root}/team"), "it").result(10) == f"{root}/team"
+        assert roots.root_of(f"file:{root}/team/") == str(root)
+        assert roots.root_of(f"{root}2") is None
+        assert roots.root_of("no location") is None
 
 
 def test_without_roots_nothing_is_allowed(root: Path) -> None:

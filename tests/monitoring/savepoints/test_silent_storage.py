@@ -133,7 +133,7 @@ class TestWorkers:
         began = time.monotonic()
         places = [state.path.rpartition("/")[2] for state in restore_candidates(job)]
         assert time.monotonic() - began < NEVER_S
-        assert places == ["chk-11", "chk-10", "chk-9", "chk-8"]
+        assert places == ["chk-8", "chk-9", "chk-10", "chk-11"]
 
     @pytest.mark.parametrize("answers", [False, True])
     def test_a_restart_remembers_which_storage_was_silent_when_it_chose(

@@ -18,7 +18,7 @@ from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field
 from checkpointing.storage.checkpoint_storage import dispose_savepoint
 from checkpointing.storage.claims import check_unclaimed
-from checkpointing.storage.errors import MetadataMissing, StorageError, StorageSilent
+from checkpointing.storage.errors import MetadataMissing, StorageError, StorageSilent, StorageUnreachable
 from checkpointing.storage.locations import is_local
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.verification import verify
@@ -38,10 +38,15 @@ class SavepointUnusable(Exception):
 async def usable_savepoint(
     services: JobServices, path: str, entry_class: str | None, *, allow_other_program: bool
 ) -> CompletedCheckpoint:
-    """The savepoint at `path`, every file checked; SavepointUnusable when it is none, or another program's."""
+    """The savepoint at `path`, every file checked; SavepointUnusable when it is none, or another program's.
+
+    503 when its storage cannot be reached: that says nothing about the savepoint.
+    """
     roots = services.settings.restore_roots
     try:
         checkpoint = await services.storage_io_at(path).look(path, lambda: _verified(roots.confine(path)))
+    except StorageUnreachable as error:
+        raise RestError(503, f"savepointPath: {error}") from error
     except OSError as error:
         raise SavepointUnusable(str(error)) from error
     if entry_class is not None and not allow_other_program and not _is_same(entry_class, checkpoint.entry_class):

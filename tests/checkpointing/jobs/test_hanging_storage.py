@@ -229,8 +229,9 @@ async def test_a_submission_that_names_it_is_refused_and_others_are_not(
         with pytest.raises(RequestRefused, match=r"savepointPath: .* has not answered"):
             await manager.submit(savepointPath=f"{mount.path}/savepoint-1", claimMode="CLAIM")
         for _ in range(2 * THREADS_OF_A_JOB):
-            verdict = manager.post("/savepoints/validate", {"savepointPath": f"{mount.path}/savepoint-1"})
-            assert "has not answered" in str((await verdict)["reason"])
+            with pytest.raises(RequestRefused, match=r"savepointPath: .* has not answered") as refused:
+                await manager.post("/savepoints/validate", {"savepointPath": f"{mount.path}/savepoint-1"})
+            assert refused.value.status == 503
         elsewhere = {"savepointPath": f"{manager.settings.savepoint_directory}/savepoint-1"}
         assert "there is no _metadata" in str((await manager.post("/savepoints/validate", elsewhere))["reason"])
     await manager.submit_running()

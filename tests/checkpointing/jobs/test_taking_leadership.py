@@ -47,9 +47,9 @@ STEPS = (
     "Dispatcher._recover",
     "PastJobs._unfinished",
     # Publishing where the leader is.
-    "leader-contender: ensure leader/rest_server",
-    "leader-contender: find leader/rest_server/connection_info",
-    "leader-contender: commit leader/rest_server/connection_info",
+    "publishing: ensure leader/rest_server",
+    "publishing: find leader/rest_server/connection_info",
+    "publishing: commit leader/rest_server/connection_info",
 )
 
 
@@ -83,12 +83,14 @@ class Steps:
             raise self._error
 
 
-def _request_of_the_election(operation: str, what: Any, *_: Any) -> str | None:
+def _request_of_the_election(operation: str, what: Any, *more: Any) -> str | None:
+    """Either thread may publish: the contender's when it is ready, the election's at each renewal."""
     thread = threading.current_thread().name
     if thread not in ELECTION_THREADS:
         return None
     path = what if isinstance(what, str) else what[-1].path
-    return f"{thread}: {operation} {re.sub(r'_c_.*', 'OWN', path)}"
+    is_published = path.startswith("leader/rest_server") and (operation != "find" or bool(more))
+    return f"{'publishing' if is_published else thread}: {operation} {re.sub(r'_c_.*', 'OWN', path)}"
 
 
 def _work_of_the_recovery(work: Any, *_: Any) -> str | None:

@@ -37,6 +37,7 @@ COMPARED = (_("Failed of all"), _("maximum"), _("Figures"), _("longest"))
 EVIDENCE = (
     _("attempt"),
     _("cause"),
+    _("lost"),
     _("checkpoint id"),
     _("checkpoint ids"),
     _("completed at"),

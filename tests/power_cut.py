@@ -69,7 +69,10 @@ class Cut:
 
 
 class Disk:
-    """Everything below `root`, all of it synced when the recording begins. `beside()` is noted at every step."""
+    """Everything below `root`, all of it synced when the recording begins. `beside()` is noted at every step.
+
+    The work may use threads; each of their calls waits while another one is noted.
+    """
 
     def __init__(self, root: Path, beside: Callable[[], object] = lambda: None) -> None:
         self.root = root
@@ -81,8 +84,8 @@ class Disk:
         self._names_since_sync: dict[int, list[Names]] = {}
         self._synced: dict[int, bytes] = {}
         self._moments: list[Moment] = []
-        self._is_looking = False
-        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._looking: int | None = None
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
@@ -119,7 +122,7 @@ class Disk:
     # --- while it is recorded
 
     def heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if self._is_looking or threading.get_ident() != self._thread:
+        if self._looking == threading.get_ident():
             return
         paths = [os.fsdecode(path) for path in args[:2] if isinstance(path, str | bytes | os.PathLike)]
         if any(path.startswith(f"{self.root}/") for path in paths):
@@ -129,15 +132,20 @@ class Disk:
         self._note(f"fsync {Path(f'/proc/self/fd/{descriptor}').readlink()}")
         fsync(descriptor)
         found = os.fstat(descriptor)
-        number = self._numbers.get((found.st_dev, found.st_ino))
-        if number is None:
-            return
-        if stat.S_ISDIR(found.st_mode):
-            self._names_since_sync[number] = [self._names[number]]
-        else:
-            self._synced[number] = self._contents[number]
+        with self._lock:
+            number = self._numbers.get((found.st_dev, found.st_ino))
+            if number is None:
+                return
+            if stat.S_ISDIR(found.st_mode):
+                self._names_since_sync[number] = [self._names[number]]
+            else:
+                self._synced[number] = self._contents[number]
 
     def _note(self, before: str, *, is_over: bool = False) -> None:
+        with self._lock:
+            self._note_now(before, is_over=is_over)
+
+    def _note_now(self, before: str, *, is_over: bool) -> None:
         root = self._look()
         contents = {number: self._possible(number) for number in self._contents}
         names = {number: tuple(_distinct(since)) for number, since in self._names_since_sync.items()}
@@ -149,16 +157,21 @@ class Disk:
 
     def _look(self) -> int:
         """Take in what is there now; the number of the root."""
-        self._is_looking = True
+        self._looking = threading.get_ident()
         try:
             before = set(self._numbers)
             seen: set[tuple[int, int]] = set()
-            root = self._take_in(self.root, before, seen)
+            root = self._taken_in(before, seen)
             for gone in before - seen:  # its inode may be another file's next
                 del self._numbers[gone]
             return root
         finally:
-            self._is_looking = False
+            self._looking = None
+
+    def _taken_in(self, before: set[tuple[int, int]], seen: set[tuple[int, int]]) -> int:
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # another thread has just renamed it
+                return self._take_in(self.root, before, seen)
 
     def _take_in(self, path: Path, before: set[tuple[int, int]], seen: set[tuple[int, int]]) -> int:
         found = path.lstat()

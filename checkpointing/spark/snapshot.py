@@ -110,6 +110,7 @@ class SnapshotWriter:
         keeps_pool = trigger.shared_directory is not None and not trigger.full
         self._pool = trigger.shared_directory if keeps_pool and not isinstance(self._files, MemoryFiles) else None
         self._pool_sizes: Mapping[str, int] = {}
+        self._pool_names_are_durable = False
         self._claims: dict[str, Future[None]] = {}
         self._claiming = threading.Lock()
 
@@ -161,8 +162,14 @@ class SnapshotWriter:
         return DurableSubtask(vertex, subtask, files, sum(each.file.size for each in placed if each.is_new), contents)
 
     def _changed_directories(self, placed: Sequence[_Placed]) -> set[str]:
-        """Where names were added: the directories of new files, and those that hold a new directory."""
+        """Where names were added: the directories of new files, and those that hold a new directory.
+
+        Also the pool, once, when files were found there: a driver may have died between adding and syncing them.
+        """
         changed: set[str] = set()
+        if not self._pool_names_are_durable and any(each.file.shared and not each.is_new for each in placed):
+            self._pool_names_are_durable = True
+            changed.add(str(self._pool))
         for each in placed:
             directory = parent(each.location)
             while each.is_new and directory not in changed:

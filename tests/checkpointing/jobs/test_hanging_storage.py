@@ -219,6 +219,31 @@ async def test_the_job_manager_ends_in_bounded_time(tmp_path: Path, mount: HardM
         mount.answer()
 
 
+async def test_the_job_manager_ends_though_its_own_directory_hangs(tmp_path: Path) -> None:
+    """Nothing interrupts a job that records its next attempt; the job manager does not wait for it."""
+    with hard_mount(tmp_path / "state" / "jobs") as mount:
+        async with running_job_manager(
+            tmp_path, WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S), WAYMARK_DRIVERS_ON_SHUTDOWN="leave"
+        ) as manager:
+            waiting = await manager.submit_running(
+                {
+                    "restart-strategy.type": "fixed-delay",
+                    "restart-strategy.fixed-delay.delay": "1 s",
+                    "execution.state-recovery.from-local": "false",
+                }
+            )
+            other = await manager.submit_running()
+            await manager.launcher.drivers[0].report_failure("crash")
+            await manager.until(waiting, "RESTARTING")
+            mount.hang()
+            await eventually(lambda: mount.num_hanging)
+            assert await manager.status(waiting) == "CREATED"
+            assert await manager.checkpoint(other) == 1
+            async with asyncio.timeout(BOUND_S):
+                await manager.shut_down()
+            mount.answer()
+
+
 async def test_a_submission_that_names_it_is_refused_and_others_are_not(
     manager: RunningJobManager, mount: HardMount
 ) -> None:

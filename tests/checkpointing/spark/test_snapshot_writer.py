@@ -29,6 +29,7 @@ from checkpointing.storage.checksums import of_sums, sums_of
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY, parent
 from checkpointing.storage.memory_files import MAX_STATE_SIZE, StateTooLarge
+from tests.power_cut import Disk
 from tests.storage_servers import StorageServer
 
 PLAN = """
@@ -376,3 +377,31 @@ def test_state_that_is_too_large_for_an_acknowledgement_is_refused_in_flinks_wor
         "Size of the state is larger than the maximum permitted memory-backed state. Size=5242881, maxSize=5242880. "
         "Consider using a different checkpoint storage, like the FileSystemCheckpointStorage."
     )
+
+
+@pytest.mark.parametrize("brought_before", [False, True], ids=["new files", "one that a dead driver had just brought"])
+def test_a_snapshot_that_was_handed_in_survives_a_power_cut(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, brought_before: bool
+) -> None:
+    """Its files, and their names. Of what lies in the pool nobody knows whether it is on the disk."""
+    state, offsets = content("a"), b"offsets"
+    bench.write(A, state)
+    bench.write("sources/0/3", offsets)
+    LocalFiles().make_directory(f"{bench.root}/shared")
+    taken: list[DurableSubtask] = []
+
+    def take() -> None:
+        if brought_before:
+            LocalFiles().put(bench.live / A, f"{bench.root}/shared/{hashlib.sha256(state).hexdigest()}")
+        monkeypatch.setattr("checkpointing.storage.opening._LOCAL", LocalFiles())  # that of another process
+        taken.extend(bench.take(bench.trigger(1), A, "sources/0/3"))
+
+    disk = Disk(Path(bench.root))
+    with disk.recorded():
+        take()
+    locations = {f"{bench.root}/{file.location}": file.checksum for subtask in taken for file in subtask.files}
+    assert len(locations) == 2
+    for cut in disk.cuts():
+        if cut.is_over:
+            for location, checksum in locations.items():
+                assert hashlib.sha256(Path(location).read_bytes()).hexdigest() == checksum

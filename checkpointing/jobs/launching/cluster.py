@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.durable_files import append_privately
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
@@ -117,7 +118,8 @@ class SubmittedApplication:
 
     async def end(self, grace_s: float) -> None:
         if not self._client.has_ended():
-            await asyncio.to_thread(self._kill_application)
+            # Not on a thread of asyncio's own: a call that hangs there keeps the process from ending.
+            await asyncio.wrap_future(in_daemon_thread(self._kill_application, "kill-application"))
         await self._client.end(grace_s)
 
     def last_log_lines(self) -> str:

@@ -39,6 +39,7 @@ PREFERRED_PORTS = {
     "demo-service": 8090,
 }
 JOBMANAGER_TOKEN = "WAYMARK_JOBMANAGER_TOKEN"  # noqa: S105  (its name)
+ADMIN_PASSWORD = "WAYMARK_ADMIN_PASSWORD"  # noqa: S105  (its name)
 OWN_TOKEN = "jobmanager-token"  # noqa: S105  (the file below the var directory that holds the one `up` makes)
 _PORT_VARIABLES = {"web": "WAYMARK_PORT", "jobmanager": "WAYMARK_JOBMANAGER_PORT"}
 _LONGEST_SOCKET_DIRECTORY = 88
@@ -165,7 +166,7 @@ def build(environ: Mapping[str, str], var: Path, java: JavaInstallation) -> Stac
     # The demo's receiver of webhooks lies on this machine, where channels do not lead by themselves.
     allowed = (environ.get("WAYMARK_OUTBOUND_ALLOW"), f"{LOOPBACK}:{ports['demo-service']}")
     variables["WAYMARK_OUTBOUND_ALLOW"] = ",".join(filter(None, allowed))
-    token = _secret({**environ, **variables}, JOBMANAGER_TOKEN)
+    token = secret_of({**environ, **variables}, JOBMANAGER_TOKEN)
     return StackEnvironment(var, external, ports, postgres, redis, zookeeper, variables, token)
 
 
@@ -192,8 +193,8 @@ def _kept_secret(kept: Path) -> Path:
     return kept
 
 
-def _secret(environ: Mapping[str, str], variable: str) -> str:
-    """Raises InvalidEnvironment for a file that cannot be read."""
+def secret_of(environ: Mapping[str, str], variable: str) -> str:
+    """Return the variable, or what the file in `<variable>_FILE` holds. Raises InvalidEnvironment if it cannot."""
     file = environ.get(f"{variable}_FILE")
     if environ.get(variable) or not file:
         return environ.get(variable, "")

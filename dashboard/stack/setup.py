@@ -13,6 +13,7 @@ import django
 from django.conf import settings
 from django.core.management import call_command
 
+from dashboard.stack.environment import ADMIN_PASSWORD, secret_of
 from dashboard.stack.record import write_private
 
 ADMIN = "admin"
@@ -22,7 +23,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.settings")
     django.setup()
     call_command("migrate", interactive=False, verbosity=1)
-    ensure_administrator(os.environ.get("WAYMARK_ADMIN_PASSWORD", ""))
+    ensure_administrator(secret_of(os.environ, ADMIN_PASSWORD))
     if settings.EMBEDDED_CLUSTER_URL:
         from monitoring.engine.embedded import register
 

@@ -10,7 +10,15 @@ from pathlib import Path
 from checkpointing.java import JavaNotFound, find_java
 from dashboard.stack.composition import STOP_ORDER, compose
 from dashboard.stack.doctor import Level, check_account
-from dashboard.stack.environment import InvalidEnvironment, StackEnvironment, build, make_var, var_directory
+from dashboard.stack.environment import (
+    ADMIN_PASSWORD,
+    InvalidEnvironment,
+    StackEnvironment,
+    build,
+    make_var,
+    secret_of,
+    var_directory,
+)
 from dashboard.stack.external import ExternalSilent, await_external
 from dashboard.stack.output import Output
 from dashboard.stack.process import ServerFailed
@@ -87,8 +95,8 @@ def _greet(output: Output, environment: StackEnvironment, took_s: float) -> None
 def _say_password(output: Output, var: Path) -> None:
     """Name the file that holds it; the password itself is for a terminal only."""
     kept = var / "admin-password"
-    if os.environ.get("WAYMARK_ADMIN_PASSWORD"):
-        output.say("    Log in  as admin, with the password in WAYMARK_ADMIN_PASSWORD")
+    if secret_of(os.environ, ADMIN_PASSWORD):
+        output.say(f"    Log in  as admin, with the password in {ADMIN_PASSWORD}")
     elif kept.exists():
         output.say(f"    Log in  as admin; the password is in {kept}, which only this account can read")
         output.show_secret(f"            password {kept.read_text().strip()}")

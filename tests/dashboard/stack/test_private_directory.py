@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dashboard.stack.environment import InvalidEnvironment, make_var
+from dashboard.stack.environment import ADMIN_PASSWORD, InvalidEnvironment, make_var, secret_of
 from dashboard.stack.output import Output
 from dashboard.stack.postgres import PostgresServer, server_user
 from dashboard.stack.process import running
@@ -77,6 +77,15 @@ def test_a_journal_is_told_where_the_password_is(tmp_path: Path) -> None:
     shown, _ = said(tmp_path, io.StringIO())
     assert PASSWORD not in shown
     assert str(tmp_path / "admin-password") in shown
+
+
+def test_a_password_of_the_callers_own_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "chosen").write_text(f"{PASSWORD}\n")
+    monkeypatch.setenv("WAYMARK_ADMIN_PASSWORD_FILE", str(tmp_path / "chosen"))
+    assert secret_of(os.environ, ADMIN_PASSWORD) == PASSWORD
+    shown, _ = said(tmp_path, Terminal())
+    assert "with the password in WAYMARK_ADMIN_PASSWORD" in shown
+    assert PASSWORD not in shown
 
 
 @needs_root

@@ -89,7 +89,7 @@ async def run(
         )
         try:
             app = make_app(dispatcher, settings.token, log)
-            async with _served(app, listener), _signals(stop), unused_programs_removed(dispatcher):
+            async with _served(app, listener, end_process), _signals(stop), unused_programs_removed(dispatcher):
                 if await _done_before(stop, io.run(lambda: ha.leader_election.start(contender))):
                     mode = settings.high_availability.value
                     say(f"Job manager serves {address} · high availability {mode} · {_role(dispatcher)}")
@@ -231,8 +231,10 @@ def _role(dispatcher: Dispatcher) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _served(app: object, listener: socket.socket) -> AsyncIterator[None]:
-    """The app, on `listener`, for as long as the block runs. Signals are not uvicorn's here."""
+async def _served(
+    app: object, listener: socket.socket, end_process: Callable[[Exception], None]
+) -> AsyncIterator[None]:
+    """The app, on `listener`, for as long as the block runs; else `end_process`. Signals are not uvicorn's here."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_config=None,
@@ -245,6 +247,12 @@ async def _served(app: object, listener: socket.socket) -> AsyncIterator[None]:
     )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
+
+    def ended(_: asyncio.Task[None]) -> None:
+        if not server.should_exit:  # a leader that nobody can reach would keep all others from leading
+            end_process(CannotServe("the REST server ended unexpectedly"))
+
+    serving.add_done_callback(ended)
     try:
         while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
             await asyncio.sleep(0.01)

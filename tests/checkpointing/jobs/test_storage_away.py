@@ -259,11 +259,11 @@ async def left_behind(cluster: Cluster, **settings: str) -> tuple[str, FakeDrive
 @pytest.mark.parametrize("mount_point", ["gone", "empty"])
 async def test_a_living_driver_is_adopted_while_the_storage_is_away(cluster: Cluster, mount_point: str) -> None:
     job_id, driver = await left_behind(cluster)
-    async with cluster.job_manager(WAYMARK_RECONCILE_WINDOW="5", WAYMARK_HEARTBEAT_TIMEOUT="2") as second:
+    async with cluster.job_manager() as second:
         away = Away(Path(second.settings.checkpoint_directory), mount_point)
         cluster.drivers_find(second)
         await leads(second)
-        await eventually(lambda: driver.registrations == 2)
+        await eventually(lambda: driver.registrations >= 2)
         await eventually(lambda: says(second, job_id, "StorageUnreachable", "stored checkpoints cannot be read now"))
         assert await second.status(job_id) == "RECONCILING"
         attempts = (await second.get(f"/jobs/{job_id}"))["attempts"]
@@ -290,7 +290,7 @@ async def test_how_a_driver_ends_meanwhile_counts_once_the_checkpoints_are_read(
     async with cluster.job_manager() as second:
         cluster.drivers_find(second)
         await leads(second)
-        await eventually(lambda: driver.registrations == 2)
+        await eventually(lambda: driver.registrations >= 2)
         await driver.finish(cause)
         await eventually(lambda: driver.process.exited.done() and reads.failed > MANY)
         assert await second.status(job_id) == "RECONCILING"
@@ -372,7 +372,7 @@ async def test_a_new_leader_says_that_the_storage_hangs_and_adopts_the_driver(cl
         async with cluster.job_manager(**limits) as second:
             cluster.drivers_find(second)
             await leads(second)
-            await eventually(lambda: cluster.launcher.drivers[0].registrations == 2)
+            await eventually(lambda: cluster.launcher.drivers[0].registrations >= 2)
             await eventually(lambda: says(second, job_id, "StorageSilent", "the storage has not answered for 0.5 s"))
             assert await second.status(job_id) == "RECONCILING"
             mount.answer()
@@ -444,7 +444,7 @@ async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoi
     async with cluster.job_manager() as second:
         cluster.drivers_find(second)
         await leads(second)
-        await eventually(lambda: driver.registrations == 2 and reads.failed > 0)
+        await eventually(lambda: driver.registrations >= 2 and reads.failed > 0)
         shared = Path(second.settings.checkpoint_directory, job_id, "shared", "needed")
         late = driver.triggers[-1]
         await driver._checkpoint(type(late)(**{**vars(late), "checkpoint_id": 3}))

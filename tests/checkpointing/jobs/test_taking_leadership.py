@@ -31,12 +31,12 @@ ENDED_JOB = "e" * 32
 
 STEPS = (
     # Joining the election, and winning it.
-    "leader-election: find leader/rest_server/connection_info",
-    "leader-election: children leader/latch",
-    "leader-election: ensure leader/latch",
-    "leader-election: create_sequential leader/latch/OWN",
-    "leader-election: find leader/latch/OWN",
-    "leader-election: confirm leader/latch/OWN",
+    "election: find leader/rest_server/connection_info",
+    "election: children leader/latch",
+    "election: ensure leader/latch",
+    "election: create_sequential leader/latch/OWN",
+    "election: find leader/latch/OWN",
+    "election: confirm leader/latch/OWN",
     # Recovering what the last leader left.
     "FileJobResultStore.dirty_results",
     "EndedJobs._discard_checkpoints",
@@ -83,14 +83,14 @@ class Steps:
             raise self._error
 
 
-def _request_of_the_election(operation: str, what: Any, *more: Any) -> str | None:
-    """Either thread may publish: the contender's when it is ready, the election's at each renewal."""
-    thread = threading.current_thread().name
-    if thread not in ELECTION_THREADS:
+def _request_of_the_election(election: Any, operation: str, what: Any, *_: Any) -> str | None:
+    """Renewals are none: whichever of the two threads is the first publishes."""
+    if threading.current_thread().name not in ELECTION_THREADS:
         return None
-    path = what if isinstance(what, str) else what[-1].path
-    is_published = path.startswith("leader/rest_server") and (operation != "find" or bool(more))
-    return f"{'publishing' if is_published else thread}: {operation} {re.sub(r'_c_.*', 'OWN', path)}"
+    path = re.sub(r"_c_.*", "OWN", what if isinstance(what, str) else what[-1].path)
+    if election._information is None:
+        return f"election: {operation} {path}"
+    return f"publishing: {operation} {path}" if path.startswith("leader/rest_server") else None
 
 
 def _work_of_the_recovery(work: Any, *_: Any) -> str | None:
@@ -133,7 +133,8 @@ def hook(monkeypatch: pytest.MonkeyPatch, proxy: TcpProxy) -> Callable[[Steps], 
             made: Any = make_services(settings, load)
             if settings.hosts == proxy.address:
                 for name in REQUESTS:
-                    steps.hook(made._connection, name, functools.partial(_request_of_the_election, name))
+                    describe = functools.partial(_request_of_the_election, made.leader_election, name)
+                    steps.hook(made._connection, name, describe)
             return made
 
         def dispatcher(job_services: Any, describe: Any) -> Any:
@@ -148,7 +149,9 @@ def hook(monkeypatch: pytest.MonkeyPatch, proxy: TcpProxy) -> Callable[[Steps], 
 
 
 @contextlib.asynccontextmanager
-async def three_contenders(cluster: Cluster, proxy: TcpProxy) -> AsyncIterator[tuple[str, list[RunningJobManager]]]:
+async def three_contenders(
+    cluster: Cluster, proxy: TcpProxy, **environ: str
+) -> AsyncIterator[tuple[str, list[RunningJobManager]]]:
     """A job runs, another has ended, and the clean-up of a third is not finished, when the leader goes.
 
     The next leader is the first contender.
@@ -164,8 +167,8 @@ async def three_contenders(cluster: Cluster, proxy: TcpProxy) -> AsyncIterator[t
         results.create_dirty_result(JobResult(ENDED_JOB, "ended", JobStatus.FAILED, 1, 2))
         contenders = []
         for hosts in (proxy.address, cluster.hosts, cluster.hosts):
-            environ = {**SESSION, "ZOOKEEPER_HOSTS": hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
-            contender = RunningJobManager(cluster.directory, cluster.launcher, environ)
+            names = {"ZOOKEEPER_HOSTS": hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
+            contender = RunningJobManager(cluster.directory, cluster.launcher, {**SESSION, **environ, **names})
             contenders.append(contender)
             stack.push_async_callback(contender.shut_down)
         contenders[0].end_process = lambda _: proxy.cut()
@@ -206,8 +209,9 @@ async def test_every_step_of_taking_leadership_is_known(
 ) -> None:
     steps = Steps()
     hook(steps)
-    async with three_contenders(cluster, proxy) as (_, contenders):
+    async with three_contenders(cluster, proxy, WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="30") as (_, contenders):
         assert await the_one_that_leads(cluster, contenders) is contenders[0]
+        assert steps.taken.index("publishing: commit leader/rest_server/connection_info") == len(steps.taken) - 1
         assert sorted(steps.taken) == sorted(STEPS)
 
 
@@ -227,7 +231,7 @@ async def test_whatever_fails_while_leadership_is_taken_there_is_a_leader_and_it
         await eventually(lambda: runs(leader, job_id))
         driver = cluster.launcher.drivers[0]
         assert driver.refusals == []
-        assert driver.registrations == 2, "it was adopted"
+        assert driver.registrations > 1, "it was adopted"
         assert len(cluster.launcher.drivers) == 2
 
 
@@ -256,3 +260,27 @@ async def test_a_mistake_in_the_recovery_of_one_job_keeps_neither_the_leader_nor
         monkeypatch.setattr(HandleJobGraphStore, "recover", recover)
         await eventually(lambda: runs(second, broken))
         assert [driver.refusals for driver in cluster.launcher.drivers] == [[], []]
+
+
+async def test_a_job_manager_whose_rest_server_ends_cannot_lead_and_ends_its_process(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks, ended = asyncio.Event(), asyncio.Event()
+
+    async def main_loop(_: Any) -> None:
+        await breaks.wait()
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(jobmanager._Server, "main_loop", main_loop)
+    environ = {**SESSION, "ZOOKEEPER_HOSTS": cluster.hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
+    manager = RunningJobManager(cluster.directory, cluster.launcher, environ)
+    manager.end_process = lambda _: ended.set()
+    await manager.start()
+    await leads(manager)
+    assert not ended.is_set()
+
+    breaks.set()
+
+    await asyncio.wait_for(ended.wait(), 30)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        await manager.shut_down()

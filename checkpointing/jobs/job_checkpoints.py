@@ -286,8 +286,9 @@ class JobCheckpoints:
         silence_s = None if status.globally_terminal else SUSPEND_SILENCE_S
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         try:
-            if self._sweep is not None:
-                await self._io.while_working(self._sweep, silence_s=silence_s)
+            if self._sweep is not None:  # its own trouble is not that of the shutdown
+                swept = asyncio.ensure_future(asyncio.wait({self._sweep}))
+                await self._io.while_working(swept, silence_s=silence_s)
             self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), as_asked=as_asked)
             error = await self._io.while_working(closed, silence_s=silence_s)
             if status.globally_terminal or not self._store.outlives_job_manager:

@@ -33,3 +33,21 @@ async def test_what_could_not_be_removed_is_among_the_jobs_exceptions(
     first = Path(manager.settings.checkpoint_directory, job_id, "chk-1")
     assert any(f"{first} could not be removed and stays: " in message for message in messages)
     assert all("Read-only file system" in message for message in messages)
+
+
+async def test_a_sweep_that_fails_keeps_no_job_from_its_end(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[str] = []
+
+    def fail(*args: object, **more: object) -> None:
+        swept.append("tried")
+        raise RuntimeError("a mistake of ours")
+
+    job_id = await manager.submit_running()
+    monkeypatch.setattr(FileCheckpointStorage, "sweep_savepoints", fail)  # the sweep beside the driver
+    assert await manager.checkpoint(job_id) == 1
+    await eventually(lambda: swept)
+    await manager.cancel(job_id)
+    results = manager.settings.state_directory / "ha" / "job-result-store"
+    await eventually(lambda: (results / f"{job_id}.json").exists())

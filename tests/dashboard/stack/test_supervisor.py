@@ -29,8 +29,8 @@ def stop(*_):
     note("stopped"); sys.exit()
 signal.signal(signal.SIGTERM, stop)
 note("started")
-open(f"{directory}/{name}.pid", "w").write(str(os.getpid()))
 print("hello from", name, flush=True)
+open(f"{directory}/{name}.pid", "w").write(str(os.getpid()))
 while True: signal.pause()
 """
 

@@ -73,7 +73,7 @@ def _replaced(job: Job, shown: Shown, now: datetime) -> str:
     if run is None or was is None:
         number = run.number if run else "–"
         return _("This page was not shown for the job's current run, which is run %(number)s.") % {"number": number}
-    said = _("Run %(was)s was replaced by run %(number)s %(age)s ago.") % {
+    said = _("Run %(was)s was replaced by run %(number)s, %(age)s ago.") % {
         "was": was.number,
         "number": run.number,
         "age": age_text(now - run.started_at),

@@ -95,7 +95,7 @@ def test_a_page_of_a_run_that_was_replaced_does_nothing_and_says_by_what(
     replaced(job, now)
     page = send(operator, name, job, old)
     assert "Nothing was stopped" in page
-    assert "Run 1 was replaced by run 2 20 s ago. It was started by restart 1 (ada)." in page
+    assert "Run 1 was replaced by run 2, 20 s ago. It was started by restart 1 (ada)." in page
     assert not done(job)
 
     send(operator, name, job, shown_on(operator, name, job))
@@ -161,7 +161,7 @@ def test_the_open_page_says_it_by_itself(viewer: Client, job: Job, now: datetime
     assert viewer.get(address, old).status_code == 204
     replaced(job, now)
     note = viewer.get(address, old).content.decode()
-    assert "<b>This page is out of date.</b> Run 1 was replaced by run 2 20 s ago." in note
+    assert "<b>This page is out of date.</b> Run 1 was replaced by run 2, 20 s ago." in note
     for name in ("job-restart", "job-launch", "job-stop"):
         assert f'hx-get="{address}?shown_run=' in viewer.get(reverse(name, args=[job.pk])).content.decode()
 
@@ -176,4 +176,4 @@ def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, j
     replaced(job, now)
     page = operator.post(reverse("fleet-act"), sent | {"confirmed": "on"} | shown, follow=True).content.decode()
     assert [each.job for each in Savepoint.objects.filter(stops_job=True)] == [other]
-    assert "Run 1 was replaced by run 2 20 s ago." in page
+    assert "Run 1 was replaced by run 2, 20 s ago." in page

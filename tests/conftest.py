@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from checkpointing.jobs.launching.class_archive import options as class_archive_options
-from tests import class_archive
+from tests import class_archive, profile
 
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
@@ -28,6 +28,10 @@ os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
+_SERVER_MARKS = ("django_db", "spark", "zookeeper", "browser", "flink", "stack", "nightly")
+_SERVER_FIXTURES = frozenset(
+    ("db", "transactional_db", "live_server", "postgres_dsn", "redis_url", "zookeeper_hosts", "java_home", "page")
+)
 _BEGUN_FIRST = (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"))
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
@@ -50,6 +54,22 @@ def pytest_configure() -> None:
     settings.VAR_DIR = _SESSION / "var"
     settings.MAILBOX_DIR = settings.VAR_DIR / "mail"
     settings.SECRET_KEY, settings.SECRET_KEY_IS_SECRET = "a key of the tests' own, long enough for anybody", True
+
+
+def pytest_report_header() -> str:
+    return f"waymark: profile {profile.NAME}, seed {profile.SEED} (WAYMARK_TESTS, WAYMARK_TESTS_SEED)"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if not _needs_a_server(item):
+        item.add_marker(pytest.mark.unit)
+
+
+def _needs_a_server(item: pytest.Item) -> bool:
+    """A server, a JVM or a browser, by the test's marks and fixtures."""
+    return any(map(item.get_closest_marker, _SERVER_MARKS)) or not _SERVER_FIXTURES.isdisjoint(
+        getattr(item, "fixturenames", ())
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,13 +1,12 @@
-"""Exactly-once under fire: real Spark, real job managers, a real PostgreSQL, and whatever can go wrong.
+"""Exactly-once under fire: real Spark, real job managers, a real PostgreSQL, and random faults.
 
-CHAOS_ROUNDS rounds (3) of faults drawn by CHAOS_SEED, which is printed. `make chaos` runs twenty for each sink, in a
-driver that runs its own tasks and, as `SINK@cluster`, with a Spark cluster's executors, which may be killed, too.
+The faults are drawn by the seed of the run (tests/profile.py). A sink is written by a driver that runs its own tasks
+and, as `SINK@cluster`, by the executors of a Spark cluster, which may be killed, too.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,13 +19,13 @@ from tests.chaos.cluster import Job, JobManagers
 from tests.chaos.faults import FAULTS, ON_A_CLUSTER, Fault, Target
 from tests.chaos.under_fire import Feeder, ReadIds, run_rounds
 from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
+from tests.profile import PROFILE, SEED
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(7200)]
 
 PROGRAM = Path(__file__).parent / "programs.py"
-ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "3"))
-SINKS = os.environ.get("CHAOS_SINKS", "both@cluster").split(",")
+ROUNDS = PROFILE.chaos_rounds
 TABLE = "under_fire"
 
 
@@ -50,7 +49,7 @@ def cluster(place: str, tmp_path: Path, java_home: Path) -> Iterator[StandaloneC
         started.stop()
 
 
-@pytest.mark.parametrize(("sink", "place"), [tuple(f"{each}@local".split("@")[:2]) for each in SINKS])
+@pytest.mark.parametrize(("sink", "place"), [tuple(each.split("@")) for each in PROFILE.chaos_sinks])
 def test_every_row_is_in_the_result_exactly_once(
     sink: str,
     cluster: StandaloneCluster | None,
@@ -59,8 +58,7 @@ def test_every_row_is_in_the_result_exactly_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    seed = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
-    chance = random.Random(seed)
+    chance = random.Random(SEED)
 
     def say(line: str) -> None:
         with capsys.disabled():
@@ -73,7 +71,7 @@ def test_every_row_is_in_the_result_exactly_once(
         first = chance.choice(ON_A_CLUSTER)
         faults = [first, *drawn(chance, ROUNDS - 1, (*FAULTS, *ON_A_CLUSTER))]
         conf |= {"spark.master": cluster.master, "spark.executor.memory": "500m"}
-    say(f"CHAOS_SEED={seed}: {', '.join(fault.__name__ for fault in faults)}")
+    say(f"seed {SEED}: {', '.join(fault.__name__ for fault in faults)}")
     (tmp_path / "in").mkdir()
     (tmp_path / "connections.json").write_text(json.dumps({"database": postgres_dsn}))
     with psycopg.connect(postgres_dsn) as connection:

@@ -23,10 +23,10 @@ from tests.checkpointing.coordinator.disk_machine import _fast_disk
 from tests.checkpointing.coordinator.job_on_disk import JobOnDisk
 from tests.checkpointing.coordinator.sigkill import is_killed_at
 from tests.checkpointing.coordinator.stores_on_disk import stores_on_disk
+from tests.profile import PROFILE
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
-# Every step takes a minute on two cores; the chaos runs do that.
-STRIDE = int(os.environ.get("KILL_STRIDE", "10"))
+STRIDE = PROFILE.kill_every  # every step takes a minute on two cores
 
 
 @pytest.fixture

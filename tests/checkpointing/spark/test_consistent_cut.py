@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 from collections import Counter
@@ -24,9 +23,10 @@ from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
 from tests.checkpointing.spark.topic_log import Topic, TopicLog
+from tests.profile import PROFILE, SEED
 from tests.spark_session import spark_session
 
-SNAPSHOTS = int(os.environ.get("CHAOS_SNAPSHOTS", "3"))
+SNAPSHOTS = PROFILE.snapshots_under_load
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900 + 60 * SNAPSHOTS)]
 FILES_BETWEEN = (0, 20)
 WORDS = [f"word-{number}" for number in range(40)]
@@ -186,12 +186,10 @@ def finish(chain: Chain, queries: list[RunningQuery]) -> dict[str, int]:
 def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(SEED)
     chain = Chain(spark, tmp_path)
     snapshots = []
-    with Feeder(tmp_path / "in", seed) as feeder:
+    with Feeder(tmp_path / "in", SEED) as feeder:
         queries = chain.start("first")
         agent = taking.Taking(queries, tmp_path)
         for number in range(1, SNAPSHOTS + 1):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import random
 import signal
 import urllib.parse
@@ -23,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.cluster import Job, JobManagers
+from tests.profile import PROFILE
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -110,7 +110,7 @@ def etl() -> Example:
 
 
 TOGETHER = [word_count, stream_join, deduplication, etl]
-JOBS = [[sessionization], *([[each] for each in TOGETHER] if os.environ.get("EXAMPLES_APART") else [TOGETHER])]
+JOBS = [[sessionization], *([[each] for each in TOGETHER] if PROFILE.each_alone else [TOGETHER])]
 
 
 @pytest.mark.parametrize("examples", JOBS)

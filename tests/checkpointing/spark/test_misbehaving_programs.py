@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,7 @@ def test_a_program_that_never_returns_its_query_can_be_cancelled(jobs: dict[str,
     eventually("its process is gone", lambda: not Path(f"/proc/{pid}").exists())
 
 
-@pytest.mark.skipif("CHAOS_ROUNDS" not in os.environ, reason="Spark looks for its master for a minute: make chaos")
+@pytest.mark.nightly  # Spark looks for its master for a minute
 def test_a_master_that_cannot_be_reached_is_named(job_managers: JobManagers) -> None:
     master = f"spark://127.0.0.1:{any_free()}"
     found = failure(Job(job_managers, PROGRAM, "fine", {}, **{**NO_RESTART, "spark.master": master}))

@@ -1,7 +1,4 @@
-"""One wrong answer among a cluster's answers: what it says of other jobs is stored, and of itself once it is right.
-
-WRONG_ANSWERS: how many are tried (12, always the same; `make test-flink`: 500).
-"""
+"""One wrong answer among a cluster's answers: what it says of other jobs is stored, and of itself once it is right."""
 
 from __future__ import annotations
 
@@ -25,8 +22,9 @@ from monitoring.models import Checkpoint, Cluster, OperatorCheckpoint, Run
 from monitoring.polling import observe
 from monitoring.polling.poller import Poller
 from tests.monitoring.engine.answering import AnsweringEngine, Transfer, answering_engine, answers_of
+from tests.profile import PROFILE
 
-EXAMPLES = int(os.environ.get("WRONG_ANSWERS", "12"))
+EXAMPLES = PROFILE.wrong_answers
 BODY_LIMIT = 200_000
 # Nothing meets these, however slow the machine is, but an answer that drips for ever meets its own.
 READ_LIMIT_S = 60.0

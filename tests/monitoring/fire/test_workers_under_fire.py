@@ -1,13 +1,9 @@
 """Real workers, real Redis and PostgreSQL, a cluster that keeps count of everything: workers are killed with SIGKILL
 between any two steps, each task comes four times from two beats that both send, answers are cut off after the act.
-
-FIRE_ROUNDS=30 and FIRE_SAVEPOINTS=500 for `make chaos`; FIRE_SEED plays a run again.
 """
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -18,13 +14,12 @@ from tests.monitoring.fire.conftest import HastyMachine
 from tests.monitoring.fire.engine import PlayedCluster
 from tests.monitoring.fire.rounds import Killer, Round
 from tests.monitoring.fire.world import NAME
+from tests.profile import PROFILE, SEED
 from tests.waiting import eventually
 
-ROUNDS = int(os.environ.get("FIRE_ROUNDS", "3"))
-# The same few rounds for everybody; new ones by `make chaos`.
-SEED = int(os.environ.get("FIRE_SEED", "0")) or (random.randrange(1, 10**6) if "FIRE_ROUNDS" in os.environ else 1)
+ROUNDS = PROFILE.fire_rounds
 AT_ONCE = 6
-SAVEPOINTS = int(os.environ.get("FIRE_SAVEPOINTS", "60"))
+SAVEPOINTS = PROFILE.fire_savepoints
 CLUSTERS = 10
 SAVEPOINTS_AT_ONCE = 4
 JITTER_S = 10
@@ -39,7 +34,6 @@ def left() -> Iterator[ExitStack]:
 
 
 def test_a_dead_job_comes_back_exactly_once_whoever_is_killed(machine: HastyMachine, left: ExitStack) -> None:
-    print(f"FIRE_SEED={SEED}")
     killer = Killer((machine.worker(1), machine.worker(2)))
     to_strike = 0
     for first in range(0, ROUNDS, AT_ONCE):

@@ -1,8 +1,7 @@
-"""Real Flink: a session cluster for each version asked for (FLINK_VERSIONS), shared by a worker's tests."""
+"""Real Flink: a session cluster for each version of the profile, shared by a worker's tests."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,16 +9,15 @@ import pytest
 
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
-from tests.flink_distribution import VERSION, FlinkNotFetched, flink_home
+from tests.flink_distribution import FlinkNotFetched, flink_home
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.program import compile_jobs, packed
+from tests.profile import PROFILE
 
-VERSIONS = os.environ.get("FLINK_VERSIONS", VERSION).split(",")
 # Flink keeps what became of an operation so long (default: five minutes); here a test can see it forget.
 STORE_S = 3
-# What `make test-flink` runs beside the tests that run everywhere.
-LONG = pytest.mark.skipif("FLINK_SECONDS" not in os.environ, reason="part of make test-flink")
+LONG = pytest.mark.nightly
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flink)
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=PROFILE.flink_versions)
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -1,11 +1,7 @@
-"""Every number that real Flink shows of a checkpoint is in our database, and no other.
-
-FLINK_SECONDS: how long checkpoints are taken every second (20; `make test-flink`: 180).
-"""
+"""Every number that real Flink shows of a checkpoint is in our database, and no other."""
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable
@@ -21,9 +17,10 @@ from monitoring.polling.service import LOOK_EVERY_S
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.record import Recording, expected_checkpoint, expected_operators, recording
+from tests.profile import PROFILE
 from tests.waiting import eventually
 
-SECONDS = float(os.environ.get("FLINK_SECONDS", "20"))
+SECONDS = PROFILE.flink_s  # for which a checkpoint is taken every second
 DECLINED = 3
 NAME = "every number"
 _DECLINED = "Asynchronous task checkpoint failed."

@@ -1,0 +1,89 @@
+"""How much the tests that repeat themselves do, and the seed of those that draw.
+
+`WAYMARK_TESTS` names the profile: `ci` (`make test`: few and always the same), `nightly` (`make nightly`) or `chaos`
+(`make chaos`: for hours). `WAYMARK_TESTS_SEED` repeats a run; pytest prints the seed at its start.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+
+from hypothesis import settings
+
+from tests.flink_distribution import VERSION
+
+_FLINK_VERSIONS = (VERSION, "1.20.5")
+_EVERY_SINK = ("postgres@local", "files@local", "postgres@cluster", "files@cluster")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`kill_every`: a job manager is killed at every so many of its steps. `flink_s`: seconds that a test watches the
+    checkpoints of a real Flink. `each_alone`: examples run as jobs of their own, too. `waits_long`: also tests that
+    wait for a time-out of a minute."""
+
+    chaos_rounds: int = 3
+    chaos_sinks: tuple[str, ...] = ("both@cluster",)
+    snapshots_under_load: int = 3
+    fire_stories: int = 6
+    fire_rounds: int = 3
+    fire_savepoints: int = 60
+    kill_every: int = 10
+    flink_versions: tuple[str, ...] = (VERSION,)
+    flink_s: float = 20
+    wrong_answers: int = 12
+    each_alone: bool = False
+    waits_long: bool = False
+
+
+_PROFILES = {
+    "ci": Profile(),
+    "nightly": Profile(
+        chaos_rounds=3,
+        chaos_sinks=_EVERY_SINK,
+        snapshots_under_load=8,
+        fire_stories=40,
+        fire_rounds=9,
+        fire_savepoints=200,
+        kill_every=4,
+        flink_versions=_FLINK_VERSIONS,
+        flink_s=60,
+        wrong_answers=150,
+        each_alone=True,
+        waits_long=True,
+    ),
+    "chaos": Profile(
+        chaos_rounds=20,
+        chaos_sinks=_EVERY_SINK,
+        snapshots_under_load=40,
+        fire_stories=200,
+        fire_rounds=30,
+        fire_savepoints=500,
+        kill_every=1,
+        flink_versions=_FLINK_VERSIONS,
+        flink_s=180,
+        wrong_answers=500,
+        each_alone=True,
+        waits_long=True,
+    ),
+}
+_CI_SEED = 1
+
+
+def _named(name: str) -> Profile:
+    if name not in _PROFILES:
+        raise ValueError(f"WAYMARK_TESTS: {name!r} is not allowed; one of {', '.join(_PROFILES)}")
+    return _PROFILES[name]
+
+
+NAME = os.environ.get("WAYMARK_TESTS") or "ci"
+PROFILE = _named(NAME)
+IS_CI = NAME == "ci"
+# xdist's workers inherit the seed that the first process drew.
+SEED = int(os.environ.setdefault("WAYMARK_TESTS_SEED", str(_CI_SEED if IS_CI else random.randrange(1, 10**6))))
+
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("nightly", deadline=None, print_blob=True)
+settings.load_profile("ci" if IS_CI else "nightly")

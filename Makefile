@@ -1,6 +1,6 @@
 # Needs only make and Python 3.11 or newer with its venv module. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-flink lint bench chaos clean lock browser install install-dev
+.PHONY: help run unit test nightly lint bench chaos clean lock browser install install-dev
 SHELL := /bin/bash
 
 VENV := .venv
@@ -18,12 +18,14 @@ help: ## list the targets
 run: install ## set everything up, start it with the demo, print the address and the log-in
 	@exec $(PY) manage.py up --demo
 
-test: install-dev browser ## set everything up, run every test (TESTS=path, PYTEST_ARGS=… narrow it)
-	$(PY) -m pytest $(PYTEST_ARGS) $(TESTS)
+unit: install-dev ## the tests that need no server, no JVM and no browser, three minutes
+	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m unit $(TESTS)
 
-test-flink: install-dev ## watch and steer real Flink clusters, a quarter of an hour (FLINK_VERSIONS, FLINK_SECONDS; fetches 330 MB a version)
-	FLINK_SECONDS=$${FLINK_SECONDS:-180} FLINK_VERSIONS=$${FLINK_VERSIONS:-2.3.0,1.20.5} $(PY) -m pytest -q tests/monitoring/flink
-	WRONG_ANSWERS=$${WRONG_ANSWERS:-500} $(PY) -m pytest -q tests/monitoring/engine/test_engine_wrong_answers.py
+test: install-dev browser ## set everything up, run what has to hold for a change (TESTS=path, PYTEST_ARGS=… narrow it)
+	$(PY) -m pytest $(PYTEST_ARGS) -m "not nightly" $(TESTS)
+
+nightly: install-dev browser ## every test, those that repeat themselves more often and with a random seed (WAYMARK_TESTS_SEED; fetches 330 MB for each of two Flink versions)
+	WAYMARK_TESTS=nightly $(PY) -m pytest $(PYTEST_ARGS) $(TESTS)
 
 lint: install-dev ## ruff, mypy and the import contracts
 	$(VENV)/bin/ruff check $(SOURCES)
@@ -34,13 +36,9 @@ lint: install-dev ## ruff, mypy and the import contracts
 bench: install-dev ## run the benchmarks
 	$(PY) -m bench
 
-chaos: install-dev ## twenty faults for each sink, also on a Spark cluster, two hours (CHAOS_ROUNDS, CHAOS_SINKS, CHAOS_SEED), forty snapshots of a chain (CHAOS_SNAPSHOTS), a kill at every step, restarts under fire (FIRE_EXAMPLES, FIRE_ROUNDS, FIRE_SEED), FIRE_SAVEPOINTS at one minute
-	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-20} CHAOS_SINKS=$${CHAOS_SINKS:-postgres,files,postgres@cluster,files@cluster} $(PY) -m pytest -q tests/chaos
-	CHAOS_SNAPSHOTS=$${CHAOS_SNAPSHOTS:-40} $(PY) -m pytest -q tests/checkpointing/spark/test_consistent_cut.py -k under_load
-	CHAOS_ROUNDS=1 $(PY) -m pytest -q tests/checkpointing/spark/test_misbehaving_programs.py -k reached
-	EXAMPLES_APART=1 $(PY) -m pytest -q tests/checkpointing/spark/test_example_programs.py
-	FIRE_EXAMPLES=$${FIRE_EXAMPLES:-200} FIRE_ROUNDS=$${FIRE_ROUNDS:-30} FIRE_SAVEPOINTS=$${FIRE_SAVEPOINTS:-500} $(PY) -m pytest -q -s tests/monitoring/fire
-	KILL_STRIDE=1 $(PY) -m pytest -q tests/checkpointing/coordinator/test_killed_at_every_step.py
+chaos: install-dev ## faults, kills, restarts under fire and snapshots under load for several hours (WAYMARK_TESTS_SEED repeats a run)
+	WAYMARK_TESTS=chaos $(PY) -m pytest -q -s tests/chaos tests/monitoring/fire \
+	  tests/checkpointing/coordinator/test_killed_at_every_step.py tests/checkpointing/spark/test_consistent_cut.py
 
 clean: ## remove the virtual environment, the caches and ALL data under ./var
 	@if [ -s var/run/up.lock ] && kill -0 "$$(cat var/run/up.lock)" 2>/dev/null; then \

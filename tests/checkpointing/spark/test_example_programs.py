@@ -2,7 +2,7 @@
 
 Each gets its input in three parts: before a checkpoint, after it, and after its driver was killed. In the end its
 result is what a plain computation over the whole input gives. Four of them are one job here, sent as a zip, since each
-job costs two starts of Spark; with EXAMPLES_APART each is a job of its own, as in `make chaos`.
+job costs two starts of Spark; in `make nightly` each is a job of its own, too.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -197,7 +196,6 @@ def test_a_wrong_answer_harms_nothing_but_itself(
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
-        derandomize="WRONG_ANSWERS" not in os.environ,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

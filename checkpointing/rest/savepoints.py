@@ -20,6 +20,7 @@ from checkpointing.storage.checkpoint_storage import dispose_savepoint
 from checkpointing.storage.claims import check_unclaimed
 from checkpointing.storage.errors import MetadataMissing, StorageError, StorageSilent, StorageUnreachable
 from checkpointing.storage.locations import is_local
+from checkpointing.storage.reachability import require_storage
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.verification import verify
 
@@ -166,8 +167,18 @@ class SavepointHandlers:
                 self._services, path, text_field(body, "entryClass"), allow_other_program=False
             )
         except SavepointUnusable as error:
-            return JSONResponse(_verdict(str(error), None, missing=isinstance(error.__cause__, MetadataMissing)))
+            missing = isinstance(error.__cause__, MetadataMissing) and await self._is_storage_there(path)
+            return JSONResponse(_verdict(str(error), None, missing=missing))
         return JSONResponse(_verdict(None, found))
+
+    async def _is_storage_there(self, path: str) -> bool:
+        """False: the snapshot at `path` may only look missing, because its storage is not mounted (decision 123)."""
+        roots = self._services.settings.restore_roots
+        try:
+            await self._services.storage_io_at(path).look(path, lambda: require_storage(roots.confine(path)))
+        except OSError:
+            return False
+        return True
 
     async def _target(self, body: Any, name: str) -> str | None:
         target = text_field(body, name)

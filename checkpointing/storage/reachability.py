@@ -30,16 +30,17 @@ def read_reachable(directory: str, read: Callable[[str], CompletedCheckpoint] = 
     try:
         return read(directory)
     except _MISSING:
-        _require_storage(directory)
+        require_storage(directory)
     # The storage may have come back since the first read. What is missing from both reads is missing.
     try:
         return read(directory)
     except _MISSING:
-        _require_storage(directory)
+        require_storage(directory)
         raise
 
 
-def _require_storage(directory: str) -> None:
+def require_storage(directory: str) -> None:
+    """Raise StorageUnreachable where the storage of the snapshot in `directory` may be away."""
     location = canonical(directory).removesuffix(f"/{METADATA}")
     if scheme_of(location) == JOB_MANAGER:
         return

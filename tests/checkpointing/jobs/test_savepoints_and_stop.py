@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -374,6 +375,20 @@ async def test_a_bad_savepoint_is_refused_before_anything_starts(
     verdict = await manager.post("/savepoints/validate", {"savepointPath": str(savepoint), "entryClass": entry_class})
     assert (verdict["valid"], verdict["missing"]) == (False, damage == "missing")
     assert verdict["reason"] in str(refusal.value)
+
+
+@pytest.mark.parametrize("leaves", ["an empty mount point", "nothing"])
+async def test_a_savepoint_whose_storage_may_be_away_is_not_called_missing(
+    manager: RunningJobManager, leaves: str
+) -> None:
+    savepoint = await _savepoint_of_a_job(manager)
+    shutil.rmtree(savepoint.parent)
+    if leaves != "nothing":
+        savepoint.parent.mkdir()
+
+    verdict = await manager.post("/savepoints/validate", {"savepointPath": str(savepoint)})
+
+    assert (verdict["valid"], verdict["missing"]) == (False, False)
 
 
 async def test_another_programs_savepoint_is_taken_when_told_so(manager: RunningJobManager) -> None:

@@ -1,6 +1,6 @@
 """Threads for calls that may never return: they do not keep the process from ending, as those of a pool do.
 
-Long work calls `progressed` between its pieces, so that whoever waits can tell slow storage from silent storage.
+Long work calls `progressed` between its pieces, so that a waiting caller can tell slow storage from silent storage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def in_daemon_thread(work: Callable[[], T], name: str, on_progress: Callable[[],
         _on_progress.set(on_progress)
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001  (whoever waits handles it)
+        except BaseException as error:  # noqa: BLE001  (the waiting caller handles it)
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -45,7 +45,7 @@ def in_daemon_thread(work: Callable[[], T], name: str, on_progress: Callable[[],
 
 
 def map_in_daemon_threads(function: Callable[[A], T], items: Sequence[A], threads: int, name: str) -> list[T]:
-    """Return the results in the order of `items`, or raise the first error at once; then no further item is begun."""
+    """Return the results in the order of `items`, or raise the first error at once and start no further item."""
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
     lock, left = threading.Lock(), iter(enumerate(items))

@@ -189,7 +189,7 @@ class Refused:
 class Wait:
     """The leader cannot read yet what is stored of the job: the driver runs on, and registers again.
 
-    Its lease begins anew: this leader starts no other attempt before it has read which one there is.
+    Its lease starts again: this leader starts no other attempt before it has read which one there is.
     """
 
     type: ClassVar[str] = "wait"

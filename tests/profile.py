@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import settings
 
@@ -21,8 +21,7 @@ _EVERY_SINK = ("postgres@local", "files@local", "postgres@cluster", "files@clust
 @dataclass(frozen=True)
 class Profile:
     """`kill_every`: a job manager is killed at every so many of its steps. `flink_s`: seconds that a test watches the
-    checkpoints of a real Flink. `each_alone`: examples run as jobs of their own, too. `waits_long`: also tests that
-    wait for a time-out of a minute."""
+    checkpoints of a real Flink. `each_alone`: each example also runs as a separate job."""
 
     chaos_rounds: int = 3
     chaos_sinks: tuple[str, ...] = ("both@cluster",)
@@ -35,38 +34,34 @@ class Profile:
     flink_s: float = 20
     wrong_answers: int = 12
     each_alone: bool = False
-    waits_long: bool = False
 
 
+_NIGHTLY = Profile(
+    chaos_rounds=3,
+    chaos_sinks=_EVERY_SINK,
+    snapshots_under_load=8,
+    fire_stories=40,
+    fire_rounds=9,
+    fire_savepoints=200,
+    kill_every=4,
+    flink_versions=_FLINK_VERSIONS,
+    flink_s=60,
+    wrong_answers=150,
+    each_alone=True,
+)
 _PROFILES = {
     "ci": Profile(),
-    "nightly": Profile(
-        chaos_rounds=3,
-        chaos_sinks=_EVERY_SINK,
-        snapshots_under_load=8,
-        fire_stories=40,
-        fire_rounds=9,
-        fire_savepoints=200,
-        kill_every=4,
-        flink_versions=_FLINK_VERSIONS,
-        flink_s=60,
-        wrong_answers=150,
-        each_alone=True,
-        waits_long=True,
-    ),
-    "chaos": Profile(
+    "nightly": _NIGHTLY,
+    "chaos": replace(
+        _NIGHTLY,
         chaos_rounds=20,
-        chaos_sinks=_EVERY_SINK,
         snapshots_under_load=40,
         fire_stories=200,
         fire_rounds=30,
         fire_savepoints=500,
         kill_every=1,
-        flink_versions=_FLINK_VERSIONS,
         flink_s=180,
         wrong_answers=500,
-        each_alone=True,
-        waits_long=True,
     ),
 }
 _CI_SEED = 1

@@ -137,10 +137,10 @@ class CheckpointEndings:
         uncertain, self.files_kept = self.files_kept, {}
         for pending in uncertain.values():
             self.discard_files(pending)
-        orphans, self.never_stored = self.never_stored, ()
-        for orphan in orphans:
-            if orphan.properties.discard_on(status, as_asked=as_asked):
-                self._discard_subsumed(orphan)
+        self.never_stored = tuple(
+            orphan for orphan in self.never_stored if orphan.properties.discard_on(status, as_asked=as_asked)
+        )
+        self._discard_never_stored()
 
     def _subsume_pending_before(self, checkpoint_id: int) -> None:
         subsumed = CheckpointException(_Reason.CHECKPOINT_SUBSUMED)

@@ -265,7 +265,7 @@ class ZooKeeperHeldAttempt:
             self._wake.wait(min(self._connection.session_timeout_s / _RENEWALS_PER_TIMEOUT, max(0.0, remaining)))
 
     def _still_held(self) -> bool:
-        """A claim that cannot be looked at, whatever the reason, is held until its lease ends."""
+        """Hold a claim that cannot be read, for any reason, until its lease ends."""
         asked_at = self._clock.monotonic()
         try:
             if self._connection.state is ConnectionState.CONNECTED:

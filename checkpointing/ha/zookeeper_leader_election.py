@@ -9,8 +9,8 @@ another one. After a term the contender's node is removed and a new one
 made, so that a write fenced with the old node can never succeed.
 
 A contender that cannot lead never keeps the others from leading. When it refuses its term, the election removes its
-node at once and joins again after a rest, behind all others. When the election itself is broken, the contender is told
-to end the process (decision 123).
+node at once and joins again after a rest, behind all others. When the election itself is broken, it makes the
+contender end the process (decision 123).
 """
 
 from __future__ import annotations

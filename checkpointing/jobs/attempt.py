@@ -129,7 +129,7 @@ class Attempt:
             last_words: set[asyncio.Future[Any]] = {self.channel.gone, self.ended}
             await asyncio.wait(last_words, timeout=_LAST_MESSAGE_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
         if code == 0 and self.stop_cause is not None:
-            # It did what it was told, and its report was lost with the connection.
+            # It followed the order, and its report was lost with the connection.
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
         await self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
 

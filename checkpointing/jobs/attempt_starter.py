@@ -296,7 +296,7 @@ class AttemptStarter:
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message), keep_state=True) from error
 
     def _write_where_the_job_is(self, record: AttemptRecord) -> None:
-        """Write into the directory that was made before the job was stored: a new one would lie beside its storage."""
+        """Write into the directory that was made before the job was stored: a new one would not be on its storage."""
         self._require_directory()
         self.directory.write_record(record, self._confirm_term)
 

@@ -301,7 +301,7 @@ class JobCheckpoints:
         return error
 
     async def _abandon(self) -> None:
-        """Leave everything to whoever comes next, who must not find the stored handles locked."""
+        """Leave everything to the next owner, and unlock the stored handles for it."""
         if self._sweep is not None:
             self._sweep.cancel()
         self.coordinator.abandon_shutdown()

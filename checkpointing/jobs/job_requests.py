@@ -87,7 +87,7 @@ class JobRequests:
     async def stop_with_savepoint(self, target_directory: str, *, drain: bool) -> str:
         """Take a savepoint, end the job, and return the savepoint's location once the job is FINISHED.
 
-        The job runs on if the savepoint fails, for whatever reason.
+        The job runs on if the savepoint fails, for any reason.
 
         Raises:
             CheckpointException: the savepoint failed.

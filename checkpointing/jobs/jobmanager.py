@@ -51,7 +51,7 @@ class CannotServe(Exception):
 
 
 def end_process(error: Exception) -> None:
-    """End at once, as Flink does on a fatal error: whatever hangs here must not keep another one from leading.
+    """End at once, as Flink does on a fatal error: a call that hangs here must not keep another one from leading.
 
     The drivers go on; the next leader adopts them once ZooKeeper has ended this process's session.
     """

@@ -36,7 +36,7 @@ class LoopTimer:
 
 
 class _Call(Generic[T]):
-    """One piece of work. `last_sign_s` is when it was queued, was begun, or last reported progress."""
+    """One piece of work. `last_sign_s` is when it was queued, started, or last reported progress."""
 
     def __init__(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, *, may_be_refused: bool) -> None:
         self.work = work

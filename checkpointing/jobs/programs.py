@@ -49,7 +49,7 @@ class Program:
 class ProgramStorage:
     """The uploads directory. Blocking.
 
-    A program's id is made of its content and its name: whoever uploads the same file again gets the same program. A
+    A program's id is made of its content and its name: a second upload of the same file returns the same program. A
     file's access time says when it was last used; only this class sets it.
     """
 

@@ -58,6 +58,6 @@ async def _is_done(name: str, work: Work) -> bool:
     try:
         return await work()
     except Exception:
-        # One piece of work that fails, for whatever reason, must neither stop the others nor be forgotten.
+        # One piece of work that fails, for any reason, must neither stop the others nor be forgotten.
         logger.exception("%s failed and is retried", name)
         return False

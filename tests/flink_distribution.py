@@ -1,6 +1,7 @@
 """Apache Flink for tests, out of the Python package `apache-flink-libraries`: no part of Waymark's requirements.
 
-The package (330 MB) is fetched once into WAYMARK_FLINK_CACHE, by default `~/.cache/waymark-flink`, and kept.
+The package (330 MB) is kept in WAYMARK_FLINK_CACHE, by default `~/.cache/waymark-flink`. `make nightly` fetches it;
+in `make test` the tests of a real Flink run only where it is there already.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-VERSION = "2.3.0"
+import pytest
+
+from tests.profile import FLINK_VERSION, IS_CI
 
 # What Flink's own scripts open of Java's inside.
 _OPENED = (
@@ -24,10 +27,17 @@ _OPENED = (
 
 
 class FlinkNotFetched(Exception):
-    """The package cannot be had here; the text is pip's."""
+    """The package is not here, or pip cannot fetch it; the text says which."""
 
 
-def flink_home(version: str = VERSION) -> Path:
+def flink_or_skip(version: str = FLINK_VERSION) -> Path:
+    try:
+        return flink_home(version, fetch=not IS_CI)
+    except FlinkNotFetched as error:
+        pytest.skip(f"no apache-flink-libraries {version}: {error}")
+
+
+def flink_home(version: str = FLINK_VERSION, *, fetch: bool = True) -> Path:
     """The directory with `lib/`; FlinkNotFetched."""
     cache = Path(os.environ.get("WAYMARK_FLINK_CACHE", Path.home() / ".cache" / "waymark-flink"))
     cache.mkdir(parents=True, exist_ok=True)
@@ -35,6 +45,8 @@ def flink_home(version: str = VERSION) -> Path:
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.is_dir():
+            if not fetch:
+                raise FlinkNotFetched(f"{home} is not there (make nightly fetches it)")
             _fetch(version, home)
     return home
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from hypothesis import settings
 
-from tests.flink_distribution import VERSION
-
-_FLINK_VERSIONS = (VERSION, "1.20.5")
+FLINK_VERSION = "2.3.0"
+_FLINK_VERSIONS = (FLINK_VERSION, "1.20.5")
 _EVERY_SINK = ("postgres@local", "files@local", "postgres@cluster", "files@cluster")
 
 
@@ -30,7 +29,7 @@ class Profile:
     fire_rounds: int = 3
     fire_savepoints: int = 60
     kill_every: int = 10
-    flink_versions: tuple[str, ...] = (VERSION,)
+    flink_versions: tuple[str, ...] = (FLINK_VERSION,)
     flink_s: float = 20
     wrong_answers: int = 12
     each_alone: bool = False

@@ -22,7 +22,13 @@ from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
 from tests.profile import PROFILE, SEED
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(7200)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.timeout(7200),
+]
 
 PROGRAM = Path(__file__).parent / "programs.py"
 ROUNDS = PROFILE.chaos_rounds

@@ -13,7 +13,13 @@ import pytest
 from tests.chaos.cluster import Job, JobManagers
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.stack,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.timeout(600),
+]
 
 PROGRAM = Path(__file__).with_name("programs.py")
 LEASE_S = 6

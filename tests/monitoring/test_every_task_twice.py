@@ -43,7 +43,7 @@ from tests.monitoring.recovery.conftest import LAUNCH
 from tests.waiting import eventually
 
 __all__ = ["make_engine"]
-pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 TASKS = [str(entry["task"]) for entry in settings.CELERY_BEAT_SCHEDULE.values()]
 assert tasks.__name__ in TASKS[0], "loaded, so that the worker knows them"
 

@@ -24,7 +24,7 @@ from dashboard.demo.input import read_flights
 from tests.stack.product import ROOT, Stack, start
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(1500)]
 
 expect.set_options(timeout=60_000)
 

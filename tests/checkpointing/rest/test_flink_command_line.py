@@ -10,7 +10,7 @@ import pytest
 
 from tests.checkpointing.jobs.fake_driver import FakeLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
-from tests.flink_distribution import FlinkCommandLine, FlinkNotFetched, flink_home
+from tests.flink_distribution import FlinkCommandLine, flink_or_skip
 from tests.monitoring.flink.program import compile_jobs, packed
 
 pytestmark = pytest.mark.flink
@@ -21,10 +21,7 @@ UNKNOWN_JOB = "0" * 31 + "1"
 
 @pytest.fixture(scope="session")
 def flink_libraries() -> Path:
-    try:
-        return flink_home()
-    except FlinkNotFetched as error:
-        pytest.skip(f"apache-flink-libraries cannot be fetched: {error}")
+    return flink_or_skip()
 
 
 @pytest.fixture

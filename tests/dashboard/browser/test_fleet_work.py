@@ -14,7 +14,7 @@ from tests.dashboard import builders, scenes
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import poller_looked
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_jobs_are_chosen_and_found(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:

@@ -15,7 +15,7 @@ from tests.dashboard import builders as make
 from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_job_is_read_by_zooming_by_keyboard_as_a_table_and_in_chinese(

@@ -16,7 +16,7 @@ from tests.dashboard import builders as make
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import look_at
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

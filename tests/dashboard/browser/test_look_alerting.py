@@ -15,7 +15,7 @@ from tests.dashboard.alerting_scene import night_of_alerts
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import look_at
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 LISTS = ("incidents", "channels", "deliveries", "maintenance")
 

@@ -14,7 +14,7 @@ from tests.dashboard import scenes
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import look_at
 
-pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 
 def pages_of(job: Job) -> dict[str, str]:

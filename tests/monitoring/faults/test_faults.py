@@ -24,7 +24,7 @@ from tests.waiting import eventually
 FAULT_S = float(os.environ.get("WAYMARK_FAULT_S", "1"))
 Said = dict[str, Callable[[str], str]]
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
 
 
 @pytest.fixture(scope="module")

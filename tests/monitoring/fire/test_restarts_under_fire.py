@@ -15,6 +15,7 @@ from tests.profile import IS_CI, PROFILE
 STORIES = PROFILE.fire_stories
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db
 @pytest.mark.long
 @pytest.mark.timeout(max(900, STORIES * 20))

@@ -24,7 +24,7 @@ CLUSTERS = 10
 SAVEPOINTS_AT_ONCE = 4
 JITTER_S = 10
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(900 + 40 * ROUNDS + 2 * SAVEPOINTS)]
+pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.timeout(900 + 40 * ROUNDS + 2 * SAVEPOINTS)]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
-from tests.flink_distribution import FlinkNotFetched, flink_home
+from tests.flink_distribution import flink_or_skip
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.program import compile_jobs, packed
@@ -34,10 +34,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def libraries(version: str) -> Path:
-    try:
-        return flink_home(version)
-    except FlinkNotFetched as error:
-        pytest.skip(f"apache-flink-libraries {version} cannot be fetched: {error}")
+    return flink_or_skip(version)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.monitoring.flink.ledger import Ledger
 from tests.monitoring.flink.waymark import Waymark
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 
 
 @pytest.fixture

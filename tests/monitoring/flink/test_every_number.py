@@ -28,7 +28,7 @@ _EXPIRED = "Checkpoint expired before completing."
 
 T = TypeVar("T")
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS + 900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(SECONDS + 900)]
 
 
 class Beat:

@@ -22,7 +22,7 @@ from tests.monitoring.flink.jobs import CONFIGURATION, CountJobs
 from tests.monitoring.flink.ledger import Ledger
 from tests.monitoring.flink.waymark import Waymark
 
-pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.monitoring.flink.jobs import CONFIGURATION, CountJobs
 from tests.monitoring.flink.waymark import Waymark
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.zookeeper, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tests.tcp_proxy import TcpProxy
 from tests.waiting import eventually
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("stops_job", [False, True])
 def test_the_answer_is_lost_and_then_the_result(flink: FlinkCluster, jobs: CountJobs, stops_job: bool) -> None:

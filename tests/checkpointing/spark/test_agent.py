@@ -242,8 +242,7 @@ def test_an_aborted_checkpoint_leaves_nothing_that_others_do_not_need(bench: Ben
     bench.reports.default = None  # holds the acknowledgements back
     bench.query.run(1, size=5000)
     directory = bench.trigger(2)
-    bench.until(eventually, lambda: (directory / "words/commits/1").exists())
-    assert len(list(bench.shared.iterdir())) == 4
+    bench.until(eventually, lambda: (directory / "words/commits/1").exists() and len(list(bench.shared.iterdir())) == 4)
     bench.agent.aborted(2)
     bench.until(eventually, lambda: set(bench.shared.iterdir()) == kept)
     eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 60)

@@ -24,8 +24,11 @@ unit: install-dev ## the tests that need no server, no JVM and no browser, three
 test: install-dev browser ## set everything up, run what has to hold for a change (TESTS=path, PYTEST_ARGS=… narrow it)
 	$(PY) -m pytest $(PYTEST_ARGS) -m "not nightly" $(TESTS)
 
-nightly: install-dev browser ## every test, those that repeat themselves more often and with a random seed (WAYMARK_TESTS_SEED; fetches 330 MB for each of two Flink versions)
-	WAYMARK_TESTS=nightly $(PY) -m pytest $(PYTEST_ARGS) $(TESTS)
+# Drivers are measured, too: a job manager passes the variable on to them. The exit code is pytest's.
+nightly: install-dev browser ## every test, those that repeat themselves more often and with a random seed (WAYMARK_TESTS_SEED; fetches 330 MB for each of two Flink versions), then the coverage of each package
+	@WAYMARK_TESTS=nightly WAYMARK_PROGRAM_ENVIRONMENT=COVERAGE_PROCESS_CONFIG \
+	  $(PY) -m pytest $(PYTEST_ARGS) --cov --cov-report= $(TESTS); result=$$?; \
+	  $(PY) -m coverage json -q -o - | $(PY) -m tests.coverage_by_package; exit $$result
 
 lint: install-dev ## ruff, mypy and the import contracts
 	$(VENV)/bin/ruff check $(SOURCES)
@@ -45,7 +48,7 @@ clean: ## remove the virtual environment, the caches and ALL data under ./var
 	  echo "Waymark is running (pid $$(cat var/run/up.lock)): stop it first."; exit 1; fi
 	@# Under root in a private home PostgreSQL's data lies elsewhere, behind this link.
 	@if [ -L var/postgres ]; then rm -rf "$$(readlink var/postgres)"; fi
-	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
+	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage staticfiles
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lock: ## write requirements*.txt anew from pyproject.toml (needs uv)

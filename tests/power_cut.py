@@ -18,12 +18,13 @@ import itertools
 import os
 import shutil
 import stat
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests import audit_hooks
 
 _CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate"})
 
@@ -92,7 +93,7 @@ class Disk:
         """The work of the block; one that raises is recorded up to there."""
         global _hook_is_there
         if not _hook_is_there:
-            sys.addaudithook(_audited)
+            audit_hooks.add(_audited)
             _hook_is_there = True
         self._look()
         for number, content in self._contents.items():

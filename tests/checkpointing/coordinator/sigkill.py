@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+
+from tests import audit_hooks
 
 # What Python's own audit events call the steps that change a disk; opening counts where it writes or syncs.
 _CHANGES = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"})
@@ -43,7 +44,7 @@ def _act_until_killed(step: int, directory: str, act: Callable[[], object]) -> N
             left -= 1
 
     try:
-        sys.addaudithook(count)
+        audit_hooks.add(count)
         act()
     except BaseException:  # noqa: BLE001  (the child must not go on as a test run)
         traceback.print_exc()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests import audit_hooks
 from tests.checkpointing.jobs.loop_guard import EVENTS, WITHOUT_EVENT
 
 _mounts: list[HardMount] = []
@@ -54,7 +54,7 @@ def hard_mount(path: Path) -> Iterator[HardMount]:
     """`path` with its server; at the end of the block the server answers."""
     global _hook_is_there
     if not _hook_is_there:
-        sys.addaudithook(_audited)
+        audit_hooks.add(_audited)
         _hook_is_there = True
     path.mkdir(parents=True, exist_ok=True)
     mount = HardMount(path)

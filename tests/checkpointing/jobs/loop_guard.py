@@ -5,7 +5,8 @@ end. Python's audit hook reports opening, listing, renaming and removing; it say
 are therefore replaced while a loop is watched.
 
 Calls that are not the job manager's do not count: those of the tests and their fake drivers, which share the loop, of
-imports, and of tracebacks, which read source code. Neither does /proc, which is no storage.
+imports, of tracebacks, which read source code, and of coverage, which looks up what it measures. Neither does /proc,
+which is no storage.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests import audit_hooks
+
 _TESTS = str(Path(__file__).parents[2])
 EVENTS = frozenset({
     "open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink",
     "os.truncate", "os.chmod", "os.chown", "os.utime", "fcntl.flock", "fcntl.lockf",
 })  # fmt: skip
 WITHOUT_EVENT = ("stat", "lstat", "readlink", "access", "statvfs", "fsync", "fdatasync")
-_NOT_OURS = ("<frozen importlib", "/linecache.py", "/_pytest/")
+_NOT_OURS = ("<frozen importlib", "/linecache.py", "/_pytest/", "/coverage/")
 
 _watched: dict[int, list[str]] = {}
 _hook_is_there = False
@@ -37,7 +40,7 @@ def watched_loop() -> Iterator[list[str]]:
     """The calls of this thread, one text each, as long as the block lasts. Blocks may be nested."""
     global _hook_is_there
     if not _hook_is_there:
-        sys.addaudithook(_audited)
+        audit_hooks.add(_audited)
         _hook_is_there = True
     thread = threading.get_ident()
     if thread in _watched:

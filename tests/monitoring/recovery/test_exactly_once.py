@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from monitoring.models import Job, RestartAttempt, RestartTrigger
-from monitoring.recovery import moving
+from monitoring.recovery import cycle, moving
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.moving import CLAIM
@@ -122,6 +122,50 @@ def test_a_worker_that_lost_its_claim_writes_nothing(job, now):
         write(attempt, state="launching")
     attempt.refresh_from_db()
     assert attempt.state == "decided"
+
+
+def taken_by_another(attempt, now):
+    RestartAttempt.objects.filter(pk=attempt.pk).update(claimed_until=now + CLAIM + timedelta(seconds=1))
+
+
+def test_a_worker_that_lost_its_claim_sends_no_launch(job, job_manager, now, monkeypatch):
+    def plan(stage, attempt, moment, real=StartJob.plan):
+        taken_by_another(attempt, moment)
+        return real(stage, attempt, moment)
+
+    monkeypatch.setattr(StartJob, "plan", plan)
+    advance(now)
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.state, attempt.launch_sent_at, attempt.launches) == ("launching", None, 0)
+    assert job_manager.count("run") == 0
+
+
+def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_other(
+    job, job_manager, go_on, now, monkeypatch
+):
+    def overtaken(attempt, answer, decided, moment, real=moving.apply):
+        if isinstance(answer, start_job.Launched):
+            taken_by_another(attempt, moment)
+        return real(attempt, answer, decided, moment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "apply", overtaken)
+        cycle._decide_all(now)
+        assert moving.move_attempts(now) == {"overtaken by another worker": 1}
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.state, attempt.launched_at, job_manager.count("run")) == ("launching", None, 1)
+
+    assert go_on(job, now + 2 * CLAIM).state == "succeeded"
+    assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
+
+
+def test_an_attempt_without_a_state_starts_nothing(job, job_manager, now):
+    attempt = open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now)
+    RestartAttempt.objects.filter(pk=attempt.pk).update(state="launching", restore_path="")
+    advance(now)
+    attempt.refresh_from_db()
+    assert (attempt.state, job_manager.count("run")) == ("failed", 0)
+    assert attempt.error == "There is no state to restore, and a job is never started empty."
 
 
 def test_two_that_saw_the_same_death_decide_once(job, now):

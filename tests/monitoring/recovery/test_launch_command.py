@@ -163,6 +163,14 @@ def test_the_worker_keeps_its_secrets(program, tmp_path, monkeypatch):
     assert "hunter2" not in (tmp_path / "env").read_text()
 
 
+async def test_without_a_savepoint_the_command_is_not_run(program, tmp_path):
+    """It would start the job empty."""
+    command = [program(f"touch {tmp_path}/ran"), "{savepoint}", "{job_id}"]
+    with pytest.raises(NotRun, match="from a savepoint only, and there is none"):
+        await run(command, LaunchValues("", ID, "flights", "http://flink:8081"), 10)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_program_that_is_not_there_is_refused():
     with pytest.raises(NotRun, match="no program that this worker may run"):
         start(["/nowhere/flink", "{savepoint}", "{job_id}"])

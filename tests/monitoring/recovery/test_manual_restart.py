@@ -79,6 +79,47 @@ def test_when_that_savepoint_fails_the_job_goes_on(live, job_manager, settle, no
     assert [life.state for life in job_manager.jobs.values()] == ["RUNNING"]
 
 
+def test_when_the_job_dies_with_that_savepoint_nothing_is_started(live, job_manager, settle, now):
+    """It could only be started from an older state, which nobody chose."""
+    before, life = job_manager.answer, job_manager.jobs[live.current_run.engine_job_id]
+
+    def answer(method, path, body):
+        answered = before(method, path, body)
+        if path.endswith("/stop"):
+            job_manager.savepoints[body["triggerId"]].failure = "The disk is full."
+            life.state = "FAILED"
+        return answered
+
+    job_manager.answer = answer
+    attempt = settle(restart_from(live, None, "ada", now), now)
+    why = "The job ended and its savepoint failed: The disk is full. Nothing was started; choose a state."
+    assert (attempt.state, attempt.error) == ("failed", why)
+    assert job_manager.count("run") == 0
+    incident = Incident.objects.get(job=live)
+    assert (incident.state, incident.severity) == ("open", "critical")
+
+
+def test_a_stopped_job_is_started_only_once_its_savepoint_is_known(live, job_manager, settle, now):
+    """The cluster answers that the job has finished before it answers for the savepoint."""
+    before, life = job_manager.answer, job_manager.jobs[live.current_run.engine_job_id]
+    overviews_after_stop = []
+
+    def answer(method, path, body):
+        answered = before(method, path, body)
+        if path.endswith("/stop"):
+            life.state = "FINISHED"
+        elif path.endswith("/overview") and job_manager.count("stop"):
+            overviews_after_stop.append(job_manager.count("run"))
+            job_manager.completes_savepoints = len(overviews_after_stop) > 2
+        return answered
+
+    job_manager.answer, job_manager.completes_savepoints = answer, False
+    attempt = settle(restart_from(live, None, "ada", now), now)
+    assert (attempt.state, attempt.error) == ("succeeded", "")
+    assert overviews_after_stop[:3] == [0, 0, 0]
+    assert started(job_manager) == [("RUNNING", attempt.stop_savepoint.path)]
+
+
 @pytest.mark.parametrize(
     ("state", "stop_first", "why"),
     [

@@ -248,6 +248,39 @@ def test_aborted_while_its_metadata_is_written_its_files_go_only_after_the_write
     assert harness.store.checkpoints == ()
 
 
+def test_aborted_before_its_metadata_cannot_be_written_its_files_go_and_nothing_fails(
+    harness: CoordinatorHarness,
+) -> None:
+    future = harness.coordinator.trigger_checkpoint()
+    harness.io.inline = False
+    harness.storage.write_error = OSError("away")
+    harness.acknowledge_all(1)
+
+    harness.coordinator.abort_pending(Reason.TASK_FAILURE, "The driver is gone.")
+    harness.io.run_all()
+
+    assert reason_of(future) is Reason.TASK_FAILURE
+    assert harness.storage.directories == set()
+    assert harness.job_failures == []
+
+
+def test_aborted_while_the_store_takes_an_older_one_a_checkpoint_does_not_enter_the_store() -> None:
+    harness = CoordinatorHarness(max_concurrent=2, num_retained=2)
+    older, newer = (harness.coordinator.trigger_checkpoint() for _ in range(2))
+    harness.io.inline = False
+    for checkpoint_id in (1, 2):
+        harness.acknowledge_all(checkpoint_id)
+    for _ in range(2):  # the metadata of both; the store is still to take the older one
+        harness.io.run_next()
+
+    harness.coordinator.abort_pending(Reason.TASK_FAILURE, "The driver is gone.")
+    harness.io.run_all()
+
+    assert (older.result(timeout=0).checkpoint_id, reason_of(newer)) == (1, Reason.TASK_FAILURE)
+    assert [kept.checkpoint_id for kept in harness.store.checkpoints] == [1]
+    assert harness.storage.directories == {"/checkpoints/chk-1"}
+
+
 def test_while_the_store_takes_it_a_checkpoint_cannot_be_aborted_and_a_restart_waits(
     harness: CoordinatorHarness,
 ) -> None:

@@ -113,6 +113,24 @@ def test_after_an_unexpected_error_the_new_handle_may_be_stored(make_store, hand
     assert list(store.checkpoints) == []
 
 
+def test_a_checkpoint_that_was_added_is_not_withdrawn(make_store, handles, files):
+    """Whoever heard that it was would delete its files."""
+    store = make_store()
+    store.add_checkpoint(files.completed(1))
+    assert not store.withdraw(1)
+    assert (ids(store.checkpoints), handles.names()) == ([1], [handle_name(1)])
+
+
+def test_while_its_handle_may_be_there_a_checkpoint_is_not_withdrawn(make_store, handles, files):
+    store = make_store()
+    handles.add_and_lock(handle_name(1), b"")  # added, though the answer was lost
+    handles.remove_error = ConnectionUnavailable("away")
+    assert not store.withdraw(1)
+    handles.remove_error = None
+    assert store.withdraw(1)
+    assert handles.names() == []
+
+
 @pytest.mark.parametrize(
     "error", [LeadershipLost("over"), ConnectionUnavailable("away"), ValueError("too large")], ids=lambda e: str(e)
 )

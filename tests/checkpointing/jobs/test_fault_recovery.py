@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from checkpointing.ha.job_graphs import HandleJobGraphStore
+from checkpointing.ha.job_results import FileJobResultStore, JobResult
 from checkpointing.ha.leadership import LeaderElection
 from checkpointing.ha.services import ZooKeeperServices
 from checkpointing.ha.zookeeper import SetData
 from checkpointing.jobs import jobmanager
 from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.status import JobStatus
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import eventually
 from tests.tcp_proxy import TcpProxy
@@ -112,6 +115,32 @@ async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_nex
             assert not second.leading
             assert len(cluster.launcher.drivers) == 3, "all were adopted"
             assert await third.checkpoint(job_ids[0]) == 2
+
+
+async def test_an_ended_job_is_not_recovered_though_its_result_is_seen_only_after_its_graph(
+    cluster: Cluster, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The storage was away when the leader first looked for results."""
+    async with cluster.job_manager(**LEAVE) as first:
+        await leads(first)
+        job_id = await first.submit_running(RETAIN)
+        results = first.settings.state_directory / "ha" / "job-result-store"
+    FileJobResultStore(results).create_dirty_result(JobResult(job_id, "ended", JobStatus.FAILED, 1, 2))
+    result, away = results / f"{job_id}_DIRTY.json", cluster.directory / "away"
+    result.rename(away)
+
+    def recover(graphs: HandleJobGraphStore, name: str, real: Any = HandleJobGraphStore.recover) -> Any:
+        if away.exists():
+            away.rename(result)
+        return real(graphs, name)
+
+    monkeypatch.setattr(HandleJobGraphStore, "recover", recover)
+    async with cluster.job_manager(**LEAVE) as second:
+        await leads(second)
+        await eventually(lambda: dispatchers[1].jobs or f"job {job_id} has ended and is not recovered" in caplog.text)
+        assert dispatchers[1].jobs == ()
+        assert len(cluster.launcher.drivers) == 1
+    assert not away.exists()
 
 
 async def test_lost_while_the_checkpoints_are_read_it_keeps_none_locked_and_removes_none(

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from checkpointing.jobs import job_master
+from checkpointing.jobs.attempt_starter import AttemptStarter
 from checkpointing.messages import DriverState, Heartbeat
 from tests.checkpointing.jobs.running_job_manager import (
     LIMIT_S,
@@ -167,6 +169,26 @@ async def test_a_job_that_lost_all_its_state_never_starts_empty(manager: Running
 
     assert len(manager.launcher.drivers) == 1
     assert (directory / "_metadata").exists(), "what could not be used is left for a person to look at"
+
+
+async def test_a_mistake_of_ours_ends_the_driver_fails_the_job_and_removes_nothing(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    checkpoint = await manager.checkpoint(job_id)
+
+    async def launch(starter: AttemptStarter, *arguments: Any, real: Any = AttemptStarter.launch) -> None:
+        await real(starter, *arguments)
+        raise RuntimeError("nobody expected this")
+
+    monkeypatch.setattr(AttemptStarter, "launch", launch)
+    await (await manager.driver(1)).report_failure("crash")
+    await manager.until(job_id, "FAILED")
+
+    assert [driver.process.exited.done() for driver in manager.launcher.drivers] == [True, True]
+    assert Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}", "_metadata").exists()
+    shown = await manager.get(f"/jobs/{job_id}/exceptions")
+    assert "The job's master failed: nobody expected this" in str(shown)
 
 
 async def test_a_job_that_was_told_so_starts_empty(manager: RunningJobManager) -> None:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from checkpointing.ha.driver_services import driver_services
+from checkpointing.ha.services import ZooKeeperServices
+from checkpointing.ha.zookeeper import Create
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
@@ -67,6 +69,29 @@ async def test_the_next_attempt_waits_until_the_driver_before_it_gives_up_its_cl
 
         await manager.until(job_id, "RUNNING")
         assert len(cluster.launcher.drivers) == 2
+
+
+async def test_while_nobody_can_say_whether_a_driver_claims_the_job_none_is_started(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = uuid.uuid4().hex
+    stores = await asyncio.to_thread(cluster.stores)
+    assert isinstance(stores, ZooKeeperServices)
+    connection, claim = stores._connection, f"jobs/{job_id}/attempt"
+    try:
+        await asyncio.to_thread(connection.ensure, f"jobs/{job_id}")
+        await asyncio.to_thread(connection.commit, [Create(claim, b"no driver wrote this", ephemeral=True)])
+        async with cluster.job_manager() as manager:
+            await leads(manager)
+            await manager.submit(jobId=job_id)
+            await eventually(lambda: cluster.launcher.drivers or "cannot be asked now" in caplog.text)
+            assert (cluster.launcher.drivers, await manager.status(job_id)) == ([], "CREATED")
+
+            await asyncio.to_thread(connection.delete, claim)
+            await manager.until(job_id, "RUNNING")
+            assert len(cluster.launcher.drivers) == 1
+    finally:
+        await asyncio.to_thread(stores.close)
 
 
 async def _lost(manager: RunningJobManager) -> None:

@@ -18,14 +18,17 @@ from typing import Any
 import pytest
 
 from checkpointing.jobs.launching.class_archive import options as class_archive_options
-from tests import class_archive, profile
+from tests import class_archive, database, profile
 
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
+_SESSION.chmod(0o711)  # PostgreSQL's user passes through
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
 # By address: a bare machine does not know the name localhost.
 os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
 os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
+# Shared by xdist's workers, which inherit the name; removed by the process that started the run.
+_RUN = Path(os.environ.setdefault("WAYMARK_TEST_RUN", str(_SESSION)))
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
 _SERVER_MARKS = ("django_db", "spark", "zookeeper", "browser", "flink", "stack", "nightly")
@@ -98,7 +101,6 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session")
 def session_directory() -> Path:
     """A short, absolute path that every user can reach (PostgreSQL's server user too); removed after the session."""
-    _SESSION.chmod(0o711)
     return _SESSION
 
 
@@ -139,23 +141,26 @@ def postgres_dsn(session_directory: Path) -> Iterator[str]:
     if _GIVEN["DATABASE_URL"]:
         yield _GIVEN["DATABASE_URL"]
         return
-    from dashboard.stack.postgres import PostgresServer
-    from dashboard.stack.process import running
-
-    careless = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-    server = PostgresServer(session_directory / "pg", settings=careless)
-    with running(server, log=session_directory / "postgres.log"):
+    if _IS_LONG_RUN:
+        database.copy_migrated(_RUN, session_directory / "pg")
+    with database.running_server(session_directory / "pg") as server:
         yield server.dsn()
 
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, postgres_dsn: str) -> None:
-    """Starts PostgreSQL when the first test needs Django's database, and points Django there."""
+    """Start PostgreSQL for the first test that needs Django's database, and point Django there.
+
+    Under xdist Django clones the migrated database instead of running every migration in every worker.
+    """
     from django.conf import settings
+    from django.db import connection
     from environs import Env
 
     os.environ["DATABASE_URL"] = postgres_dsn
     settings.DATABASES["default"].update(Env().dj_db_url("DATABASE_URL"))
+    if _IS_LONG_RUN and not _GIVEN["DATABASE_URL"]:
+        connection.settings_dict["TEST"].update(TEMPLATE=database.MIGRATED, MIGRATE=False)
 
 
 @pytest.fixture(scope="session")

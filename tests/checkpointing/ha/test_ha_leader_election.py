@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from checkpointing.clock import ManualClock, SystemClock
-from checkpointing.ha.errors import LeadershipLost
+from checkpointing.ha.errors import ConnectionUnavailable, LeadershipLost
 from checkpointing.ha.leadership import (
     ElectionClosed,
     LeaderInformation,
@@ -164,6 +164,29 @@ def test_a_term_that_was_uncertain_for_a_moment_is_over(make_contender, eventual
     assert told == [False]
     assert contender.session_id != term
     assert not contender.election.has_leadership(term)
+
+
+@zookeeper
+def test_a_leader_that_cannot_confirm_its_term_is_told_that_it_is_over(make_contender, eventually):
+    """The connection stays, and the server answers nothing in time."""
+    clock = ManualClock()
+    contender = make_contender(clock=clock)
+    eventually(lambda: contender.leads)
+    confirm, tried = contender.connection.confirm, threading.Event()
+
+    def not_in_time(path):
+        tried.set()
+        raise ConnectionUnavailable("no answer in time")
+
+    contender.connection.confirm = not_in_time
+    assert tried.wait(contender.connection.session_timeout_s)
+    assert contender.leads  # not before its time is over
+    clock.advance(contender.connection.session_timeout_s)
+    eventually(lambda: contender.events == ["granted", "revoked"])
+    assert contender.connection.state is ConnectionState.CONNECTED
+
+    contender.connection.confirm = confirm
+    eventually(lambda: contender.events == ["granted", "revoked", "granted"])
 
 
 @zookeeper

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage.files import LocalFiles
 from tests.checkpointing.jobs.cluster import Cluster, leads
@@ -36,6 +38,27 @@ async def test_a_running_driver_is_adopted_by_the_next_job_manager(cluster: Clus
         job = await second.get(f"/jobs/{job_id}")
         assert [move["status"] for move in job["status-history"]] == ["INITIALIZING", "RECONCILING", "RUNNING"]
         assert job["attempts"][0]["attempt"] == 1
+
+
+async def test_a_driver_of_another_machine_is_waited_for_and_no_process_here_is_taken_for_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+        directory = JobDirectory(first.settings.state_directory / "jobs", job_id)
+    record = directory.read_record()
+    assert record is not None
+    directory.write_record(replace(record, host="elsewhere.example"))
+    taken: list[int] = []
+    monkeypatch.setattr(cluster.launcher, "adopt", lambda pid, *_: taken.append(pid))
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RECONCILING")
+        cluster.drivers_find(second)
+        await second.until(job_id, "RUNNING")
+        assert (len(cluster.launcher.drivers), taken) == (1, [])
 
 
 async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoint(cluster: Cluster) -> None:

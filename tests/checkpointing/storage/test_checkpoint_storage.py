@@ -173,6 +173,18 @@ def test_no_checkpoint_completes_with_a_file_missing(storage: FileCheckpointStor
         read_metadata(location.directory)
 
 
+def test_a_savepoint_is_not_completed_by_a_job_manager_that_no_longer_leads(tmp_path: Path) -> None:
+    """The next leader removes what was begun and not completed, and may be doing so."""
+    leads = [True]
+    storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID, owns_pool=lambda: leads[0])
+    location = storage.initialize_location(8, CheckpointKind.SAVEPOINT, str(tmp_path / "sp"))
+    files = (put(Path(location.directory), "q/1.delta", b"private"),)
+    leads[0] = False
+    with pytest.raises(StorageError, match="another job manager leads"):
+        storage.write_metadata(completed(location, files, CheckpointKind.SAVEPOINT, 8))
+    assert not (Path(location.directory) / "_metadata").exists()
+
+
 def test_a_moved_savepoint_is_read_where_it_lies_now(savepoint: CompletedCheckpoint, tmp_path: Path) -> None:
     moved = shutil.move(savepoint.location, tmp_path / "kept for later")
     found = verify(str(moved), deep=True)

@@ -3,10 +3,14 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.db import connection
 
+from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
+from checkpointing.messages import CheckpointKind
+from checkpointing.storage import FileCheckpointStorage
 from monitoring.models import AuditEntry, RestartTrigger, Savepoint, SavepointOrigin, SavepointState
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.states import restore_candidates
@@ -14,6 +18,8 @@ from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
 from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, why_it_stays
 from tests.monitoring.savepoints.snapshots import lay_down
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture
@@ -247,6 +253,14 @@ class TestOfAClusterThatIsGone:
         assert "is a checkpoint, which belongs to its job" in reload(going).failure
         assert (directory / "_metadata").exists()
 
+    @pytest.mark.parametrize("kind", CheckpointKind)
+    def test_of_waymarks_own_job_manager_a_savepoint_goes_and_a_checkpoint_never(self, going, storage, now, kind):
+        directory = taken_by_waymark(storage, kind)
+        Savepoint.objects.filter(pk=going.pk).update(path=directory)
+        advance_disposals(now)
+        removed = kind is not CheckpointKind.CHECKPOINT
+        assert (state(going), Path(directory).exists()) == (("disposed", False) if removed else ("disposing", True))
+
     def test_outside_the_configured_places_nothing_is_touched(self, going, storage, tmp_path, now):
         elsewhere = lay_down("2.3.0-hashmap-20kb-savepoint-canonical", tmp_path / "savepoint-elsewhere")
         for path in (elsewhere, storage / ".." / "savepoint-elsewhere"):
@@ -258,6 +272,28 @@ class TestOfAClusterThatIsGone:
     def test_of_one_that_was_silent_for_a_moment_only_the_engine_is_asked(self, going, job, now):
         silent(job, now - GONE_AFTER + timedelta(seconds=1))
         assert advance_disposals(now) == {"could not be disposed of yet": 1}
+
+
+def taken_by_waymark(storage, kind):
+    """The directory of a checkpoint or a savepoint without files."""
+    store = FileCheckpointStorage(str(storage / "checkpoints"), JOB_ID)
+    place = store.initialize_location(7, kind, str(storage / "savepoints"))
+    store.write_metadata(
+        CompletedCheckpoint(
+            job_id=JOB_ID,
+            job_name="flights",
+            entry_class="flights:main",
+            checkpoint_id=7,
+            properties=CheckpointProperties(kind, RetentionPolicy.RETAIN_ON_CANCELLATION, forced=kind.is_savepoint),
+            trigger_timestamp=1,
+            completion_timestamp=2,
+            operators=(),
+            batches={},
+            location=place.directory,
+            shared_location=place.shared_directory,
+        )
+    )
+    return place.directory
 
 
 def silent(job, since):

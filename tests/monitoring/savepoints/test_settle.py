@@ -1,7 +1,7 @@
 from datetime import timedelta
 
-from monitoring.engine.operations import Forgotten
-from monitoring.models import SavepointOrigin, SavepointState
+from monitoring.engine.operations import Done, Forgotten
+from monitoring.models import CheckpointStatus, Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.settle import ForgottenBut, settle
 
@@ -29,3 +29,28 @@ def test_it_is_not_sent_again_while_the_engine_lists_a_savepoint_that_may_be_its
 
     savepoint.refresh_from_db()
     assert (savepoint.state, savepoint.posted_at) == (SavepointState.REQUESTED, now)
+
+
+def test_while_the_history_has_it_under_way_it_is_not_sent_again(rows, now):
+    savepoint = sent(rows, now)
+    rows.checkpoint(
+        savepoint.run, status=CheckpointStatus.IN_PROGRESS, is_savepoint=True, triggered_at=now, external_path=""
+    )
+
+    settle(savepoint, Forgotten(), now + timedelta(seconds=5))
+
+    savepoint.refresh_from_db()
+    assert (savepoint.state, savepoint.posted_at) == (SavepointState.IN_PROGRESS, now)
+
+
+def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):
+    """To remove the one would remove the files of the other."""
+    savepoint = sent(rows, now)
+    other = {"origin": SavepointOrigin.MANUAL, "state": SavepointState.COMPLETED, "path": "file:/sp/1"}
+    Savepoint.objects.create(job=savepoint.job, run=savepoint.run, requested_at=now - timedelta(hours=1), **other)
+
+    settle(savepoint, Done("file:/sp/1"), now + timedelta(seconds=5))
+
+    savepoint.refresh_from_db()
+    assert (savepoint.state, savepoint.path) == (SavepointState.FAILED, "")
+    assert savepoint.failure == "The engine answered with file:/sp/1, which is another savepoint's."

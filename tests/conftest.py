@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, BrowserType, Playwright, sync_playwright
 
 from checkpointing.jobs.launching.class_archive import options as class_archive_options
 from tests import class_archive, database, profile
@@ -83,15 +84,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rank = next((rank for rank, marks in enumerate(_BEGUN_FIRST) if any(map(item.get_closest_marker, marks))), last)
         ranks[item.path] = min(rank, ranks[item.path])
     items.sort(key=lambda item: ranks[item.path])
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if config.getvalue("dist") != "loadfile":
-        return None
-    from tests.distribution import FilesInOrder
-
-    return FilesInOrder(config, log)
 
 
 def pytest_unconfigure() -> None:
@@ -184,6 +176,33 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, object]) -> dic
     found = next(filter(None, map(shutil.which, names)), None)
     arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
     return {**browser_type_launch_args, "args": arguments, **({"executable_path": found} if found else {})}
+
+
+# pytest-playwright's own last as long as the process, and with them an event loop in its thread: no asyncio test could
+# run in it any more. These end with each file.
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started, pytest.MonkeyPatch.context() as patch:
+        # Django takes the event loop for a sign of asynchronous code.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser_type(playwright: Playwright, browser_name: str) -> BrowserType:
+    kind: BrowserType = getattr(playwright, browser_name)
+    return kind
+
+
+@pytest.fixture(scope="module")
+def browser(browser_type: BrowserType, browser_type_launch_args: dict[str, Any]) -> Iterator[Browser]:
+    with browser_type.launch(**browser_type_launch_args) as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def browser_context_args() -> dict[str, object]:
+    return {}
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,6 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from monitoring import broker
 from tests.waiting import eventually
-
-# Playwright keeps an event loop in the test's thread; Django would take its presence for async code.
-os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 # A machine with much else to do draws a page late.
 expect.set_options(timeout=60_000)

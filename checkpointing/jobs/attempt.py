@@ -108,6 +108,18 @@ class Attempt:
             self.ended_ms = self._clock.now_ms()
             self.ended.set_result(end)
 
+    async def wait_until_over(self, limit_s: float) -> None:
+        """Return when the attempt or its process has ended, or after `limit_s`.
+
+        For a driver that was told to end and that `watch` does not watch any more. Its process may end without a report.
+        """
+        exited = [asyncio.create_task(self.process.wait())] if self.process is not None else []
+        try:
+            await asyncio.wait({self.ended, *exited}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in exited:
+                each.cancel()
+
     async def watch(self, settings: JobManagerSettings) -> None:
         """End the attempt when its process dies or nothing is heard of it. Runs until it has ended, or cancelled."""
         watched: DriverProcess | None = None

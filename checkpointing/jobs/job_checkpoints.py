@@ -41,7 +41,7 @@ V = TypeVar("V")
 logger = logging.getLogger(__name__)
 
 _AGAIN_AFTER_S = 1.0
-# How long a job that is left to the next job manager waits for storage that does not answer.
+# How long a job that is left to the next job manager waits at most for storage that does not answer.
 SUSPEND_SILENCE_S = 5.0
 
 RECOVERY_ERRORS = (OSError, ValueError, HighAvailabilityError)
@@ -283,7 +283,7 @@ class JobCheckpoints:
         terminated job's clean-up is to be repeated; what another status leaves is the next job manager's anyway.
         `as_asked`: see `CheckpointProperties.discard_on`.
         """
-        silence_s = None if status.globally_terminal else SUSPEND_SILENCE_S
+        silence_s = self._io.silence_s if status.globally_terminal else min(SUSPEND_SILENCE_S, self._io.silence_s)
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         try:
             if self._sweep is not None:  # its own trouble is not that of the shutdown

@@ -316,7 +316,7 @@ class JobMaster:
         await self._interrupts.wait_for(self._end_driver(), cancelling=True)
 
     async def _end_driver(self) -> None:
-        """Ask the driver to end its queries; past the time-out its process is ended.
+        """Ask the driver to end its queries. End its process after the time-out.
 
         One that runs none yet is ended at once: while it starts Spark it hears nothing, and it has nothing to lose.
         """
@@ -325,7 +325,7 @@ class JobMaster:
             return
         if attempt.channel is not None and attempt.state is DriverState.RUNNING:
             self._gateway.send(Cancel(self._gateway.session_id))
-            await asyncio.wait({attempt.ended}, timeout=self._services.settings.cancel_timeout_s)
+            await attempt.wait_until_over(self._services.settings.cancel_timeout_s)
         ends_itself = attempt.ended.done()
         attempt.end(AttemptEnd(DriverState.CANCELED))
         await self._starter.end(attempt, END_GRACE_S, ends_itself=ends_itself)

@@ -97,6 +97,7 @@ class FakeDriver:
         self.triggers: list[TriggerCheckpoint] = []
         self.known_at_registration: list[tuple[int, ...]] = []
         self.stops: list[Stop] = []
+        self.cancels = 0
         self.registrations = 0
         self.ending = False
         self.address = spec.job_manager_address
@@ -197,10 +198,12 @@ class FakeDriver:
                 if self.obeys_stop:
                     self.ending = True
                     await self.finish(message.cause)
-            case Cancel() if self.obeys_cancel:
-                self.ending = True
-                await self._report(DriverState.CANCELED)
-                self._exit(0)
+            case Cancel():
+                self.cancels += 1
+                if self.obeys_cancel:
+                    self.ending = True
+                    await self._report(DriverState.CANCELED)
+                    self._exit(0)
             case _:
                 pass
 

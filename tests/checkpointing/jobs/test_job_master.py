@@ -240,15 +240,35 @@ async def test_a_canceled_jobs_directories_go_with_its_last_checkpoint(
         assert (directory / "chk-1" / "_metadata").is_file()
 
 
-async def test_a_driver_that_ignores_cancel_is_ended_by_force(manager: RunningJobManager) -> None:
-    manager.launcher.obeys_cancel = False
-    job_id = await manager.submit_running()
-    driver = await manager.driver(1)
+async def test_a_driver_that_ignores_cancel_is_ended_by_force(tmp_path: Path) -> None:
+    async with running_job_manager(tmp_path, WAYMARK_CANCEL_TIMEOUT="0.5") as manager:
+        manager.launcher.obeys_cancel = False
+        job_id = await manager.submit_running()
+        driver = await manager.driver(1)
 
-    await manager.cancel(job_id)
-    await manager.until(job_id, "CANCELED")
+        await manager.cancel(job_id)
+        await manager.until(job_id, "CANCELED")
 
-    assert driver.process.exited.result() == -15
+        assert driver.process.exited.result() == -15
+
+
+@pytest.mark.parametrize("stops", ["the job", "the job manager"])
+async def test_a_driver_that_dies_instead_of_ending_is_not_waited_for(tmp_path: Path, stops: str) -> None:
+    async with running_job_manager(tmp_path, WAYMARK_CANCEL_TIMEOUT="3600") as manager:
+        manager.launcher.obeys_cancel = False
+        job_id = await manager.submit_running()
+        driver = await manager.driver(1)
+
+        if stops == "the job":
+            await manager.cancel(job_id)
+        else:
+            manager.stop.set()
+        await eventually(lambda: driver.cancels)
+        driver.kill(-9)
+
+        if stops == "the job":
+            await manager.until(job_id, "CANCELED")
+        await asyncio.wait_for(manager.shut_down(), LIMIT_S)
 
 
 async def test_a_job_that_waits_for_its_restart_can_be_canceled(manager: RunningJobManager) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from checkpointing.jobs import dispatcher
 from checkpointing.jobs.jobmanager import IO_THREADS
 from checkpointing.jobs.loop import THREADS_OF_A_JOB
 from checkpointing.rest.client import RequestRefused
@@ -207,20 +208,26 @@ async def test_its_restart_waits_and_restores_what_is_there(manager: RunningJobM
     assert restore.checkpoint_id == 1
 
 
-async def test_the_job_manager_ends_in_bounded_time(tmp_path: Path, mount: HardMount) -> None:
+async def test_the_job_manager_ends_in_bounded_time(
+    tmp_path: Path, mount: HardMount, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running_job_manager(
         tmp_path, WAYMARK_SAVEPOINT_ROOTS=str(mount.path), WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S)
     ) as manager:
         await manager.submit_running()
-        await hung_job(manager, mount)
+        hung = await hung_job(manager, mount)
         async with asyncio.timeout(BOUND_S):
             await manager.shut_down()
         assert all(driver.process.exited.done() for driver in manager.launcher.drivers)
+        assert f"could not all be closed (SUSPENDED): the storage of job {hung} has not answered for 1 s" in caplog.text
         mount.answer()
 
 
-async def test_the_job_manager_ends_though_its_own_directory_hangs(tmp_path: Path) -> None:
+async def test_the_job_manager_ends_though_its_own_directory_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing interrupts a job that records its next attempt; the job manager does not wait for it."""
+    monkeypatch.setattr(dispatcher, "END_GRACE_S", 0.5)
     with hard_mount(tmp_path / "state" / "jobs") as mount:
         async with running_job_manager(
             tmp_path, WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S), WAYMARK_DRIVERS_ON_SHUTDOWN="leave"
@@ -241,6 +248,7 @@ async def test_the_job_manager_ends_though_its_own_directory_hangs(tmp_path: Pat
             assert await manager.checkpoint(other) == 1
             async with asyncio.timeout(BOUND_S):
                 await manager.shut_down()
+            assert f"job {waiting} did not end within 1 s and is abandoned" in caplog.text
             mount.answer()
 
 

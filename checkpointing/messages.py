@@ -16,6 +16,7 @@ milliseconds, sizes bytes.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import types
@@ -402,7 +403,7 @@ def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
 
     A field may have had another name, which an older peer, or an older file, still calls it by.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _type_hints(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         name = field.name if field.name in fields else field.metadata.get(_ONCE)
@@ -411,6 +412,11 @@ def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise MalformedMessage(f"{cls.__name__}.{field.name} is missing")
     return cls(**values)
+
+
+@functools.cache
+def _type_hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _plain(value: Any) -> Any:

@@ -113,12 +113,14 @@ class Attempt:
 
         For a driver that was told to end and that `watch` does not watch any more. Its process may end without a report.
         """
-        exited = [asyncio.create_task(self.process.wait())] if self.process is not None else []
+        waited: list[asyncio.Future[Any]] = [self.ended]
+        if self.process is not None:
+            waited.append(asyncio.ensure_future(self.process.wait()))
         try:
-            await asyncio.wait({self.ended, *exited}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in exited:
-                each.cancel()
+            for exited in waited[1:]:
+                exited.cancel()
 
     async def watch(self, settings: JobManagerSettings) -> None:
         """End the attempt when its process dies or nothing is heard of it. Runs until it has ended, or cancelled."""

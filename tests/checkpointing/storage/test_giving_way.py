@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -26,7 +27,7 @@ BEGINNING_S = 0.3
 class Machine:
     """Its clock, and what it says of its two processors."""
 
-    def __init__(self, stat: Path) -> None:
+    def __init__(self, stat: BinaryIO) -> None:
         self._stat = stat
         self._computed_s = 4711.0
         self.others = 0.0  # of the processors' time, what others compute
@@ -45,16 +46,19 @@ class Machine:
         self.now_s += seconds
         self._computed_s += 2 * seconds * self.others
         user, rest = round(self._computed_s * 100), round((2 * self.now_s - self._computed_s) * 100)
-        self._stat.write_text(f"cpu  {user} 1 2 {rest} 3 4 5 6 0 0\ncpu0 7 7 7 7 7 7 7 7 0 0\n")
+        # Of one length, in place: to truncate a file thousands of times takes seconds.
+        self._stat.seek(0)
+        self._stat.write(b"cpu  %012d 1 2 %012d 3 4 5 6 0 0\ncpu0 7 7 7 7 7 7 7 7 0 0\n" % (user, rest))
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    stat = tmp_path / "stat"
-    monkeypatch.setattr(giving_way, "_STAT", str(stat))
-    machine = Machine(stat)
-    monkeypatch.setattr(giving_way, "time", machine)
-    return machine
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    path = tmp_path / "stat"
+    monkeypatch.setattr(giving_way, "_STAT", str(path))
+    with path.open("wb", buffering=0) as stat:
+        machine = Machine(stat)
+        monkeypatch.setattr(giving_way, "time", machine)
+        yield machine
 
 
 def write(machine: Machine, way: GivingWay, mebibytes: int, took_s: float = 0.001) -> float:

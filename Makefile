@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help run unit test nightly lint bench chaos clean lock browser install install-dev
 SHELL := /bin/bash
+# Containers like to set it. Without bytecode each process compiles what it imports, pytest's assertions above all.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PY := $(VENV)/bin/python

@@ -126,6 +126,18 @@ def test_a_leader_and_its_drivers_meet_over_tls(guarded: Guarded, scheme: ZooKee
             assert services.attempts.holder("a" * 32) == 1
         with closing(leader_retrieval_for(told)):
             pass
+
+
+def test_without_its_files_a_driver_meets_nobody_over_tls(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = guarded.files(ZooKeeperScheme.NONE)
+    services = zookeeper_services(guarded.server.secure, root(), "demo", tmp_path / "ha", read_metadata, access=files)
+    start = ZooKeeperConnection.start
+    monkeypatch.setattr(ZooKeeperConnection, "start", lambda connection: start(connection, 2.0))
+    with closing(services):
+        told = services.driver_specification
+        assert told is not None
         with pytest.raises(ConnectionUnavailable):
             leader_retrieval_for(replace(told, access=None, session_timeout_s=1.0))
 

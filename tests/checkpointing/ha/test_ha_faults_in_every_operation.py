@@ -427,15 +427,30 @@ def new_scene(zookeeper_hosts, tmp_path):
     return partial(Scene, zookeeper_hosts, tmp_path)
 
 
+LOSSES = {
+    "connection": (Loss.CONNECTION, True),
+    "session-and-term": (Loss.SESSION, True),
+    "session-alone": (Loss.SESSION, False),
+}
+# One of each loss: the others run in `make nightly`.
+IN_EVERY_RUN = {
+    ("add and subsume", "session-and-term"),
+    ("put a graph again", "connection"),
+    ("hold an attempt", "session-alone"),
+}
+
+
 @pytest.mark.parametrize(
-    ("loss", "term_ends"),
+    ("operation", "loss", "term_ends"),
     [
-        pytest.param(Loss.CONNECTION, True, id="connection"),
-        pytest.param(Loss.SESSION, True, id="session-and-term"),
-        pytest.param(Loss.SESSION, False, id="session-alone"),
+        pytest.param(
+            *(operation, *loss),
+            id=f"{operation.name}-{name}".replace(" ", "-"),
+            marks=[] if (operation.name, name) in IN_EVERY_RUN else pytest.mark.nightly,
+        )
+        for operation, (name, loss) in itertools.product(OPERATIONS, LOSSES.items())
     ],
 )
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name.replace(" ", "-"))
 def test_an_operation_that_is_cut_short_anywhere_loses_nothing_and_says_what_it_did(
     new_scene, operation, loss, term_ends
 ):
@@ -498,7 +513,7 @@ def refused_everywhere(scene):
     assert scene.stored == before
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", [Loss.CONNECTION, pytest.param(Loss.SESSION, marks=pytest.mark.nightly)])
 def test_an_election_that_is_cut_short_anywhere_leads_in_the_end_and_leaves_nothing_behind(new_scene, loss):
     with new_scene(term_ends_with_the_session=True) as scene:
         scene.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import itertools
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -51,6 +52,14 @@ STEPS = (
     "publishing: find leader/rest_server/connection_info",
     "publishing: commit leader/rest_server/connection_info",
 )
+
+ERRORS = {"io": OSError(errno.ESTALE, "Stale file handle"), "mistake": RuntimeError("a mistake of ours")}
+# One of each part: the others run in `make nightly`.
+IN_EVERY_RUN = {
+    ("election: confirm leader/latch/OWN", "mistake"),
+    ("Dispatcher._recover", "io"),
+    ("publishing: commit leader/rest_server/connection_info", "mistake"),
+}
 
 
 class Steps:
@@ -216,9 +225,14 @@ async def test_every_step_of_taking_leadership_is_known(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ESTALE, "Stale file handle"), RuntimeError("a mistake of ours")], ids=["io", "mistake"]
+    ("step", "error"),
+    [
+        pytest.param(
+            *(step, error), id=f"{step}-{name}", marks=[] if (step, name) in IN_EVERY_RUN else pytest.mark.nightly
+        )
+        for step, (name, error) in itertools.product(STEPS, ERRORS.items())
+    ],
 )
-@pytest.mark.parametrize("step", STEPS)
 async def test_whatever_fails_while_leadership_is_taken_there_is_a_leader_and_its_job_goes_on(
     cluster: Cluster, proxy: TcpProxy, hook: Callable[[Steps], None], step: str, error: Exception
 ) -> None:

@@ -10,59 +10,52 @@ from enum import Enum
 
 
 class CheckpointFailureReason(Enum):
-    """`pre_flight`: refused before any task was asked. `counts`: adds to the tolerable failures of the job."""
+    """`counts`: adds to the tolerable failures of the job."""
 
-    pre_flight: bool
     message: str
     counts: bool
 
-    PERIODIC_SCHEDULER_SHUTDOWN = (True, "Periodic checkpoint scheduler is shut down.", False)
-    TOO_MANY_CHECKPOINT_REQUESTS = (True, "The maximum number of queued checkpoint requests exceeded", False)
+    PERIODIC_SCHEDULER_SHUTDOWN = ("Periodic checkpoint scheduler is shut down.", False)
+    TOO_MANY_CHECKPOINT_REQUESTS = ("The maximum number of queued checkpoint requests exceeded", False)
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = (
-        True,
         "The minimum time between checkpoints is still pending. Checkpoint will be triggered after the minimum time.",
         False,
     )
-    NOT_ALL_REQUIRED_TASKS_RUNNING = (True, "Not all required tasks are currently running.", False)
-    IO_EXCEPTION = (True, "An Exception occurred while triggering the checkpoint. IO-problem detected.", True)
-    BLOCKING_OUTPUT_EXIST = (True, "Blocking output edge exists in running tasks.", False)
-    CHECKPOINT_ASYNC_EXCEPTION = (False, "Asynchronous task checkpoint failed.", True)
+    NOT_ALL_REQUIRED_TASKS_RUNNING = ("Not all required tasks are currently running.", False)
+    IO_EXCEPTION = ("An Exception occurred while triggering the checkpoint. IO-problem detected.", True)
+    BLOCKING_OUTPUT_EXIST = ("Blocking output edge exists in running tasks.", False)
+    CHECKPOINT_ASYNC_EXCEPTION = ("Asynchronous task checkpoint failed.", True)
     CHANNEL_STATE_SHARED_STREAM_EXCEPTION = (
-        False,
         "The checkpoint was aborted due to exception of other subtasks sharing the ChannelState file.",
         False,
     )
-    CHECKPOINT_EXPIRED = (False, "Checkpoint expired before completing.", True)
-    CHECKPOINT_SUBSUMED = (False, "Checkpoint has been subsumed.", False)
-    CHECKPOINT_DECLINED = (False, "Checkpoint was declined.", True)
-    CHECKPOINT_DECLINED_TASK_NOT_READY = (False, "Checkpoint was declined (tasks not ready)", False)
-    CHECKPOINT_DECLINED_TASK_CLOSING = (False, "Checkpoint was declined (task is closing)", False)
+    CHECKPOINT_EXPIRED = ("Checkpoint expired before completing.", True)
+    CHECKPOINT_SUBSUMED = ("Checkpoint has been subsumed.", False)
+    CHECKPOINT_DECLINED = ("Checkpoint was declined.", True)
+    CHECKPOINT_DECLINED_TASK_NOT_READY = ("Checkpoint was declined (tasks not ready)", False)
+    CHECKPOINT_DECLINED_TASK_CLOSING = ("Checkpoint was declined (task is closing)", False)
     CHECKPOINT_DECLINED_SUBSUMED = (
-        False,
         "Checkpoint was canceled because a barrier from newer checkpoint was received.",
         False,
     )
-    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = (False, "Task received cancellation from one of its inputs", False)
+    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = ("Task received cancellation from one of its inputs", False)
     CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = (
-        False,
         "Checkpoint was declined because one input stream is finished",
         False,
     )
-    CHECKPOINT_COORDINATOR_SHUTDOWN = (False, "CheckpointCoordinator shutdown.", False)
-    CHECKPOINT_COORDINATOR_SUSPEND = (False, "Checkpoint Coordinator is suspending.", False)
-    JOB_FAILOVER_REGION = (False, "FailoverRegion is restarting.", False)
-    TASK_FAILURE = (False, "Task has failed.", False)
-    TASK_CHECKPOINT_FAILURE = (False, "Task local checkpoint failure.", False)
+    CHECKPOINT_COORDINATOR_SHUTDOWN = ("CheckpointCoordinator shutdown.", False)
+    CHECKPOINT_COORDINATOR_SUSPEND = ("Checkpoint Coordinator is suspending.", False)
+    JOB_FAILOVER_REGION = ("FailoverRegion is restarting.", False)
+    TASK_FAILURE = ("Task has failed.", False)
+    TASK_CHECKPOINT_FAILURE = ("Task local checkpoint failure.", False)
     UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = (
-        False,
         "Unknown task for the checkpoint to notify.",
         False,
     )
-    FINALIZE_CHECKPOINT_FAILURE = (False, "Failure to finalize checkpoint.", True)
-    TRIGGER_CHECKPOINT_FAILURE = (False, "Trigger checkpoint failure.", False)
+    FINALIZE_CHECKPOINT_FAILURE = ("Failure to finalize checkpoint.", True)
+    TRIGGER_CHECKPOINT_FAILURE = ("Trigger checkpoint failure.", False)
 
-    def __init__(self, pre_flight: bool, message: str, counts: bool) -> None:
-        self.pre_flight = pre_flight
+    def __init__(self, message: str, counts: bool) -> None:
         self.message = message
         self.counts = counts
 

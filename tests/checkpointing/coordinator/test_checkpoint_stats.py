@@ -201,6 +201,10 @@ def test_conformance_i16_quantiles_are_flinks_estimate() -> None:
     assert quantiles_of([59, 76, 78, 84, 98, 563]) == Quantiles(81.0, 563.0, 563.0, 563.0, 563.0)
     assert quantiles_of([21, 42, 105, 126, 147, 168]) == Quantiles(115.5, 168.0, 168.0, 168.0, 168.0)
     assert quantiles_of([7]) == Quantiles(7.0, 7.0, 7.0, 7.0, 7.0)
+    # So many that each quantile lies between two values.
+    assert dataclasses.astuple(quantiles_of(range(1, 2001))) == pytest.approx(
+        (1000.5, 1800.9, 1900.95, 1980.99, 1998.999)
+    )
 
 
 def test_the_summary_remembers_extremes_longer_than_its_window() -> None:

@@ -462,6 +462,16 @@ def test_standalone_leads_from_the_start_with_a_random_session():
     assert len(sessions) == 2
 
 
+def test_standalone_is_not_the_leader_that_was_lost():
+    election = StandaloneLeaderElection()
+    election.start(Contender(election, "http://127.0.0.1:1"))
+    retrieval, session_id = StandaloneLeaderRetrieval(election), election.information.session_id
+    assert retrieval.wait(0, other_than=session_id) is None
+    for lost in (None, "", "~"):  # sorted before and after every session
+        assert retrieval.wait(0, other_than=lost) == election.information
+    election.close()
+
+
 def test_standalone_ignores_another_session():
     election = StandaloneLeaderElection()
     election.start(Contender(election, "http://127.0.0.1:1"))

@@ -43,6 +43,23 @@ def test_while_the_history_has_it_under_way_it_is_not_sent_again(rows, now):
     assert (savepoint.state, savepoint.posted_at) == (SavepointState.IN_PROGRESS, now)
 
 
+def test_only_the_row_of_its_own_path_is_linked_to_it(rows, now):
+    savepoint = sent(rows, now)
+    for number in (1, 2, 3):
+        rows.checkpoint(
+            savepoint.run,
+            number,
+            status=CheckpointStatus.COMPLETED,
+            is_savepoint=True,
+            external_path=f"file:/sp/{number}",
+        )
+
+    settle(savepoint, Done("/sp/2"), now + timedelta(seconds=5))
+
+    savepoint.refresh_from_db()
+    assert savepoint.checkpoint.external_path == "file:/sp/2"
+
+
 def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):
     """To remove the one would remove the files of the other."""
     savepoint = sent(rows, now)

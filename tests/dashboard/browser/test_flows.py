@@ -56,6 +56,7 @@ def test_the_fleet_follows_what_the_workers_write(read_as: ReadAs, now: datetime
     assert reader.complaints == []
 
 
+@pytest.mark.nightly
 def test_a_thousand_jobs_are_found_by_typing(read_as: ReadAs, now: datetime) -> None:
     cluster = make.make_cluster(now)
     for n in range(1000):
@@ -104,6 +105,7 @@ def _worker_ends(attempt: RestartAttempt, run: int, now: datetime) -> None:
     RestartAttempt.objects.filter(pk=attempt.pk).update(**ended)
 
 
+@pytest.mark.nightly
 def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     make.make_run(job, now)
@@ -174,6 +176,7 @@ def test_nothing_is_done_twice_by_a_double_click_by_loading_anew_or_by_going_bac
     assert page.locator("form[method=post]").first.evaluate(twice) == [True, False]
 
 
+@pytest.mark.nightly
 def test_the_chosen_theme_is_kept_and_charts_follow_it(read_as: ReadAs, now: datetime) -> None:
     job = scenes.busy_job(now, make.make_cluster(now))
     reader = read_as()
@@ -200,6 +203,7 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
     expect(first).to_have_text(str(longest))
 
 
+@pytest.mark.nightly
 def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now), scenes.LONG_NAME)
     make.make_run(job, now, age=timedelta(seconds=5))

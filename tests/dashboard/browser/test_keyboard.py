@@ -17,7 +17,7 @@ from tests.dashboard.browser.conftest import SIZES, Reader
 from tests.dashboard.browser.keys import Keys
 from tests.dashboard.browser.looking import poller_looked
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 # No beat: a part that renews itself has other places than were counted when the walk began.
 STILL = "window.setInterval = () => 0;"
 

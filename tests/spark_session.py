@@ -1,29 +1,57 @@
-"""A Spark session for tests, with the driver's own settings."""
+"""The Spark session of a test process, with the driver's own settings."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
 
 PARTITIONS = 2
+_ROOT = Path(__file__).parents[1]
+_STANDALONE = {"spark.master": "spark://127.0.0.1:7077"}
 
 
 @contextlib.contextmanager
-def spark_session(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """For one module at most: a process has one SparkContext, and the next module's end would stop it.
+def spark_session(directory: Path) -> Iterator[Any]:
+    """Start the session and stop it at the end. A process has one SparkContext: share this session.
 
-    Everything it writes is below `directory`. No event log: who needs one sets `spark.eventLog.enabled`.
+    Everything it writes is below `directory`. It differs from a local driver's in what cannot change while it runs:
+    no event log, maintenance of the state every 300 ms, and the scheduler's pools of a driver with executors.
     """
     work = WorkDirectory(directory)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    ours = {**session_settings(work, PARTITIONS, {}), "spark.eventLog.enabled": "false"}
-    session = start_session(directory.name, {**ours, **(settings or {})}, work)
+    # Spark's Python workers import what a program imports.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    cluster = session_settings(work, PARTITIONS, _STANDALONE)
+    ours = {
+        **session_settings(work, PARTITIONS, {}),
+        **{name: value for name, value in cluster.items() if name.startswith("spark.scheduler.")},
+        "spark.eventLog.enabled": "false",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "300ms",
+    }
+    session = start_session(directory.name, ours, work)
     try:
         yield session
     finally:
         session.stop()
+
+
+@contextlib.contextmanager
+def put_back(spark: Any) -> Iterator[None]:
+    """Stop the queries that are left at the end, and give every setting the value that it has now."""
+    before = dict(spark.conf.getAll)
+    try:
+        yield
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        for name in spark.conf.getAll.keys() - before.keys():
+            spark.conf.unset(name)
+        for name, value in before.items():
+            if spark.conf.get(name) != value:
+                spark.conf.set(name, value)

@@ -1,23 +1,14 @@
-"""A Spark session whose frames go into the sinks, and the attempts of a job that this process plays."""
+"""The attempts of a job that this process plays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from checkpointing.sinks import context
 from checkpointing.sinks.conformance import PlayedJob, SnapshotOfOutput
 from checkpointing.sinks.lineage import Lineage
-from tests.spark_session import spark_session
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    with spark_session(tmp_path_factory.mktemp("sinks")) as session:
-        yield session
 
 
 class Job(PlayedJob):

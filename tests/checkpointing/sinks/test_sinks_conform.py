@@ -130,6 +130,7 @@ class OfFiles(OfSpark):
         yield lambda: dies_in(output_directory, "_sync", after=True, calls=2)
 
 
+@pytest.mark.nightly
 class TestTextFiles(OfFiles):
     format = "text"
 

@@ -16,7 +16,7 @@ import pytest
 from checkpointing.jobs.launching.class_archive import VARIABLE
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[3]
 MAKER = [sys.executable, "-m", "checkpointing.spark.class_archive"]

@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +24,6 @@ from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
 from tests.checkpointing.spark.topic_log import Topic, TopicLog
 from tests.profile import PROFILE, SEED
-from tests.spark_session import spark_session
 
 SNAPSHOTS = PROFILE.snapshots_under_load
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900 + 60 * SNAPSHOTS)]
@@ -33,15 +32,16 @@ WORDS = [f"word-{number}" for number in range(40)]
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+def spark(spark: Any) -> Any:
     # Logs are compacted, and what they took over removed, as often as in a query that is months old.
     hard = {
         "spark.sql.streaming.fileSource.log.compactInterval": "3",
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1ms",
         "spark.sql.streaming.fileSink.log.compactInterval": "5",
     }
-    with spark_session(tmp_path_factory.mktemp("session"), hard) as session:
-        yield session
+    for name, value in hard.items():
+        spark.conf.set(name, value)
+    return spark
 
 
 class Feeder:
@@ -242,6 +242,7 @@ def test_a_stop_with_savepoint_under_load_names_what_feeds_what_and_restores_exa
     assert finish(again, again.start("again", savepoint)) == feeder.expected
 
 
+@pytest.mark.nightly
 def test_over_a_topic_no_snapshot_holds_a_consumer_ahead_and_a_stop_with_savepoint_restores_exactly(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,11 @@ from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
-from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTITIONS = 2
 MODE = "execution.checkpointing.mode"
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    with spark_session(tmp_path_factory.mktemp("session")) as session:
-        yield session
 
 
 @dataclass(frozen=True)
@@ -187,6 +180,7 @@ def test_exactly_once_is_refused_only_where_it_is_asked_for(spark: Any, tmp_path
     assert numbers.planned("work").is_continuous
 
 
+@pytest.mark.nightly
 def test_a_job_with_a_continuous_trigger_is_run_and_marked_at_least_once(
     job_manager: Any, drivers: Any, words: Any, eventually: Callable[..., object]
 ) -> None:

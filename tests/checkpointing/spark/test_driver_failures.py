@@ -79,6 +79,7 @@ def test_what_spark_says_when_its_jvm_does_not_start_is_the_jobs_exception(
     assert driver.process.wait(60) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_jvm_that_runs_out_of_memory_ends_and_says_so(job_manager: Any, drivers: Any, words: Any) -> None:
     driver = drivers.start(
@@ -91,6 +92,7 @@ def test_a_jvm_that_runs_out_of_memory_ends_and_says_so(job_manager: Any, driver
     assert driver.process.wait(60) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_an_exception_in_a_task_names_the_task(job_manager: Any, drivers: Any, words: Any) -> None:
     drivers.start(job_manager, "wordcount:picky", words.arguments)

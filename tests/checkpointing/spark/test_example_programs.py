@@ -25,7 +25,7 @@ from tests.chaos.cluster import Job, JobManagers
 from tests.profile import PROFILE
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PROGRAMS = Path(__file__).parent / "programs"
 NOON = datetime.datetime(2026, 6, 1, 12, tzinfo=datetime.UTC)

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpointing.messages import VertexKind
-from checkpointing.spark.begun import BegunBatches, begun_batch
+from checkpointing.spark.begun import BegunBatches
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.program import guard_batch_functions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.storage import verify
-from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
-from tests.spark_session import spark_session
-from tests.waiting import eventually
+from tests.checkpointing.spark.bench import LAYOUTS, Bench
+from tests.checkpointing.spark.test_local_state_damaged import overwritten
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    often = {
-        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
-        "spark.sql.streaming.stateStore.maintenanceInterval": "300ms",
-    }
-    with spark_session(tmp_path_factory.mktemp("session"), often) as session:
-        yield session
+def spark(spark: Any) -> Any:
+    spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "2")
+    return spark
 
 
 class Lives(Bench):
@@ -98,7 +89,7 @@ class FencedCounts:
             raise Crash
 
 
-@pytest.mark.parametrize("crash", ["before", "after"])
+@pytest.mark.parametrize("crash", ["before", pytest.param("after", marks=pytest.mark.nightly)])
 def test_the_batch_in_flight_runs_again_with_the_same_input(bench: Lives, crash: str) -> None:
     sink = FencedCounts()
 
@@ -187,111 +178,6 @@ def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
         bench.run_all(bench.attempt(2, writing()))
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
-
-
-def shortened(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(max(0, path.stat().st_size - 3))
-
-
-def overwritten(path: Path) -> None:
-    size = path.stat().st_size
-    path.unlink()
-    path.write_bytes(os.urandom(size))
-
-
-def emptied(path: Path) -> None:
-    path.unlink()
-    path.touch()
-
-
-def removed(path: Path) -> None:
-    path.unlink()
-
-
-def newest(location: Path, pattern: str) -> Path:
-    return max(location.glob(pattern), key=lambda path: (path.stat().st_mtime_ns, path.name))
-
-
-DAMAGED = {
-    "the last commit": "commits/4",
-    "the last offsets": "offsets/4",
-    "the offsets in flight": "offsets/5",
-    "the query's id": "metadata",
-    "a changelog": "state/0/0/*.changelog",
-    "a snapshot": "state/0/0/*.zip",
-    "an SST file": "state/0/0/SSTs/*.sst",
-    "the operator's metadata": "state/0/_metadata/metadata",
-}
-
-
-@pytest.fixture(scope="module")
-def left_behind(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An attempt's directory: five batches of a count with snapshots, a sixth in flight."""
-    bench = Lives(spark, tmp_path_factory.mktemp("left"), LAYOUTS["rocksdb format 2"])
-    query = bench.attempt(1, bench.lines().groupBy("value").count().writeStream.outputMode("update").format("noop"))
-    location = query.planned.location
-    for _ in range(5):
-        bench.feed()
-    bench.run_all(query)
-    eventually("a snapshot", lambda: any(name.startswith("state/0/0/SSTs") for name in needed(bench.work(1))))
-    query.stop()
-    for name in ("{}", ".{}.crc"):
-        shutil.copyfile(location / "offsets" / name.format(4), location / "offsets" / name.format(5))
-    # Spark's maintenance may still write beside the query that ended: what lies here now is looked at, left alone.
-    settled = tmp_path_factory.mktemp("settled") / "work"
-    return shutil.copytree(bench.work(1), settled, ignore=shutil.ignore_patterns("*.tmp", "*.tmp.crc"))
-
-
-def needed(work: Path) -> list[str]:
-    target = work / "tried"
-    try:
-        LocalState.read(work).build("words", target)
-        return [str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()]
-    except LocalStateUnusable:
-        return []
-    finally:
-        shutil.rmtree(target, ignore_errors=True)
-
-
-@pytest.mark.parametrize("harm", [shortened, overwritten, emptied, removed], ids=lambda harm: harm.__name__)
-@pytest.mark.parametrize("what", DAMAGED)
-def test_damage_is_noticed(left_behind: Path, tmp_path: Path, what: str, harm: Callable[[Path], None]) -> None:
-    work = tmp_path / "work"
-    shutil.copytree(left_behind, work)
-    location = work / "queries" / "0-words"
-    LocalState.read(work).check()
-    used = set(needed(work))
-    victims = [path for path in location.glob(DAMAGED[what]) if str(path.relative_to(location)) in used]
-    victim = max(victims, key=lambda path: path.name)
-    harm(victim)
-    if (what, harm) == ("a snapshot", removed):
-        assert str(victim.relative_to(location)) not in needed(work), "the changelogs lead there without it"
-        return
-    with pytest.raises(LocalStateUnusable):
-        LocalState.read(work).check()
-
-
-def test_a_partition_that_is_not_there_at_all_is_missed(left_behind: Path, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    shutil.copytree(left_behind, work)
-    shutil.rmtree(work / "queries" / "0-words" / "state" / "0" / "1")
-    with pytest.raises(LocalStateUnusable, match="state/0/1 is missing"):
-        LocalState.read(work).check()
-
-
-def test_newer_commits_that_are_gone_are_noticed_by_the_state(left_behind: Path, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    shutil.copytree(left_behind, work)
-    for log, numbers in (("commits", (3, 4)), ("offsets", (3, 4, 5))):
-        for number in numbers:
-            for name in (f"{number}", f".{number}.crc"):
-                (work / "queries" / "0-words" / log / name).unlink()
-    with pytest.raises(LocalStateUnusable, match="the offsets end with 2"):
-        LocalState.read(work).check()
-
-
 def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Lives) -> None:
     output = bench.root / "out"
     query = bench.attempt(1, bench.lines().writeStream.format("json").option("path", str(output)))
@@ -304,14 +190,6 @@ def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Live
             (query.planned.location / log / name).unlink()
     with pytest.raises(LocalStateUnusable, match="_spark_metadata ends with batch 2, the offsets end with 0"):
         bench.left_by(1)
-
-
-def test_an_attempt_without_its_record_is_not_gone_on_with(tmp_path: Path) -> None:
-    with pytest.raises(LocalStateUnusable, match="ended before it started its queries"):
-        LocalState.read(tmp_path)
-    (tmp_path / "queries.json").write_text(json.dumps({"boot_id": 3}))
-    with pytest.raises(LocalStateUnusable, match=r"queries\.json cannot be read"):
-        LocalState.read(tmp_path)
 
 
 def test_a_batch_without_state_whose_offsets_were_removed_is_missed(bench: Lives) -> None:
@@ -335,20 +213,3 @@ def test_a_batch_without_state_whose_offsets_were_removed_is_missed(bench: Lives
         (location / "offsets" / name).unlink()
     with pytest.raises(LocalStateUnusable, match="batch 1 had begun, the offsets end with batch 0"):
         LocalState.read(bench.work(1))
-
-
-def test_of_several_queries_each_batch_is_written_down_at_its_own(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "metadata").write_text(json.dumps({"id": f"id-{name}"}))
-
-    class Frame:
-        def __getattr__(self, name: str) -> Any:
-            return self
-
-        def getLocalProperty(self, name: str) -> str:
-            assert name == "sql.streaming.queryId"
-            return "id-b"
-
-    BegunBatches([tmp_path / "a", tmp_path / "b", tmp_path / "not yet"]).note(Frame(), 4)
-    assert (begun_batch(tmp_path / "a"), begun_batch(tmp_path / "b")) == (-1, 4)

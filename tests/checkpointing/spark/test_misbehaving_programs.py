@@ -13,7 +13,7 @@ from dashboard.stack.ports import any_free
 from tests.chaos.cluster import Job, JobManagers
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).parent / "programs" / "misbehaving.py"
 NO_RESTART = {"restart-strategy.type": "none", "spark.sql.shuffle.partitions": "1"}
@@ -71,8 +71,8 @@ def test_a_program_that_never_returns_its_query_can_be_cancelled(jobs: dict[str,
     eventually("its process is gone", lambda: not Path(f"/proc/{pid}").exists())
 
 
-@pytest.mark.nightly  # Spark looks for its master for a minute
 def test_a_master_that_cannot_be_reached_is_named(job_managers: JobManagers) -> None:
+    """Spark looks for its master for a minute."""
     master = f"spark://127.0.0.1:{any_free()}"
     found = failure(Job(job_managers, PROGRAM, "fine", {}, **{**NO_RESTART, "spark.master": master}))
     assert found["exceptionName"] == "ClusterRefused"

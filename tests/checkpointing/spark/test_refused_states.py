@@ -25,17 +25,10 @@ from checkpointing.spark.state_schema import StateDoesNotFit
 from checkpointing.state import SourceInputLost
 from checkpointing.storage import verify
 from tests.checkpointing.spark import taking
-from tests.spark_session import spark_session
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    with spark_session(tmp_path_factory.mktemp("session")) as session:
-        yield session
 
 
 class Words:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,12 @@ from checkpointing.spark.rescale import (
     rescale,
     target_partitions,
 )
-from checkpointing.spark.restore import RestoreRefused, Snapshot, check_fits, restore_query
+from checkpointing.spark.restore import Snapshot
 from checkpointing.spark.running_query import RunningQuery
+from tests.checkpointing.spark.bench import LAYOUTS, Bench
 from tests.checkpointing.spark.test_plan import AGGREGATE
-from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
-from tests.spark_session import spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    with spark_session(tmp_path_factory.mktemp("session")) as session:
-        yield session
 
 
 class Rescaling(Bench):
@@ -83,7 +75,10 @@ def has_state(checkpoint: CompletedCheckpoint) -> bool:
     return all(subtask.files for operator in stateful for subtask in operator.subtasks)
 
 
-@pytest.mark.parametrize(("layout", "steps"), [("rocksdb format 2", (8, 3, 3)), ("rocksdb format 1", (3,))])
+@pytest.mark.parametrize(
+    ("layout", "steps"),
+    [("rocksdb format 2", (8, 3, 3)), pytest.param("rocksdb format 1", (3,), marks=pytest.mark.nightly)],
+)
 def test_a_count_goes_from_4_to_8_to_3_partitions_and_its_snapshots_can_be_restored(
     bench: Rescaling, layout: str, steps: tuple[int, ...]
 ) -> None:
@@ -110,7 +105,13 @@ def test_a_count_goes_from_4_to_8_to_3_partitions_and_its_snapshots_can_be_resto
         assert has_state(checkpoint)
 
 
-@pytest.mark.parametrize("batches", [1, 2], ids=["between two compactions", "right before a compaction"])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param(1, id="between two compactions", marks=pytest.mark.nightly),
+        pytest.param(2, id="right before a compaction"),
+    ],
+)
 def test_a_file_sinks_log_has_no_hole_at_the_batch_that_the_rescale_writes(bench: Rescaling, batches: int) -> None:
     bench.spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
     output = bench.root / "out"
@@ -130,6 +131,7 @@ def test_a_file_sinks_log_has_no_hole_at_the_batch_that_the_rescale_writes(bench
     assert Counter(row["value"] for row in rows) == Counter(set(bench.expected))
 
 
+@pytest.mark.nightly
 def test_a_joins_four_stores_are_rescaled_together(bench: Rescaling) -> None:
     from pyspark.sql import functions
 
@@ -155,73 +157,14 @@ def test_a_joins_four_stores_are_rescaled_together(bench: Rescaling) -> None:
     assert sorted(pairs) == list("abdefgh")
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
-
-
-def counted(bench: Rescaling) -> Any:
-    return bench.lines().groupBy("value").count().writeStream.outputMode("update").format("noop")
-
-
-def test_a_state_of_the_hdfs_backed_provider_is_refused(bench: Rescaling) -> None:
-    bench.layout = LAYOUTS["hdfs"]
-    query = bench.first(counted(bench), 2, 1)
-    query.stop()
-    with pytest.raises(RescaleRefused, match=r"RocksDBStateStoreProvider only, this one is of HDFSBacked"):
-        rescale(bench.spark, query.files, 3)
-    assert query.files.last_commit() == 0
-
-
-def test_a_batch_without_a_commit_is_refused(bench: Rescaling) -> None:
-    query = bench.first(counted(bench), 2, 2)
-    query.stop()
-    (query.planned.location / "commits" / "1").unlink()
-    with pytest.raises(RescaleRefused, match="its last batch is not committed"):
-        rescale(bench.spark, query.files, 3)
-
-
 def test_a_state_without_a_schema_is_refused_in_sparks_words(bench: Rescaling) -> None:
-    query = bench.first(counted(bench), 2, 1)
+    counted = bench.lines().groupBy("value").count().writeStream.outputMode("update").format("noop")
+    query = bench.first(counted, 2, 1)
     query.stop()
     for schema in query.planned.location.glob("state/0/0/_metadata/*"):
         schema.unlink()
     with pytest.raises(RescaleRefused, match=r"Spark says: \[STDS_FAILED_TO_READ_STATE_SCHEMA\]"):
         rescale(bench.spark, query.files, 3)
-
-
-def test_a_state_without_keys_is_refused_as_spark_would_lose_it(bench: Rescaling) -> None:
-    total = bench.lines().dropDuplicates(["value"]).groupBy().count()
-    query = bench.first(total.writeStream.outputMode("update").format("noop"), 2, 1)
-    assert sorted(parallelism(bench.taken_and_stopped(query, 1))) == [1, 2]
-    with pytest.raises(RescaleRefused, match=r"'aggregate \(stateStoreSave\)' keeps all state in one"):
-        rescale(bench.spark, query.files, 4)
-
-
-def test_a_state_that_no_operator_takes_up_is_refused_whatever_its_parallelism(bench: Rescaling) -> None:
-    """By kind as well as by place: Spark finds state by its place alone."""
-    checkpoint = bench.taken_and_stopped(bench.first(counted(bench), 2, 1), 1)
-    bench.on(5)
-    other = bench.planned(bench.lines().dropDuplicates(["value"]).writeStream.format("noop"), bench.root / "other")
-    with pytest.raises(RestoreRefused, match=r"the program has 'deduplicate \(streamingDeduplicate\)' in its place"):
-        check_fits(Snapshot(checkpoint), other.plan.vertices, allow_non_restored_state=False)
-    with pytest.raises(RestoreRefused, match="cannot add a stateful operator to a query that has run"):
-        check_fits(Snapshot(checkpoint), other.plan.vertices, allow_non_restored_state=True)
-
-
-def test_an_operator_that_moved_up_is_not_given_anothers_state(bench: Rescaling) -> None:
-    both = bench.lines().dropDuplicates(["value"]).groupBy("value").count()
-    checkpoint = bench.taken_and_stopped(bench.first(both.writeStream.outputMode("update").format("noop"), 2, 1), 1)
-    only = bench.planned(bench.lines().dropDuplicates(["value"]).writeStream.format("noop"), bench.root / "only")
-    with pytest.raises(RestoreRefused, match="cannot add a stateful operator to a query that has run"):
-        check_fits(Snapshot(checkpoint), only.plan.vertices, allow_non_restored_state=True)
-
-
-def test_a_whole_query_is_left_behind_with_leave_only(bench: Rescaling) -> None:
-    checkpoint = bench.taken_and_stopped(bench.first(counted(bench), 2, 1), 1)
-    others = query_plan("others", AGGREGATE, Sink("noop", None), {}).vertices
-    with pytest.raises(RestoreRefused, match=r"'aggregate \(stateStoreSave\)' of query 'words', 'Sink: noop' of"):
-        check_fits(Snapshot(checkpoint), others, allow_non_restored_state=False)
-    check_fits(Snapshot(checkpoint), others, allow_non_restored_state=True)
-    assert restore_query(Snapshot(checkpoint), "others", others, bench.root / "others") is None
 
 
 # --- who asks for what -----------------------------------------------------------------------------------------------

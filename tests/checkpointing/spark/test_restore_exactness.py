@@ -2,145 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import random
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from checkpointing.coordinator.checkpoint import (
-    CheckpointProperties,
-    CompletedCheckpoint,
-    OperatorState,
-    RetentionPolicy,
-    SubtaskState,
-)
-from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
+from checkpointing.messages import VertexKind
 from checkpointing.spark import failure
-from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import source_positions
-from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
-from checkpointing.spark.restore import (
-    RestoreRefused,
-    Snapshot,
-    SnapshotDamaged,
-    check_fits,
-    restore_output,
-    restore_query,
-)
-from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
-from checkpointing.spark.staging import stage
-from checkpointing.storage import FileCheckpointStorage, SnapshotIncomplete, SnapshotUnusable, state_file_path, verify
+from checkpointing.spark.running_query import RunningQuery
+from checkpointing.storage import SnapshotIncomplete, state_file_path, verify
+from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench, word
 from tests.checkpointing.spark.topic_log import Topic, TopicLog
-from tests.spark_session import PARTITIONS, spark_session
+from tests.spark_session import PARTITIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-_STATE = "spark.sql.streaming.stateStore."
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-LAYOUTS = {
-    "rocksdb format 2": {"providerClass": _ROCKSDB, "checkpointFormatVersion": "2"},
-    "rocksdb format 1": {"providerClass": _ROCKSDB, "checkpointFormatVersion": "1"},
-    "rocksdb whole snapshots": {
-        "providerClass": _ROCKSDB,
-        "checkpointFormatVersion": "1",
-        "rocksdb.changelogCheckpointing.enabled": "false",
-    },
-    "hdfs": {"providerClass": _HDFS, "checkpointFormatVersion": "1"},
-}
-
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    often = {f"{_STATE}minDeltasForSnapshot": "2", f"{_STATE}maintenanceInterval": "300ms"}
-    with spark_session(tmp_path_factory.mktemp("session"), often) as session:
-        yield session
+def spark(spark: Any) -> Any:
+    spark.conf.set(f"{STATE}minDeltasForSnapshot", "2")
+    return spark
 
 
-def word(number: int) -> str:
-    """Long and hard to compress: so that the state's files are large enough to be shared."""
-    return hashlib.sha512(str(number).encode()).hexdigest() * 2
-
-
-@dataclass
-class Bench:
-    """Runs one query over text files, one file a batch."""
-
-    spark: Any
-    root: Path
-    layout: dict[str, str]
-    expected: Counter[str] = field(default_factory=Counter)
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
-
-    def feed(self) -> None:
-        number = next(self._numbers)
-        chance = random.Random(number)
-        words = [word(chance.randrange(120)) for _ in range(200)]
-        self.expected.update(words)
-        (self.root / f".{number}").write_text("\n".join(words))
-        (self.root / f".{number}").rename(self.input / f"{number}.txt")
-
-    @property
-    def input(self) -> Path:
-        (self.root / "in").mkdir(exist_ok=True)
-        return self.root / "in"
-
-    def lines(self) -> Any:
-        return self.spark.readStream.format("text").option("maxFilesPerTrigger", "1").load(str(self.input))
-
-    def planned(self, writer: Any, location: Path) -> PlannedQuery:
-        for key, value in self.layout.items():
-            self.spark.conf.set(_STATE + key, value)
-        options = writer_options(writer)
-        sink = sink_of(writer, options)
-        plan = query_plan("words", explain(writer), sink, {})
-        named = writer.queryName("words").option("checkpointLocation", str(location))
-        return PlannedQuery(named, plan, location, sink)
-
-    def run_all(self, query: RunningQuery) -> None:
-        query._query.processAllAvailable()
-
-    def snapshot(self, query: RunningQuery, checkpoint_id: int = 1, batch: int | None = None) -> CompletedCheckpoint:
-        """Checkpoint a batch of the running query, its last one if none is given, into real storage."""
-        storage = FileCheckpointStorage(str(self.root / "checkpoints"), "ab" * 16)
-        location = storage.initialize_location(checkpoint_id, CheckpointKind.CHECKPOINT, None)
-        trigger = TriggerCheckpoint(
-            "", checkpoint_id, CheckpointKind.CHECKPOINT, 0, 0, location.directory, location.shared_directory
-        )
-        batch = query.files.last_commit() if batch is None else batch
-        assert batch is not None
-        staged = stage(query.files, batch, self.root / f"staging-{checkpoint_id}")
-        writer = SnapshotWriter(trigger, FileChecksums(), PoolLedger())
-        written = list(writer.write(staged))
-        operators = []
-        for vertex in query.planned.plan.vertices:
-            durable = [each for each in written if each.vertex == vertex]
-            subtasks = tuple(SubtaskState(d.subtask, SubtaskMetrics(), d.files, 0) for d in durable)
-            operators.append(OperatorState(vertex.id, vertex.name, vertex.kind, "words", vertex.parallelism, subtasks))
-        checkpoint = CompletedCheckpoint(
-            "ab" * 16, "words", "wordcount:wordcount", checkpoint_id,
-            CheckpointProperties(CheckpointKind.CHECKPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
-            0, 0, tuple(operators), {"words": batch}, location.directory, location.shared_directory,
-        )  # fmt: skip
-        storage.write_metadata(checkpoint)
-        return checkpoint
-
-    def restore(self, checkpoint: CompletedCheckpoint, planned: PlannedQuery) -> int | None:
-        snapshot = Snapshot(checkpoint)
-        batch = restore_query(snapshot, "words", planned.plan.vertices, planned.location)
-        restore_output(snapshot, "words")
-        return batch
-
-
-@pytest.fixture(params=LAYOUTS)
+@pytest.fixture(params=[DRIVERS_LAYOUT, *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHER_LAYOUTS)])
 def bench(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Bench:
     changelog = {"rocksdb.changelogCheckpointing.enabled": "true"}
     return Bench(spark, tmp_path, {**changelog, **LAYOUTS[request.param]})
@@ -195,6 +83,7 @@ def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(ben
     assert verify(checkpoint.location, deep=True).files == checkpoint.files, "the restored query changed the snapshot"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ahead", [0, 1, 8])
 def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Bench, ahead: int) -> None:
     """Also where the log ran so far ahead that what it lists after the batch stands in compacted files alone."""
@@ -230,6 +119,7 @@ def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Ben
     assert compacted == {"8", "11", "14", "17"}, "another compact interval than before"
 
 
+@pytest.mark.nightly
 def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, eventually: Any) -> None:
     bench = format_2
     query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
@@ -250,6 +140,7 @@ def test_two_checkpoints_share_the_large_files_that_both_need(format_2: Bench, e
     assert pool == shared[0] | shared[1]
 
 
+@pytest.mark.nightly
 def test_large_state_is_told_by_what_hadoop_wrote_beside_it_and_verified_by_its_content(
     format_2: Bench, eventually: Any
 ) -> None:
@@ -280,6 +171,7 @@ def test_large_state_is_told_by_what_hadoop_wrote_beside_it_and_verified_by_its_
         verify(checkpoint.location, deep=True)
 
 
+@pytest.mark.nightly
 def test_a_file_sink_is_rewound_with_the_query(format_2: Bench) -> None:
     bench, output = format_2, format_2.root / "out"
 
@@ -307,44 +199,7 @@ def test_a_file_sink_is_rewound_with_the_query(format_2: Bench) -> None:
     assert Counter(row["value"] for row in rows) == bench.expected
 
 
-def test_a_snapshot_with_an_operator_that_the_program_lacks_is_refused_unless_allowed(format_2: Bench) -> None:
-    bench = format_2
-    query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
-    query.start()
-    bench.feed()
-    bench.run_all(query)
-    checkpoint = bench.snapshot(query)
-    query.stop()
-    stateless = bench.planned(bench.lines().writeStream.format("noop"), bench.root / "second")
-    vertices = stateless.plan.vertices
-    with pytest.raises(RestoreRefused, match=r"'aggregate \(stateStoreSave\)' of query 'words'"):
-        check_fits(Snapshot(checkpoint), vertices, allow_non_restored_state=False)
-    check_fits(Snapshot(checkpoint), vertices, allow_non_restored_state=True)
-    assert bench.restore(checkpoint, stateless) == 0
-    assert not (stateless.location / "state").exists()
-    assert (stateless.location / "commits" / "0").exists()
-
-
-def test_a_damaged_file_is_refused(format_2: Bench) -> None:
-    bench = format_2
-    query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
-    query.start()
-    bench.feed()
-    bench.run_all(query)
-    checkpoint = bench.snapshot(query)
-    query.stop()
-    changelog = next(file for file in checkpoint.files if file.path.endswith(".changelog"))
-    victim = Path(state_file_path(checkpoint, changelog))
-    content = victim.read_bytes()
-    victim.unlink()
-    victim.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(SnapshotUnusable):
-        verify(checkpoint.location, deep=True)
-    planned = bench.planned(counting(bench, {}), bench.root / "second")
-    with pytest.raises(SnapshotDamaged, match="is damaged"):
-        bench.restore(checkpoint, planned)
-
-
+@pytest.mark.nightly
 def test_a_stream_stream_join_is_known_with_its_four_stores(bench: Bench) -> None:
     """Rows wait for their partner: what was read before the checkpoint meets what comes after the restore."""
     from pyspark.sql import functions
@@ -405,6 +260,7 @@ class Times:
         return lines.select(at.alias("at"), word.alias("word")).withWatermark("at", "1 minute")
 
 
+@pytest.mark.nightly
 def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> None:
     """Duplicates are dropped, then what is left is counted by window; each window comes out once, when it is over."""
     from pyspark.sql import functions
@@ -462,6 +318,7 @@ def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> 
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("layout", ["rocksdb format 2", "rocksdb format 1"])
 def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path, layout: str) -> None:
     from pyspark.sql import Row
@@ -519,6 +376,7 @@ def test_transform_with_state_goes_on_from_its_values(spark: Any, tmp_path: Path
     assert counts == {"a": (7, 4), "b": (2, 2), "c": (2, 2)}
 
 
+@pytest.mark.nightly
 def test_a_source_with_offsets_as_kafkas_goes_on_from_each_partitions_own(format_2: Bench) -> None:
     """Written in Python. After the checkpoint one partition has grown, one has not, and one is new."""
     bench, topic = format_2, Topic(format_2.root / "words")

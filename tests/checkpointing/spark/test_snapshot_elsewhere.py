@@ -17,7 +17,7 @@ from checkpointing.storage import FileCheckpointStorage, files_for, local_copy, 
 from checkpointing.storage.locations import JOB_MANAGER_MEMORY
 from tests.storage_servers import StorageServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from dashboard.stack.ports import any_free
 from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
 from tests.storage_servers import StorageServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 _LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 

@@ -7,7 +7,6 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,15 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.spark.restore import Snapshot, SnapshotDamaged, restore_output, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.starting_state import NoState
-from tests.checkpointing.spark.test_restore_exactness import LAYOUTS, Bench
-from tests.spark_session import spark_session
+from tests.checkpointing.spark.bench import LAYOUTS, Bench
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    with spark_session(
-        tmp_path_factory.mktemp("session"), {"spark.sql.streaming.fileSink.log.compactInterval": "3"}
-    ) as session:
-        yield session
+def spark(spark: Any) -> Any:
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
+    return spark
 
 
 class FileSink(Bench):
@@ -77,7 +73,13 @@ def bench(spark: Any, tmp_path: Path) -> FileSink:
     return FileSink(spark, tmp_path, LAYOUTS["rocksdb format 2"])
 
 
-@pytest.mark.parametrize("batches", [2, 3], ids=["between two compactions", "at a compaction"])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param(2, id="between two compactions", marks=pytest.mark.nightly),
+        pytest.param(3, id="at a compaction"),
+    ],
+)
 def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batches: int) -> None:
     first = bench.run(bench.writing("first"), batches)
     checkpoint = bench.snapshot(first)

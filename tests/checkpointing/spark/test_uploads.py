@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,23 +13,12 @@ from typing import Any
 import pytest
 
 from checkpointing.clock import SystemClock
-from checkpointing.spark.session import WorkDirectory, session_settings
 from checkpointing.spark.uploads import ExecutorUploads, Upload, UploadFailed, shares
-from tests.spark_session import spark_session
 from tests.storage_servers import StorageServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 NEVER: Callable[[], bool] = lambda: False  # noqa: E731
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    directory = tmp_path_factory.mktemp("session@here")
-    cluster = session_settings(WorkDirectory(directory), 2, {"spark.master": "spark://127.0.0.1:7077"})
-    settings = {name: value for name, value in cluster.items() if name.startswith("spark.scheduler.")}
-    with spark_session(directory, settings) as session:
-        yield session
 
 
 def upload(link: Path, location: str, size: int | None = None) -> Upload:
@@ -102,6 +91,7 @@ def test_a_batch_comes_first_and_a_checkpoint_that_is_given_up_ends_it(
     assert len(began()) < 6
 
 
+@pytest.mark.nightly
 def test_where_batches_leave_no_processor_it_is_given_up(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

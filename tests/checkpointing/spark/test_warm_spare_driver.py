@@ -19,7 +19,7 @@ from checkpointing.jobs.launching.processes import StartedProcess
 from checkpointing.jobs.launching.spare_pool import SpareLimits
 from checkpointing.messages import DriverState, Stop
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).parent / "programs" / "wordcount.py"
 

@@ -1,4 +1,4 @@
-"""A small Spark session a module, queries over text files, and snapshots of them in checkpoint storage."""
+"""Queries over text files, and snapshots of them in checkpoint storage."""
 
 from __future__ import annotations
 
@@ -26,23 +26,12 @@ from checkpointing.spark.layout import BatchFile, select_batch
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
 from checkpointing.spark.restore import Snapshot, restore_query
 from checkpointing.storage import FileCheckpointStorage
-from tests.spark_session import spark_session
 from tests.waiting import eventually
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(name="eventually")
 def _eventually() -> Callable[..., object]:
     return eventually
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    # Spark's Python workers import what a program imports.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with spark_session(tmp_path_factory.mktemp("session")) as session:
-        yield session
 
 
 @dataclass

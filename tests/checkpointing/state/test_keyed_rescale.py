@@ -27,7 +27,7 @@ from checkpointing.state import (
     process_keyed,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -177,6 +177,7 @@ def test_a_difference_counts_every_key_and_shows_some(counted: Any, spark: Any) 
 # --- joins, variables, timers ---
 
 
+@pytest.mark.nightly
 def test_a_join_shows_the_rows_of_either_side_and_its_stores(queries: Any, spark: Any) -> None:
     def side(name: str) -> Any:
         at = functions.lit("2026-01-01").cast("timestamp")
@@ -406,6 +407,7 @@ def test_the_command_reads_counts_and_compares(counted: Any, spark: Any) -> None
     assert json.loads(command("diff", before, after, "--json", "--sample", "0"))["sample"] == []
 
 
+@pytest.mark.nightly
 def test_the_command_starts_a_spark_of_its_own_where_there_is_none(counted: Any, java_home: Path) -> None:
     arguments = ["state", "read", counted.made[0].location, "--key", "value=pear", "--json"]
     manage = Path(__file__).resolve().parents[3] / "manage.py"

@@ -66,6 +66,7 @@ def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipe
     assert not [line for line in differences(86_400) if "2026, 11" in line]
 
 
+@pytest.mark.nightly
 def test_killed_before_each_step_nothing_is_lost_and_nothing_double(
     old: Rows, pipeline: Pipeline, archive: Path
 ) -> None:

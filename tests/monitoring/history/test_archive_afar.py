@@ -89,6 +89,7 @@ def test_what_is_archived_afar_is_read_checked_merged_and_taken_up_from_there(
     assert [row[1:-1] for row in everything()["checkpoints"]] == [row[1:-1] for row in rows]
 
 
+@pytest.mark.nightly
 def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpProxy, settings) -> None:
     before = everything()
     for word in ("write", "place", "manifests"):

@@ -28,7 +28,7 @@ from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
 from tests.monitoring.history.test_changes import exact, figures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -21,16 +21,9 @@ from checkpointing.spark.program import load_program
 from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.models import Checkpoint, Rollup, RollupProgress
 from tests.monitoring.history.test_changes import exact, unlike
-from tests.spark_session import spark_session
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
-    with spark_session(tmp_path_factory.mktemp("rollups")) as session:
-        yield session
 
 
 @pytest.fixture

@@ -285,7 +285,8 @@ def job_manager(tmp_path: Path) -> Iterator[JobManager]:
 
 
 @pytest.fixture
-def drivers(tmp_path: Path) -> Iterator[Drivers]:
+def drivers(tmp_path: Path, java_home: Path) -> Iterator[Drivers]:
+    """They find Java in JAVA_HOME."""
     started = Drivers(tmp_path / "work")
     yield started
     started.end_all()
@@ -335,8 +336,3 @@ def words(tmp_path: Path) -> Words:
     made.input.mkdir()
     made.output.mkdir()
     return made
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _java(java_home: Path) -> None:
-    """The drivers of these tests find a Java."""

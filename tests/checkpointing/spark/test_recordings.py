@@ -18,11 +18,11 @@ from tests.spark_session import put_back
 pytestmark = pytest.mark.spark
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-STATE = re.compile(r"(location/state/\d+/\d+/(?:SSTs/|logs/)?\.?)[^/_]+([^/]*)")
 MAGIC = 4
+DRIVERS, *OTHERS = RECORDINGS
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", [DRIVERS, *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHERS)])
 def test_spark_writes_what_was_recorded(name: str, spark: Any, tmp_path: Path) -> None:
     recorded = unpacked(name, tmp_path / "recorded")
     with put_back(spark):

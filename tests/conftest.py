@@ -20,7 +20,6 @@ from playwright.sync_api import Browser, BrowserType, Playwright, sync_playwrigh
 
 from checkpointing.jobs.launching.class_archive import options as class_archive_options
 from tests import class_archive, database, profile
-from tests.spark_session import put_back, spark_session
 
 # Nothing of a test, or of a process that it starts, may land in the checkout's own ./var or in a developer's database.
 _SESSION = Path(tempfile.mkdtemp(prefix="waymark-test-", dir="/tmp"))
@@ -130,6 +129,8 @@ def java_home(session_directory: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def spark_of_the_process(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[Any]:
+    from tests.spark_session import spark_session
+
     with spark_session(tmp_path_factory.mktemp("spark@here")) as session:
         yield session
 
@@ -137,6 +138,8 @@ def spark_of_the_process(tmp_path_factory: pytest.TempPathFactory, java_home: Pa
 @pytest.fixture(scope="module")
 def spark(spark_of_the_process: Any) -> Iterator[Any]:
     """The process's Spark session. A module may change settings of it and leave queries running."""
+    from tests.spark_session import put_back
+
     with put_back(spark_of_the_process):
         yield spark_of_the_process
 

@@ -104,6 +104,7 @@ class TestPostgresAppends(OfPostgres):
             yield
 
 
+@pytest.mark.nightly  # test_postgres_sink.py goes through tables with a key, too
 class TestPostgresReplacesWithHistory(OfPostgres):
     options = {"key": ["word"], "history": True}  # noqa: RUF012 - read only
 

@@ -105,13 +105,8 @@ def test_a_count_goes_from_4_to_8_to_3_partitions_and_its_snapshots_can_be_resto
         assert has_state(checkpoint)
 
 
-@pytest.mark.parametrize(
-    "batches",
-    [
-        pytest.param(1, id="between two compactions", marks=pytest.mark.nightly),
-        pytest.param(2, id="right before a compaction"),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("batches", [1, 2], ids=["between two compactions", "right before a compaction"])
 def test_a_file_sinks_log_has_no_hole_at_the_batch_that_the_rescale_writes(bench: Rescaling, batches: int) -> None:
     bench.spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
     output = bench.root / "out"

@@ -62,7 +62,7 @@ def shape(path: Path) -> str:
         return content[-2 * MAGIC :].hex()
     try:
         return " ".join(map(line, content.decode().splitlines()))
-    except UnicodeDecodeError:
+    except ValueError:  # neither text nor JSON
         return content[:MAGIC].hex()
 
 

@@ -253,6 +253,7 @@ class ForgetfulReader(DataSourceStreamReader):
         yield from ((row,) for row in range(*partition.value))
 
 
+@pytest.mark.nightly
 def test_a_source_that_says_it_lost_input_fails_the_job_for_good_in_its_words(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

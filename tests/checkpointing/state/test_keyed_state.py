@@ -209,6 +209,7 @@ class Reminder(KeyedProcessFunction):
         yield f"{key} {timestamp}", self.seen.value()
 
 
+@pytest.mark.nightly
 def test_event_time_timers_fire_when_the_watermark_has_passed_also_after_a_restore(queries: Any) -> None:
     rows: dict[str, Any] = {}
 

@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from monitoring.engine import examination
 from monitoring.engine.connection import bearer
 from monitoring.engine.identity import Identity
 from monitoring.models import AuditEntry, Authentication, Cluster, Discovery
@@ -328,7 +329,10 @@ def test_a_stranger_at_the_address_is_shown_and_confirmed(admin: Client, viewer:
     assert AuditEntry.objects.get().details["now"] == "path /flink, cluster-id /b at zk:2181"
 
 
-def test_what_zookeeper_asks_for_is_sealed_and_goes_to_no_other_ensemble(admin: Client) -> None:
+def test_what_zookeeper_asks_for_is_sealed_and_goes_to_no_other_ensemble(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "LIMIT_S", 0.2)  # no ensemble answers
     assert admin.post(reverse("cluster-add"), typed("", **GUARDED)).status_code == 302
     cluster = Cluster.objects.get()
     assert (cluster.zookeeper_username, cluster.zookeeper_password.reveal()) == ("waymark", "let-me-in")

@@ -32,7 +32,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
 _RUN = Path(os.environ.setdefault("WAYMARK_TEST_RUN", str(_SESSION)))
 # One for all of xdist's workers, which inherit the name; made by the first that needs Java.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
-_SERVER_MARKS = ("django_db", "spark", "zookeeper", "browser", "flink", "stack", "nightly")
+_SERVER_MARKS = ("django_db", "spark", "zookeeper", "browser", "flink", "stack", "server", "nightly")
 _SERVER_FIXTURES = frozenset(
     ("db", "transactional_db", "live_server", "postgres_dsn", "redis_url", "zookeeper_hosts", "java_home", "page")
 )

@@ -27,8 +27,11 @@ from tests.monitoring.faults.machine import ServerProcess
 from tests.waiting import eventually
 
 LIMIT_S = 60
-# Celery's word on a setting that we set on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDeprecationWarning")
+pytestmark = [
+    pytest.mark.server,
+    # Celery's word on a setting that we set on purpose.
+    pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDeprecationWarning"),
+]
 
 
 @pytest.fixture

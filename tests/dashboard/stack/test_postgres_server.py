@@ -40,6 +40,7 @@ def test_a_socket_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
         PostgresServer(tmp_path / ("x" * 100)).prepare()
 
 
+@pytest.mark.server
 def test_rows_survive_a_stop_and_a_start(session_directory: Path) -> None:
     server, log = PostgresServer(session_directory / "kept"), session_directory / "kept.log"
     with running(server, log=log), psycopg.connect(server.dsn()) as connection:
@@ -59,6 +60,7 @@ print("prepared", flush=True)
 """
 
 
+@pytest.mark.server
 def test_ctrl_c_does_not_break_what_is_being_made(session_directory: Path) -> None:
     home = session_directory / "interrupted"
     process = subprocess.Popen(
@@ -84,6 +86,7 @@ with running(PostgresServer(home), log=home.with_suffix(".log")):
 """
 
 
+@pytest.mark.server
 def test_the_server_ends_when_its_parent_is_killed(session_directory: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", _PARENT, str(session_directory / "orphan")],
@@ -98,6 +101,7 @@ def test_the_server_ends_when_its_parent_is_killed(session_directory: Path) -> N
     wait_until(lambda: start_time(postmaster) is None, limit_s=30, what="the end of PostgreSQL")
 
 
+@pytest.mark.server
 def test_what_asks_whether_it_is_up_leaves_no_errors_in_its_log_while_it_recovers(session_directory: Path) -> None:
     server, log = PostgresServer(session_directory / "crashed"), session_directory / "crashed.log"
     with running(server, log=log):
@@ -113,6 +117,7 @@ def test_what_asks_whether_it_is_up_leaves_no_errors_in_its_log_while_it_recover
     assert "FATAL" not in said
 
 
+@pytest.mark.server
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
 def test_binaries_that_the_servers_user_cannot_reach_are_copied_once(session_directory: Path, tmp_path: Path) -> None:
     """A virtual environment below root's home: mode 700, as pytest's own directories are."""

@@ -88,6 +88,7 @@ def test_a_password_of_the_callers_own_may_be_in_a_file(tmp_path: Path, monkeypa
     assert PASSWORD not in shown
 
 
+@pytest.mark.server
 @needs_root
 def test_roots_postgresql_has_an_account_that_nobody_shares_and_keeps_the_data_of_earlier_versions(
     session_directory: Path,

@@ -149,8 +149,10 @@ def test_a_head_without_end_is_cut_off(connect: Connect) -> None:
 
 
 def test_a_connection_that_sends_nothing_more_is_closed(tmp_path: Path) -> None:
-    with serving(tmp_path / "web.log", idle_limit_s=1) as port:
+    with serving(tmp_path / "web.log", idle_limit_s=1) as port, ExitStack() as left:
+        connections = {}
         for sent in (b"", HALF_A_HEAD, HALF_A_BODY):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-                connection.sendall(sent)
-                assert connection.recv(1) == b"", sent
+            connections[sent] = left.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            connections[sent].sendall(sent)
+        for sent, connection in connections.items():
+            assert connection.recv(1) == b"", sent

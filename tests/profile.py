@@ -78,6 +78,14 @@ IS_CI = NAME == "ci"
 # xdist's workers inherit the seed that the first process drew.
 SEED = int(os.environ.setdefault("WAYMARK_TESTS_SEED", str(_CI_SEED if IS_CI else random.randrange(1, 10**6))))
 
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+_CI_EXAMPLES_OF_100 = 40
+
+
+def examples(number: int) -> int:
+    """Return how many examples a hypothesis test draws that draws `number` in the nightly run."""
+    return number * _CI_EXAMPLES_OF_100 // 100 if IS_CI else number
+
+
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=examples(100))
 settings.register_profile("nightly", deadline=None, print_blob=True)
 settings.load_profile("ci" if IS_CI else "nightly")

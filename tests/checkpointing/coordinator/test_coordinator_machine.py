@@ -15,6 +15,7 @@ from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import CheckpointKind, StateFile, TriggerCheckpoint
 from tests.checkpointing.doubles import STATEFUL, CoordinatorHarness, private_file, shared_file
+from tests.profile import examples
 
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=3)
 
@@ -214,7 +215,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
 TestCoordinatorMachine = CoordinatorMachine.TestCase
 TestCoordinatorMachine.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

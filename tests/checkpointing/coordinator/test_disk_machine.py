@@ -16,6 +16,7 @@ from checkpointing.ha.zookeeper_state_handles import ZooKeeperStateHandleStore
 from checkpointing.storage import read_metadata
 from tests.checkpointing.coordinator.disk_machine import DiskMachine
 from tests.checkpointing.coordinator.job_on_disk import OpenStores, surviving_stores
+from tests.profile import examples
 
 
 class SurvivingStoresMachine(DiskMachine):
@@ -25,7 +26,7 @@ class SurvivingStoresMachine(DiskMachine):
 
 TestSurvivingStoresMachine = SurvivingStoresMachine.TestCase
 TestSurvivingStoresMachine.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -67,5 +68,5 @@ def test_random_lives_over_a_real_zookeeper(zookeeper_hosts: str) -> None:
             finally:
                 self.zookeeper.close()
 
-    few = settings(TestSurvivingStoresMachine.settings, max_examples=12, stateful_step_count=30)
+    few = settings(TestSurvivingStoresMachine.settings, max_examples=examples(12), stateful_step_count=30)
     run_state_machine_as_test(ZooKeeperMachine, settings=few)

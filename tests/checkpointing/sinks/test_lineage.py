@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpointing.sinks.lineage import OPEN, Lineage, Segment, Span, begin, from_json, moves, to_json
+from tests.profile import examples
 
 A = (Segment("A", -1),)
 
@@ -44,7 +45,7 @@ def test_what_is_no_lineage_is_refused(text: str) -> None:
         from_json(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 4)), min_size=1, max_size=12))
 def test_after_any_restores_the_sink_holds_exactly_what_the_state_was_made_by(steps: list[tuple[int, int]]) -> None:
     """Each step restores any snapshot ever taken and writes some batches; every batch may be restored later."""

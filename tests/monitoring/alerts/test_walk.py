@@ -15,6 +15,7 @@ from monitoring.alerts.kinds.base import Source, Subject
 from monitoring.alerts.terms import watch_of
 from monitoring.alerts.walk import LATE, Holds, Move, State, Transition, Watch, advance
 from monitoring.models import AlertRule, Incident
+from tests.profile import examples
 
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LENGTH = 4 * 3600
@@ -92,7 +93,7 @@ def what(transitions: list[Transition]) -> list[tuple[Move, datetime, bool]]:
     return [(each.move, each.at, each.flapping) for each in transitions]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(watches(), stories(), st.lists(MOMENTS, max_size=40))
 def test_looking_more_often_changes_when_something_is_noticed_never_whether(
     watch: Watch, facts: Facts, looks: list[float]
@@ -100,7 +101,7 @@ def test_looking_more_often_changes_when_something_is_noticed_never_whether(
     assert what(in_pieces(watch, facts, looks)) == what(walk_through(watch, facts, BEGIN, at(LENGTH)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(watches(), stories())
 def test_openings_and_closings_take_turns_and_go_forward(watch: Watch, facts: Facts) -> None:
     transitions = walk_through(watch, facts, BEGIN, at(LENGTH))
@@ -110,7 +111,7 @@ def test_openings_and_closings_take_turns_and_go_forward(watch: Watch, facts: Fa
     assert [each.at for each in transitions] == sorted(each.at for each in transitions)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(st.lists(MOMENTS, max_size=60, unique=True), st.sampled_from([60, 900, 5000]), MOMENTS)
 def test_a_window_counts_what_the_engines_counter_gained_in_it(moments: list[float], window: int, look: float) -> None:
     """The engine's counter of failed checkpoints, read at both ends of the window: max − min, as it does not reset."""

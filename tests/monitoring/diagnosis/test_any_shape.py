@@ -13,6 +13,7 @@ from monitoring.diagnosis.judging import advices, causes
 from monitoring.diagnosis.signs import signs
 from monitoring.history.expectations import Expectation, Forecast
 from tests.monitoring.diagnosis.scenes import NOW
+from tests.profile import examples
 
 figures = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 floats = st.one_of(st.none(), st.floats(0, 1e15))
@@ -86,7 +87,7 @@ scenes = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(scenes)
 def test_a_diagnosis_never_fails_and_speaks_both_languages(scene: Scene) -> None:
     for found in [*causes(scene), *advices(scene)]:

@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --disable-pip-version-check --require-hashes
 SOURCES := .
 TESTS ?= tests
-# Twice the cores of a small machine: half of the time tests wait.
+# More than the cores of a small machine: half of the time tests wait.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=8
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 --universal
 
@@ -20,8 +20,8 @@ help: ## list the targets
 run: install ## set everything up, start it with the demo, print the address and the log-in
 	@exec $(PY) manage.py up --demo
 
-unit: install-dev ## the tests that need no server, no JVM and no browser, three minutes
-	$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m unit $(TESTS)
+unit: install-dev ## the tests that need no server, no JVM and no browser, two minutes
+	$(PY) -m pytest $(PYTEST_ARGS) -m unit $(TESTS)
 
 test: install-dev browser ## set everything up, run what has to hold for a change (TESTS=path, PYTEST_ARGS=… narrow it)
 	$(PY) -m pytest $(PYTEST_ARGS) -m "not nightly" $(TESTS)

@@ -16,14 +16,20 @@ import httpx2
 import psycopg
 import pytest
 
-from dashboard.stack.process import wait_until
-from dashboard.stack.record import start_time
+from dashboard.demo.jobs import DEMO_JOBS
+from dashboard.stack.process import descendants, wait_until
+from dashboard.stack.record import PartRecord, start_time
 from dashboard.stack.status import parts_now
 from tests.other_account import can_open
 
 pytestmark = [pytest.mark.stack, pytest.mark.zookeeper]
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ["postgres", "redis", "zookeeper", "jobmanager", "worker", "beat", "web"]
+_JOBS_WITH_A_CHECKPOINT = """
+SELECT DISTINCT job.name FROM monitoring_job job
+JOIN monitoring_run run ON run.job_id = job.id JOIN monitoring_checkpoint seen ON seen.run_id = run.id
+WHERE seen.status = 'COMPLETED'
+"""
 
 
 class Product:
@@ -37,22 +43,23 @@ class Product:
         self.pids: set[int] = set()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         with (self.var.parent / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "up"], cwd=ROOT, env=self.environ, stdout=log, stderr=log
+                [sys.executable, "manage.py", "up", *options], cwd=ROOT, env=self.environ, stdout=log, stderr=log
             )
         wait_until(self.is_up, limit_s=120, what="all parts up")
-        self.pids |= {part["pid"] for part in self.status().values()} | {self.process.pid}
+        self.pids |= {part.pid for part in self.parts().values() if part.pid} | {self.process.pid}
 
     def is_up(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
             pytest.fail(f"up ended with {self.process.returncode}:\n{(self.var.parent / 'up.log').read_text()[-4000:]}")
-        return all(part.state == "up" for part in parts_now(self.environ))
+        return all(part.state == "up" for part in self.parts().values())
 
-    def restarts(self, name: str) -> int:
-        return next(part.restarts for part in parts_now(self.environ) if part.name == name)
+    def parts(self) -> dict[str, PartRecord]:
+        """Return what `manage.py status` lists, without two seconds for a process."""
+        return {part.name: part for part in parts_now(self.environ)}
 
     def status(self) -> dict[str, Any]:
         parts = json.loads(self.manage("status", "--json").stdout)["parts"]
@@ -98,7 +105,7 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
     assert f"already running on {product.var} (pid {product.process.pid})" in refused.stderr
 
     os.kill(status["redis"]["pid"], signal.SIGKILL)
-    wait_until(lambda: product.restarts("redis") == 1 and product.is_up(), limit_s=60, what="redis again")
+    wait_until(lambda: product.parts()["redis"].restarts == 1 and product.is_up(), limit_s=60, what="redis again")
     status_then = product.status()
     assert status_then["redis"]["restarts"] == 1
     product.pids |= {part["pid"] for part in status_then.values()}
@@ -110,15 +117,18 @@ def test_it_starts_serves_heals_stops_without_orphans_and_continues(product: Pro
     assert {part["state"] for part in product.status().values()} == {"down"}
 
     product.environ["WAYMARK_JOBMANAGER_TOKEN"] = "chosen"
-    product.start()
-    assert product.status()["web"]["address"] == status["web"]["address"]
+    product.start("--demo")
+    assert product.parts()["web"].address == status["web"]["address"]
     assert answers(status["jobmanager"], "chosen") == 200
     with psycopg.connect(database_of(product)) as connection:
         assert connection.execute("SELECT value FROM kept").fetchone() == (7,)
+    demo = {job.name for job in DEMO_JOBS}
+    wait_until(lambda: jobs_with_a_checkpoint(product) == demo, limit_s=300, what="a checkpoint of each demo job")
+    product.pids |= set(descendants(product.process.pid))  # the drivers and their JVMs, too
 
     # Nobody stops its parts when the supervisor itself is killed: they end by themselves.
     assert product.stop(signal.SIGKILL) == -signal.SIGKILL
-    wait_until(lambda: product.living() == [], limit_s=60, what="the end of every part")
+    wait_until(lambda: product.living() == [], limit_s=120, what="the end of every part")
 
 
 def expect_closed_to_other_accounts(product: Product, status: dict[str, Any]) -> None:
@@ -144,6 +154,11 @@ def embedded_cluster_is_polled(product: Product) -> bool:
         return connection.execute(query).fetchall() == [(True,)]
 
 
+def jobs_with_a_checkpoint(product: Product) -> set[str]:
+    with psycopg.connect(database_of(product)) as connection:
+        return {name for (name,) in connection.execute(_JOBS_WITH_A_CHECKPOINT)}
+
+
 def database_of(product: Product) -> str:
     return str(json.loads((product.var / "run" / "environment.json").read_text())["DATABASE_URL"])
 
@@ -153,7 +168,7 @@ def test_a_java_home_that_is_none_is_named_before_anything_starts(product: Produ
     refused = product.manage("up")
     assert refused.returncode != 0
     assert "JAVA_HOME=/nowhere has no bin/java that starts" in refused.stderr
-    assert product.status()["postgres"]["state"] == "down"
+    assert product.parts()["postgres"].state == "down"
 
 
 @pytest.mark.parametrize("wanted", ["django", "dashboard.logs", "dashboard.stack.start"])

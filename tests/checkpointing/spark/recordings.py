@@ -70,7 +70,10 @@ def _sample(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Recorded:
-    """`frame` makes the query's rows of a reader of lines. `suffix` is that of a whole state, which is waited for."""
+    """`frame` makes the query's rows from those of its input.
+
+    `suffix` is that of a partition's whole state, which the recorder waits for; "" for a query without state.
+    """
 
     frame: Callable[[Any], Any]
     layout: str = "rocksdb format 2"
@@ -78,18 +81,19 @@ class Recorded:
     suffix: str = ".zip"
 
     def writer(self, spark: Any, root: Path) -> Any:
-        frame = self.frame(lambda name: spark.readStream.format("text").load(str(root / name)))
+        """A query without state writes files, any other writes nothing."""
+        frame = self.frame(spark.readStream.format("text").load(str(root / "in")))
         if self.suffix:
             return frame.writeStream.outputMode("update").format("noop")
         return frame.writeStream.format("json").option("path", str(root / "out"))
 
 
 def _counted(lines: Any) -> Any:
-    return lines("in").groupBy("value").count()
+    return lines.groupBy("value").count()
 
 
 def _distinct(lines: Any) -> Any:
-    return lines("in").dropDuplicates(["value"])
+    return lines.dropDuplicates(["value"])
 
 
 def _total_of_distinct(lines: Any) -> Any:
@@ -103,7 +107,7 @@ RECORDINGS = {
     "count in hdfs": Recorded(_counted, "hdfs", suffix=".snapshot"),
     "distinct": Recorded(_distinct),
     "total of distinct": Recorded(_total_of_distinct),
-    "lines into files": Recorded(lambda lines: lines("in"), batches=12, suffix=""),
+    "lines into files": Recorded(lambda lines: lines, batches=12, suffix=""),
 }
 
 

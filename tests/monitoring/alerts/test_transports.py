@@ -14,6 +14,7 @@ from monitoring.alerts.notify.message import BadChannel, Failed, Sent
 from monitoring.alerts.notify.transports import TRANSPORTS, transport_of
 from monitoring.alerts.notify.webhook import transport as webhook_transport
 from monitoring.models import Channel, ChannelKind
+from monitoring.secret import Secret, seal
 from tests.monitoring.alerts.messages import AT, message
 
 MESSAGE = message(job='flights "<by>" & route', sentence="3 checkpoints failed.\nReally.")
@@ -131,6 +132,19 @@ def test_a_receiver_broken_for_now_is_worth_a_retry(receiver):
             assert "451" in answer or "500" in answer
         case other:
             pytest.fail(str(other))
+
+
+def test_a_secret_that_no_key_opens_now_is_worth_a_retry(receiver):
+    """The key may only be missing in this worker: the message waits for it."""
+    receiver.works()
+    channel = receiver.channel()
+    channel.secret = Secret.from_stored(seal("x")[:-6] + "AAAAA=")
+    match transport_of(channel.kind).send(channel, MESSAGE, AT):
+        case Failed(answer, permanent=False):
+            assert answer == channel.secret.problem()
+        case other:
+            pytest.fail(str(other))
+    assert receiver.keys() == []
 
 
 def test_a_receiver_that_refuses_for_good_is_not(receiver):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import transaction
 
-from monitoring.engine.evidence import NoAnswer
+from monitoring.engine.evidence import Answered, NoAnswer
 from monitoring.models import Cluster
 from monitoring.polling.claim import LEASE, ClaimLost, claim_due, give_back, prolong
 from monitoring.polling.known import KnownCluster, recall
@@ -51,6 +52,17 @@ def test_a_flight_that_outlived_its_lease_writes_nothing():
     cluster.refresh_from_db()
     assert (cluster.consecutive_failures, cluster.poll_claimed_by) == (0, next_one.token)
     assert cluster.poll_claimed_until == NOW + LEASE + LEASE
+
+
+def test_a_flight_that_outlived_its_lease_does_not_tell_either_that_nothing_is_new():
+    cluster = make(last_answer_at=NOW - timedelta(seconds=20), read_until=NOW - timedelta(seconds=20))
+    (slow,) = claim_due(NOW)
+    (next_one,) = claim_due(NOW + LEASE)
+    known = replace(recall(cluster, None, NOW), adopted_at=NOW + LEASE)
+    with pytest.raises(ClaimLost):
+        store(slow, ClusterObservation(Answered({}), known), NOW + LEASE, NOW)
+    cluster.refresh_from_db()
+    assert (cluster.last_answer_at, cluster.poll_claimed_by) == (NOW - timedelta(seconds=20), next_one.token)
 
 
 def test_a_lease_is_prolonged_while_it_is_held_and_not_when_it_was_lost():

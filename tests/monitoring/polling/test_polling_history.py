@@ -470,3 +470,17 @@ def test_details_that_nobody_understands_are_asked_for_only_while_the_history_la
     poll()
     row.refresh_from_db()
     assert (row.status, row.final, row.alignment_max) == ("COMPLETED", True, None)
+
+
+def test_a_checkpoint_that_completed_does_not_become_another(engine, cluster, poll):
+    """Its figures were not read yet when the engine began to say so."""
+    job = engine.job()
+    job.add(1)
+    engine.refused[f"/jobs/{job.id}/checkpoints/details/1/subtasks/{SOURCE}"] = (500, "busy")
+    poll()
+    before = Checkpoint.objects.values().get()
+    assert (before["status"], before["final"]) == ("COMPLETED", False)
+    engine.refused.clear()
+    job.checkpoints[0].status = "FAILED"
+    poll()
+    assert Checkpoint.objects.values().get() == before

@@ -521,3 +521,19 @@ def test_a_run_that_came_back_and_ended_again_between_two_looks_died_later_than_
     assert moves(run) == [("", "RUNNING"), ("RUNNING", "FAILED"), ("FAILED", "FAILED")]
     assert run.ended_at == datetime.fromtimestamp(job.ended / 1000, UTC)
     assert run.end_seen_at == poll.clock
+
+
+def test_a_job_of_another_name_under_the_same_id_is_another_job(engine, cluster, poll):
+    """What it does says nothing about the first one: that one is lost."""
+    job = engine.job(name="orders")
+    job.add(1)
+    poll()
+    engine.jobs.clear()
+    engine.job(id=job.id, name="flights", started=job.started + 9000)
+    engine.jobs[0].add(2, status="FAILED", triggered=job.started + 9500)
+    poll()
+
+    orders, flights = (Run.objects.get(job__name=name) for name in ("orders", "flights"))
+    assert (orders.state, orders.superseded, flights.state) == ("LOST", True, "RUNNING")
+    assert [each.status for each in orders.checkpoints.all()] == ["COMPLETED"]
+    assert [each.status for each in flights.checkpoints.all()] == ["FAILED"]

@@ -388,6 +388,34 @@ def test_the_second_to_acknowledge_is_told(rows, run, rule, now):
     assert AuditEntry.objects.count() == 1
 
 
+@pytest.mark.parametrize("act", [lifecycle.snooze, lifecycle.resolve])
+def test_whoever_acts_on_an_incident_that_is_resolved_meanwhile_is_told(rows, run, rule, now, act):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    stale, told = Incident.objects.get(), ("bob", "", now)
+    lifecycle.resolve(Incident.objects.get(), "ada", "", now)
+
+    with pytest.raises(lifecycle.IncidentMovedOn):
+        act(stale, *((now + timedelta(hours=1), *told) if act is lifecycle.snooze else told))
+    assert (Incident.objects.get().state, AuditEntry.objects.count()) == ("resolved", 1)
+
+
+def test_a_snooze_that_somebody_ended_meanwhile_wakes_nobody(rows, run, rule, now, monkeypatch):
+    for number in (1, 2, 3):
+        rows.failed(run, number, now)
+    evaluate_due(now)
+    lifecycle.snooze(Incident.objects.get(), now + timedelta(minutes=1), "ada", "", now)
+
+    def wake(incident, moment, real=lifecycle.wake_incident):
+        lifecycle.resolve(Incident.objects.get(), "bob", "", moment)
+        return real(incident, moment)
+
+    monkeypatch.setattr(lifecycle, "wake_incident", wake)
+    assert lifecycle.wake_due(now + timedelta(minutes=1)) == ""
+    assert kinds(Incident.objects.get())[-1] == "resolved"
+
+
 def test_an_acknowledged_incident_still_resolves(rows, run, rule, now):
     for number in (1, 2, 3):
         rows.failed(run, number, now)

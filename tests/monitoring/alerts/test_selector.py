@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitoring.alerts.scope import assign, watched_jobs
+from monitoring.alerts.scope import WatchedJob, assign, watched_jobs
 from monitoring.alerts.selector import BadSelector, parse
 from monitoring.models import AlertRule
 
@@ -81,3 +81,10 @@ def test_a_job_has_the_labels_of_its_cluster_unless_it_says_otherwise(rows) -> N
         "team": "payments",
         "cluster": cluster.name,
     }
+
+
+def test_a_selector_that_makes_no_sense_chooses_nothing_and_leaves_the_jobs_to_the_other_rules():
+    """The API refuses it; who wrote it into the database must not stop the evaluation."""
+    unreadable, everything = (AlertRule(pk=pk, kind="k", selector=text) for pk, text in ((1, "team=="), (2, "")))
+    jobs = [WatchedJob(7, "orders", 1, {"team": "payments"})]
+    assert assign([unreadable, everything], jobs) == {1: [], 2: jobs}

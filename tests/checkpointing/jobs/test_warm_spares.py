@@ -206,6 +206,19 @@ async def test_a_spare_that_was_killed_is_replaced_and_costs_no_attempt(launcher
     await eventually(lambda: launcher.spares.ready == 1)
 
 
+async def test_a_spare_that_ends_by_itself_is_replaced_and_its_connection_is_closed(
+    launcher: Launcher, state: Path
+) -> None:
+    """pytest makes an error of a socket that nobody closed."""
+    launcher.launch(spec(state, 1))
+    await eventually(lambda: launcher.spares.ready == 1)
+    (waiting,) = spares_of(state)
+
+    os.kill(waiting, signal.SIGKILL)
+
+    await eventually(lambda: spares_of(state) not in ([], [waiting]))
+
+
 async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_anew(
     launcher: Launcher, state: Path
 ) -> None:

@@ -7,7 +7,8 @@ from threading import Semaphore
 import pytest
 from django.db import connection
 
-from monitoring.models import Job, RestartAttempt, RestartTrigger
+from monitoring.engine.identity import identity_of
+from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger
 from monitoring.recovery import cycle, moving
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.cycle import advance
@@ -157,6 +158,31 @@ def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_othe
 
     assert go_on(job, now + 2 * CLAIM).state == "succeeded"
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
+
+
+def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_manager, go_on, now):
+    """Another cluster may answer at the address: it would get a second life of the job."""
+    job_manager.config = {"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"}
+    known = identity_of(job_manager.config)
+    Cluster.objects.filter(pk=job.cluster_id).update(identity=known.as_row())
+    attempt = open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now, restore_path="file:/chk/7")
+    RestartAttempt.objects.filter(pk=attempt.pk).update(state="launching")
+    job_manager.loses_request_of = {"config"}
+    advance(now)
+    attempt.refresh_from_db()
+    assert "config" in job_manager.calls
+    assert (attempt.state, job_manager.count("run")) == ("launching", 0)
+
+    job_manager.loses_request_of.clear()
+    assert go_on(job, now + CLAIM).state == "succeeded"
+    assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
+
+
+def test_a_cluster_that_does_not_say_who_it_is_is_taken_for_the_jobs_own(job, job_manager, go_on, now):
+    known = identity_of({"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"})
+    Cluster.objects.filter(pk=job.cluster_id).update(identity=known.as_row())
+    job_manager.answers["config"] = (404, "Not found.")
+    assert go_on(job, now).state == "succeeded"
 
 
 def test_an_attempt_without_a_state_starts_nothing(job, job_manager, now):

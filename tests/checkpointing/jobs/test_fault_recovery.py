@@ -17,7 +17,9 @@ from checkpointing.ha.services import ZooKeeperServices
 from checkpointing.ha.zookeeper import SetData
 from checkpointing.jobs import jobmanager
 from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.status import JobStatus
+from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import eventually
 from tests.tcp_proxy import TcpProxy
@@ -115,6 +117,49 @@ async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_nex
             assert not second.leading
             assert len(cluster.launcher.drivers) == 3, "all were adopted"
             assert await third.checkpoint(job_ids[0]) == 2
+
+
+async def test_lost_while_a_job_is_stored_only_the_next_leader_starts_it(
+    cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses: list[LossAfter] = []
+    make_services = jobmanager.make_services
+
+    def make(*args: Any) -> Any:
+        services = make_services(*args)
+        graphs: Any = services.job_graphs
+        if not losses:
+            losses.append(LossAfter(graphs.put, proxy, lambda: services.leader_election))
+            graphs.put = losses[0]
+        return services
+
+    monkeypatch.setattr(jobmanager, "make_services", make)
+    async with cluster.job_manager(**SESSION, ZOOKEEPER_HOSTS=proxy.address) as first:
+        await leads(first)
+        with pytest.raises(RequestRefused) as refusal:
+            await first.submit()
+        assert (refusal.value.status, dispatchers[0].jobs) == (503, ())
+        async with cluster.job_manager(**SESSION) as second:
+            await leads(second)
+            [job] = (await second.get("/jobs/overview"))["jobs"]
+            await second.until(job["jid"], "RUNNING")
+            assert len(cluster.launcher.drivers) == 1
+
+
+async def test_a_job_that_cannot_be_stored_is_refused_and_not_started(
+    cluster: Cluster, dispatchers: list[Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(graphs: HandleJobGraphStore, graph: JobGraph) -> None:
+        raise OSError("the storage is away")
+
+    async with cluster.job_manager() as manager:
+        await leads(manager)
+        with monkeypatch.context() as patch:
+            patch.setattr(HandleJobGraphStore, "put", away)
+            with pytest.raises(RequestRefused, match="could not be stored: the storage is away"):
+                await manager.submit()
+        assert (dispatchers[0].jobs, cluster.launcher.drivers) == ((), [])
+        await manager.submit_running()
 
 
 async def test_an_ended_job_is_not_recovered_though_its_result_is_seen_only_after_its_graph(

@@ -1,5 +1,7 @@
 from datetime import timedelta
 
+import pytest
+
 from monitoring.engine.operations import Done, Forgotten
 from monitoring.models import CheckpointStatus, Savepoint, SavepointOrigin, SavepointState
 from monitoring.savepoints.request import request_savepoint
@@ -43,21 +45,18 @@ def test_while_the_history_has_it_under_way_it_is_not_sent_again(rows, now):
     assert (savepoint.state, savepoint.posted_at) == (SavepointState.IN_PROGRESS, now)
 
 
-def test_only_the_row_of_its_own_path_is_linked_to_it(rows, now):
+@pytest.mark.parametrize("path", ["/sp/a", "/sp/b", "/sp/c"])
+def test_only_the_row_of_its_own_path_is_linked_to_it(rows, now, path):
     savepoint = sent(rows, now)
-    for number in (1, 2, 3):
+    for each in ("b", "c", "a"):
         rows.checkpoint(
-            savepoint.run,
-            number,
-            status=CheckpointStatus.COMPLETED,
-            is_savepoint=True,
-            external_path=f"file:/sp/{number}",
+            savepoint.run, status=CheckpointStatus.COMPLETED, is_savepoint=True, external_path=f"file:/sp/{each}"
         )
 
-    settle(savepoint, Done("/sp/2"), now + timedelta(seconds=5))
+    settle(savepoint, Done(path), now + timedelta(seconds=5))
 
     savepoint.refresh_from_db()
-    assert savepoint.checkpoint.external_path == "file:/sp/2"
+    assert savepoint.checkpoint.external_path == f"file:{path}"
 
 
 def test_the_path_of_another_savepoint_is_not_taken_for_its_own(rows, now):

@@ -82,7 +82,20 @@ def test_rows_that_are_read_again_are_what_all_sources_read_a_second(
     assert "about <b>720,000 rows</b>" in rows_again(viewer, job, older)
 
 
-@pytest.mark.parametrize("answer", [{"vertices": VERTICES}, {"vertices": [], "plan": {"nodes": []}}, "nonsense", None])
+# What an engine says of a source whose rows it does not count, too.
+NO_ROWS = [{"id": "a", "duration": 60_000, "metrics": {"read-records": 0, "write-records": 0}}]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"vertices": VERTICES},
+        {"vertices": [], "plan": {"nodes": []}},
+        {"vertices": NO_ROWS, "plan": {"nodes": [{"id": "a"}]}},
+        "nonsense",
+        None,
+    ],
+)
 def test_an_engine_that_does_not_know_leaves_it_out(
     viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, answer: object
 ) -> None:

@@ -99,6 +99,16 @@ def test_flinks_is_looked_at_where_it_lies(
     assert "is complete" in operator.post(url, follow=True).content.decode()
 
 
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_cluster_that_may_not_look_at_it_proves_nothing(
+    operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, status: int
+) -> None:
+    job_manager.answers["validate"] = (status, "It is outside the savepoint directories.")
+    page = operator.post(reverse("job-check-checkpoint", args=[job.pk, newest.pk]), follow=True).content.decode()
+    assert "was not looked at: the cluster cannot say" in page
+    assert not CheckedState.objects.exists()
+
+
 def test_a_cluster_that_does_not_answer_is_named(operator: Client, job: Job, newest: Checkpoint) -> None:
     job.cluster.rest_url = "http://127.0.0.1:9"
     job.cluster.save()

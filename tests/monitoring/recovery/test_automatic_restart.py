@@ -35,6 +35,20 @@ def test_a_dead_job_comes_back_from_its_newest_state(job, job_manager, go_on, no
     ]
 
 
+def test_it_is_started_as_its_launch_record_says(job, job_manager, go_on, now):
+    attempt = go_on(job, now)
+    assert job_manager.ran == [
+        {
+            "jobId": attempt.engine_job_id,
+            "entryClass": "program:main",
+            "programArgsList": ["--input", "/in"],
+            "parallelism": 2,
+            "savepointPath": "file:/chk/7",
+            "flinkConfiguration": {"execution.checkpointing.interval": "5000", "pipeline.name": "flights"},
+        }
+    ]
+
+
 def test_one_cycle_is_enough_to_get_it_started(job, job_manager, now):
     said = advance(now)
     assert said == "Restart 1 of flights decided: flights is FAILED since 11:59:55 UTC. Restarts: 1 waiting."

@@ -124,6 +124,13 @@ def test_jobs_that_died_together_come_back_apart():
     assert isinstance(decide(tired, NOW + timedelta(seconds=1.01)), Restart)
 
 
+def test_how_far_apart_is_by_the_last_restart_and_not_by_an_earlier_one_that_they_may_share():
+    shared, last = NOW - timedelta(minutes=30), NOW.replace(microsecond=500_000) - timedelta(seconds=11)
+    tired = replace(DEAD, automatic_restarts=(shared, last))
+    assert isinstance(decide(tired, NOW + timedelta(seconds=0.49)), Leave)
+    assert isinstance(decide(tired, NOW + timedelta(seconds=0.5)), Restart)
+
+
 def test_the_hour_is_open_at_its_start():
     old = replace(DEAD, max_restarts_per_hour=1, automatic_restarts=(NOW - BUDGET_WINDOW,))
     assert isinstance(decide(old, NOW), Restart)

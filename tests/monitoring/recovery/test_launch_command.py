@@ -249,6 +249,17 @@ def test_a_state_that_is_gone_is_found_out_though_it_says_no_id(job, savepoint, 
     assert [each["savepointPath"] for each in job_manager.ran] == ["file:/chk/7", "file:/sp/1"]
 
 
+def test_the_parallelism_of_the_launch_record_is_filled_in(job, savepoint, program, tmp_path, now):
+    command = [program(f'echo "$@" > {tmp_path}/said'), "{savepoint}", "{job_id}", "-p{parallelism}"]
+    job.launch = {"kind": "command", "command": command, "parallelism": 3}
+    job.save()
+    attempt = restart_from(job, savepoint, "ada", now)
+    advance(now)
+    attempt.refresh_from_db()
+    assert attempt.launched_at is not None
+    assert (tmp_path / "said").read_text().split() == ["file:/sp/1", attempt.engine_job_id, "-p3"]
+
+
 def test_when_no_job_comes_it_is_told_what_the_command_said(job, savepoint, job_manager, program, settle, now):
     job.launch = {"kind": "command", "command": [program("echo all is well"), "{savepoint}"]}
     job.save()

@@ -52,6 +52,22 @@ def test_a_live_job_goes_on_from_the_savepoint_that_it_is_stopped_with(live, job
     assert job_manager.most_alive == 1
 
 
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (None, "Stopping with a savepoint."),
+        ("file:/sp/1", "Stopping with a savepoint."),
+        ("file:/chk/7", "Taking a savepoint before the job is cancelled."),
+    ],
+)
+def test_while_the_job_is_saved_it_is_said_whether_that_stops_it(live, savepoint, job_manager, now, state, said):
+    attempt = restart_from(live, state, "ada", now)
+    advance(now)
+    assert attempt.steps.get(name="Stop the job").text == said
+    attempt.refresh_from_db()
+    assert attempt.stop_savepoint.stops_job is said.startswith("Stopping")
+
+
 def test_each_step_begins_where_the_one_before_ended_and_tells_how_long_its_act_took(
     live, savepoint, job_manager, settle, now
 ):
@@ -311,6 +327,8 @@ def test_a_savepoint_that_is_not_complete_is_refused(job, savepoint, now, state)
         (None, "kind"),
         ({"kind": "guess"}, "kind"),
         ({"kind": "waymark"}, "jar_id"),
+        ({"kind": "waymark", "jar_id": ""}, "jar_id"),
+        ({"kind": "waymark", "jar_id": 7}, "jar_id"),
         ({"kind": "waymark", "jar_id": "a.py", "parallelism": 0}, "parallelism"),
         ({"kind": "waymark", "jar_id": "a.py", "program_args": "--x"}, "program_args"),
         ({"kind": "waymark", "jar_id": "a.py", "configuration": []}, None),

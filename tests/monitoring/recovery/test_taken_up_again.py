@@ -79,6 +79,22 @@ def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_
     assert job_manager.count("run") == 1
 
 
+def test_nothing_is_started_while_what_zookeeper_is_asked_with_cannot_be_read(available, job_manager, now, settings):
+    """It could not be told whether the job is still stored."""
+    cluster, key = available.cluster, settings.SECRET_KEY
+    cluster.zookeeper_password = "hunter2"
+    cluster.save()
+    settings.SECRET_KEY = "another one"
+    advance(now)
+    attempt = RestartAttempt.objects.get()
+    assert attempt.state == "stopping"
+    assert attempt.steps.get(name="Stop the job").text.startswith("What ZooKeeper is asked with cannot be read.")
+    assert job_manager.count("run") == 0
+    settings.SECRET_KEY = key
+    advance(now + timedelta(seconds=2))
+    assert job_manager.count("run") == 1
+
+
 def test_one_that_is_taken_up_again_is_left_alone(available, ensemble, quorum, job_manager, now):
     engine_id = available.current_run.engine_job_id
     store(ensemble, quorum, engine_id)

@@ -86,9 +86,13 @@ def test_damage_is_told_and_the_next_best_is_protected(savepoint, job, job_manag
     assert reload(savepoint).problem == ""
 
 
-def test_where_nobody_can_tell_only_the_newest_is_due_again_for_that_may_change(savepoint, job, job_manager, now):
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_where_nobody_can_tell_only_the_newest_is_due_again_for_that_may_change(
+    savepoint, job, job_manager, now, status
+):
+    """An engine that cannot look at savepoints, and one that may not look at this one."""
     older = completed(job, now, 5)
-    job_manager.can_validate = False
+    job_manager.answers["validate"] = (status, "Not here.")
     check_completed(now)
     assert (reload(savepoint).checked_at, savepoint.next_check_at) == (None, now + LOOK_AGAIN)
     assert (reload(older).checked_at, older.next_check_at) == (None, None)
@@ -138,9 +142,10 @@ class TestOneThatSomebodyElseRemoved:
         check_completed(now)
         assert reload(removed).next_check_at == now + LOOK_AGAIN_WHERE_IT_LIES
         Savepoint.objects.update(next_check_at=now + LOOK_AGAIN)
-        assert check_completed(now + LOOK_AGAIN) == {}
-        assert reload(removed).next_check_at == now + 2 * LOOK_AGAIN
-        assert (removed.gone_at, removed.checked_at) == (now, now + LOOK_AGAIN)
+        for days in (1, 2):
+            assert check_completed(now + days * LOOK_AGAIN) == {}
+            assert reload(removed).next_check_at == now + (days + 1) * LOOK_AGAIN
+            assert (removed.gone_at, removed.checked_at) == (now, now + days * LOOK_AGAIN)
 
 
 @pytest.mark.parametrize("way", ["refuses the launch", "fails when it starts"])
@@ -229,6 +234,12 @@ class TestWhereTheEngineCannotTell:
         Savepoint.objects.update(next_check_at=now)
         assert check_completed(now) == {"found damaged": 1}
         assert reload(flinks[1]).problem == "of its _metadata: it is cut short after 1000 bytes"
+
+    def test_the_disk_of_another_machine_tells_nothing(self, flinks, now):
+        savepoint = flinks[1]
+        Savepoint.objects.update(path="file://another-machine/savepoint-1")
+        assert check_completed(now) == {}
+        assert (reload(savepoint).checked_at, savepoint.problem) == (None, "")
 
     def test_a_storage_that_is_not_mounted_tells_nothing(self, flinks, now, tmp_path, settings):
         settings.STATE_ROOTS = [str(tmp_path / "mount")]

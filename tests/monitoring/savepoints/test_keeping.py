@@ -1,6 +1,7 @@
 """What becomes of completed savepoints: kept, pinned, disposed of; and never the one that a restart needs."""
 
 import shutil
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.states import restore_candidates
 from monitoring.savepoints.claims import CLAIM
 from monitoring.savepoints.disposal import GONE_AFTER, advance_disposals
+from monitoring.savepoints.flink_metadata import MAGIC
 from monitoring.savepoints.keeping import NotDisposable, apply_retention, dispose, pin, why_it_stays
 from tests.monitoring.savepoints.snapshots import lay_down
 
@@ -246,12 +248,29 @@ class TestOfAClusterThatIsGone:
         assert state(going) == "disposed"
         assert "There was nothing to remove" in going.failure
 
-    def test_a_checkpoint_is_never_removed(self, going, storage, now):
-        directory = lay_down("2.3.0-rocksdb-0b-checkpoint", storage / "chk-6")
+    @pytest.mark.parametrize("name", ["chk-6", "savepoint-7a1d0f-0123456789ab"])
+    def test_a_checkpoint_is_never_removed_whatever_its_directory_is_called(self, going, storage, now, name):
+        directory = lay_down("2.3.0-rocksdb-0b-checkpoint", storage / name)
         Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
         assert advance_disposals(now) == {"could not be disposed of yet": 1}
         assert "is a checkpoint, which belongs to its job" in reload(going).failure
         assert (directory / "_metadata").exists()
+
+    def test_a_savepoint_that_was_moved_to_another_name_is_removed(self, going, storage, now):
+        directory = (storage / "savepoint-7a1d0f-cf7caa3e7cc8").rename(storage / "before-the-migration")
+        Savepoint.objects.filter(pk=going.pk).update(path=str(directory))
+        assert advance_disposals(now) == {"disposed of": 1}
+        assert not directory.exists()
+
+    @pytest.mark.parametrize(("name", "removed"), [("savepoint-7a1d0f-0123456789ab", True), ("chk-6", False)])
+    def test_of_metadata_that_does_not_tell_which_it_is_the_directorys_name_does(
+        self, going, storage, now, name, removed
+    ):
+        (storage / name).mkdir()
+        (storage / name / "_metadata").write_bytes(MAGIC + struct.pack(">iqii", 3, 6, 0, 0))  # before Flink 1.15
+        Savepoint.objects.filter(pk=going.pk).update(path=str(storage / name))
+        advance_disposals(now)
+        assert (storage / name).exists() is not removed
 
     @pytest.mark.parametrize("kind", CheckpointKind)
     def test_of_waymarks_own_job_manager_a_savepoint_goes_and_a_checkpoint_never(self, going, storage, now, kind):

@@ -19,7 +19,7 @@ from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_lo
 from checkpointing.jobs.launching.environment import check_entry
 from checkpointing.jobs.loop import DEFAULT_SILENCE_S
 from checkpointing.storage.errors import StorageError
-from checkpointing.storage.locations import canonical, is_local
+from checkpointing.storage.locations import as_absolute, canonical
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.roots import SavepointRoots
 
@@ -199,11 +199,10 @@ class _Reader:
         return tuple(self._location(name, part.strip()) for part in self.text(name, "").split(",") if part.strip())
 
     def _location(self, name: str, text: str) -> str:
-        if is_local(text) and not text.startswith("file:"):
-            return str(Path(text).absolute())
         try:
-            files_for(canonical(text))
-            return canonical(text)
+            location = canonical(as_absolute(text))
+            files_for(location)
+            return location
         except StorageError as error:
             self.problems.append(f"{name}: this location is not allowed; {error}")
             return text

@@ -9,6 +9,7 @@ from typing import Any
 
 from checkpointing.jobs.known_keys import check_keys
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.storage.locations import as_absolute
 
 _POLL_S = 0.5
 _STACK_LINES = 40
@@ -60,7 +61,7 @@ class Submission:
             _pairs("--arg", arguments),
             configuration,
             parallelism,
-            str(Path(savepoint).absolute()) if savepoint and not savepoint.startswith("file:") else savepoint,
+            as_absolute(savepoint) if savepoint else None,
             allow_non_restored_state,
         )
 

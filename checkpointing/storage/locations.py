@@ -7,6 +7,7 @@ A location never holds a secret: it is logged, shown and stored. Credentials bel
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from checkpointing.storage.errors import StorageError
@@ -28,6 +29,15 @@ def scheme_of(location: str) -> str | None:
 
 def is_local(location: str) -> bool:
     return scheme_of(location) is None
+
+
+def as_absolute(location: str) -> str:
+    """Return `location` with a relative local path resolved against the working directory.
+
+    An address with a scheme (`s3://…`, `file:…`) is returned unchanged.
+    """
+    is_plain_path = is_local(location) and not location.startswith("file:")
+    return str(Path(location).absolute()) if is_plain_path else location
 
 
 def canonical(location: str) -> str:

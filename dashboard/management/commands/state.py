@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.java import JavaNotFound
 from checkpointing.state.contents import SnapshotContents, contents_of
+from checkpointing.storage.locations import as_absolute
 
 PATH_HELP = "directory of a checkpoint or savepoint, local or remote (s3://…), such as …/chk-7 or …/savepoint-ab12cd-…"
 EPILOG = """\
@@ -42,9 +43,9 @@ class Command(BaseCommand):
         sizes = actions.add_parser("sizes", help="bytes, files and rows by partition, and how uneven they are")
         diff = actions.add_parser("diff", help="keys added, removed and changed from one snapshot to another")
         for action in (listing, read, sizes, diff):
-            action.add_argument("path", metavar="PATH", help=PATH_HELP)
+            action.add_argument("path", metavar="PATH", type=as_absolute, help=PATH_HELP)
             action.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-        diff.add_argument("after", metavar="PATH", help="the later one")
+        diff.add_argument("after", metavar="PATH", type=as_absolute, help="the later one")
         for action in (read, sizes, diff):
             _add_reference(action)
         _add_filter(read)

@@ -41,7 +41,11 @@ class Command(BaseCommand):
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Flink or spark.* setting"
         )
         parser.add_argument("--parallelism", type=int)
-        parser.add_argument("--from-savepoint", metavar="PATH", help="a savepoint or retained checkpoint to start from")
+        parser.add_argument(
+            "--from-savepoint",
+            metavar="LOCATION",
+            help="a savepoint or retained checkpoint to start from: a path, or an address such as s3://…",
+        )
         parser.add_argument("--allow-non-restored-state", action="store_true")
         known = os.environ.get("WAYMARK_JOBMANAGER_URL") or os.environ.get("WAYMARK_EMBEDDED_CLUSTER_URL")
         parser.add_argument("--jobmanager", metavar="URL", default=known or DEFAULT_ADDRESS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from django.core.management import CommandError, call_command
 
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.submission import JobDidNotStart, follow_until_running
-from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager
+from checkpointing.storage.locations import local_path
+from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
+from tests.storage_servers import StorageServer
 
 
 @pytest.fixture
@@ -112,3 +115,38 @@ async def test_submit_says_what_is_wrong(
 def test_submit_without_a_job_manager_says_so(program: Path) -> None:
     with pytest.raises(CommandError, match=r"No job manager answers at http://127\.0\.0\.1:9"):
         call_command("submit", f"{program}:wordcount", "--jobmanager", "http://127.0.0.1:9")
+
+
+def same_program(program: Path) -> Path:
+    """Return the program under the name that `RunningJobManager.submit` uploads it with."""
+    return program.rename(program.with_name("wordcount.py"))
+
+
+async def test_submit_starts_from_a_savepoint_in_remote_storage(
+    tmp_path: Path, program: Path, s3: StorageServer, admitted: Callable[[StorageServer], None]
+) -> None:
+    admitted(s3)
+    target = f"{s3.root}/savepoints with a space"
+    async with running_job_manager(tmp_path, WAYMARK_SAVEPOINT_ROOTS=target) as manager:
+        job_id = await manager.submit_running()
+        location = (await manager.savepoint(job_id, **{"target-directory": target}))["location"]
+
+        await submit(manager, f"{same_program(program)}:wordcount", "--from-savepoint", location)
+
+        restored = manager.launcher.specs[-1].restore
+        assert restored is not None
+        assert restored.directory == location
+
+
+async def test_submit_starts_from_a_savepoint_at_a_relative_path(
+    manager: RunningJobManager, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await manager.submit_running()
+    location = local_path((await manager.savepoint(job_id))["location"])
+    monkeypatch.chdir(Path(location).parent)
+
+    await submit(manager, f"{same_program(program)}:wordcount", "--from-savepoint", Path(location).name)
+
+    restored = manager.launcher.specs[-1].restore
+    assert restored is not None
+    assert restored.directory == location

@@ -4,8 +4,23 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.models import AuditEntry, Checkpoint, Incident, Job, RestartAttempt, RestartDecision, Run, Savepoint
+from monitoring.engine.answers import JobOverview
+from monitoring.models import (
+    AttemptState,
+    AuditEntry,
+    Checkpoint,
+    Incident,
+    Job,
+    RestartAttempt,
+    RestartDecision,
+    RestartTrigger,
+    Run,
+    Savepoint,
+)
+from monitoring.recovery.attempt import open_attempt
 from monitoring.recovery.cycle import advance
+from monitoring.recovery.stages.await_running import LINK_WITHIN, AwaitRunning, Seen
+from monitoring.recovery.stages.base import End, Wait, write
 from monitoring.recovery.stages.start_job import MOST_LAUNCHES, SEND_AGAIN_AFTER
 from tests.monitoring.savepoints.snapshots import lay_down
 
@@ -69,6 +84,15 @@ def test_a_job_that_was_restarted_is_not_restarted_again_before_its_run_is_polle
         advance(now + timedelta(seconds=second))
     assert RestartAttempt.objects.get().state == "succeeded"
     assert job_manager.count("run") == 1
+
+
+def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job, now):
+    attempt = open_attempt(job, RestartTrigger.MANUAL, "why", "ada", now, restore_path="file:/chk/7")
+    write(attempt, launched_at=now)
+    runs, limit = Seen(JobOverview(attempt.engine_job_id, "flights", "RUNNING", now, None)), now + LINK_WITHIN
+    waits = AwaitRunning().conclude(attempt, runs, limit - timedelta(microseconds=1))
+    assert waits == Wait("The new run is RUNNING; it is about to be read for the first time.")
+    assert AwaitRunning().conclude(attempt, runs, limit) == End(AttemptState.SUCCEEDED, "The new run is RUNNING.")
 
 
 def test_an_invalid_state_is_passed_over_for_the_next(rows, job, job_manager, go_on, now):

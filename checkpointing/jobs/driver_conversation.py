@@ -67,20 +67,20 @@ class DriverConversation:
         self._interrupts = interrupts
         self._adoption: asyncio.Future[None] | None = None
 
-    def register(self, channel: DriverChannel, message: Register) -> bool:
-        """Answer the driver on `channel`; False: it was refused. NotReady: too early to know whether it is wanted."""
+    def register(self, channel: DriverChannel, message: Register) -> None:
+        """Answer the driver on `channel`. Raise NotReady while nobody knows yet whether it is wanted."""
         record, attempt = self._record, self._record.attempt
         if attempt is None and record.status is JobStatus.INITIALIZING:
             raise NotReady(self._session_id)
         if attempt is None or attempt.number != message.attempt or attempt.ended.done() or record.status.terminal:
             current = "none" if attempt is None else str(attempt.number)
             channel.send(Refused(f"attempt {message.attempt} is not wanted: the current one is {current}"))
-            return False
+            return
         if not attempt.record.is_proved_by(message.secret):
             logger.warning("job %s: refused a driver that does not know the attempt's secret", record.graph.job_id)
             channel.send(Refused(f"attempt {message.attempt}: the secret of its driver.json is needed"))
             channel.close()
-            return False
+            return
         attempt.registered(channel)
         self._adopt(attempt, message.pid)
         attempt.last_batches = dict(message.last_batches)
@@ -90,7 +90,6 @@ class DriverConversation:
         for repeated in self._repeated(attempt):
             channel.send(repeated)
         self._driver_is(attempt, message.state, message.vertices, None)
-        return True
 
     def receive(self, channel: DriverChannel, message: DriverMessage) -> None:
         """A message of the driver. An old attempt is refused; a message of an old session dropped, its driver kept."""

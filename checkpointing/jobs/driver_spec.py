@@ -15,7 +15,7 @@ class RestoreSpec:
     directory: str
     checkpoint_id: int
     is_savepoint: bool
-    allow_non_restored_state: bool = False
+    allow_non_restored_state: bool
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,11 @@ class Drivers:
         work = self._directory / f"attempt-{attempt}"
         work.mkdir(parents=True)
         restored = (
-            RestoreSpec(restore.location, restore.checkpoint_id, restore.properties.is_savepoint) if restore else None
+            RestoreSpec(
+                restore.location, restore.checkpoint_id, restore.properties.is_savepoint, allow_non_restored_state=False
+            )
+            if restore
+            else None
         )
         spec = DriverSpec(
             job_id=manager.job_id,

@@ -91,7 +91,9 @@ def test_a_spare_becomes_the_next_attempt_with_its_own_settings_state_and_direct
         entry_class="wordcount:shown",
         program_args=(*words.arguments, "--show", str(tmp_path / "shown")),
         configuration={"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.streaming.minBatchesToRetain": "33"},
-        restore=RestoreSpec(checkpoint.location, checkpoint.checkpoint_id, is_savepoint=False),
+        restore=RestoreSpec(
+            checkpoint.location, checkpoint.checkpoint_id, is_savepoint=False, allow_non_restored_state=False
+        ),
     )
     (spare,) = [path.parent for path in launched.launcher.spares.directory.glob("*/spare.json")]
     heir = launched.launch(second)

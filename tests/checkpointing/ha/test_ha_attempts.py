@@ -97,6 +97,14 @@ def test_waiting_ends_when_the_driver_goes(driver, job_manager):
 
 
 @zookeeper
+def test_waiting_lasts_as_long_as_it_was_asked_to(driver, connection):
+    """On the job manager's clock, which stands still here."""
+    held = driver().hold(JOB_ID, 1)
+    threading.Timer(0.1, held.release).start()
+    assert ZooKeeperAttemptRegistry(connection, ManualClock()).wait_until_free(JOB_ID, 0.5)
+
+
+@zookeeper
 def test_a_driver_learns_that_its_session_was_lost_and_leaves_its_successor_alone(
     connect, driver, job_manager, expire_session
 ):
@@ -219,6 +227,20 @@ def test_a_driver_that_slept_knows_at_once_that_it_is_too_late(connect):
     clock.advance(connection.session_timeout_s)
     assert held.lost
     held.release()
+
+
+@zookeeper
+def test_a_lost_claim_may_be_released_by_the_callback_that_learns_of_the_loss(driver, connection):
+    held = driver().hold(JOB_ID, 1)
+    released = threading.Event()
+
+    def release():
+        held.release()
+        released.set()
+
+    held.on_lost(release)
+    connection.delete(f"jobs/{JOB_ID}/attempt")
+    assert released.wait(20)
 
 
 @zookeeper

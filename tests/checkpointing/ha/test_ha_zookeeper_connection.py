@@ -20,7 +20,7 @@ def test_the_session_time_out_is_the_one_that_the_server_granted(connect):
 @zookeeper
 def test_a_transaction_happens_whole_or_not_at_all(connection):
     connection.commit([Create("a"), Create("b", b"1")])
-    with pytest.raises(NodeExists):
+    with pytest.raises(NodeExists, match="transaction on b"):
         connection.commit([SetData("b", b"2", -1), Create("c"), Create("a")])
     assert connection.get("b").data == b"1"
     assert connection.find("c") is None
@@ -67,6 +67,14 @@ def test_a_closed_connection_says_so_and_may_be_closed_again(connect):
         connection.get("")
     with pytest.raises(ConnectionUnavailable):
         connection.retrying(lambda: connection.children(""))
+
+
+@zookeeper
+def test_when_the_time_is_over_nobody_waits_though_there_is_a_connection(connection):
+    """Else work that fails on a living connection would be repeated for ever."""
+    assert connection.wait_until_connected(1.0)
+    assert not connection.wait_until_connected(0.0)
+    assert not connection.wait_until_connected(-1.0)
 
 
 @zookeeper

@@ -29,7 +29,7 @@ if "--kill" in sys.argv:
     open({said!r}, "w").write(json.dumps(sys.argv[1:]))
     sys.exit()
 print("Submitted application application_1700000000000_0007", flush=True)
-print(json.dumps(dict(arguments=sys.argv[1:], environ=dict(os.environ))), flush=True)
+print(json.dumps(dict(pid=os.getpid(), arguments=sys.argv[1:], environ=dict(os.environ))), flush=True)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 time.sleep(0 if os.path.exists({said!r} + ".end") else 600)
 sys.exit(7)
@@ -83,6 +83,7 @@ async def test_the_client_gets_a_private_file_of_settings_the_package_and_the_sp
     heard = await client_said(tmp_path)
     work = tmp_path / "work"
 
+    assert heard["pid"] == process.pid
     assert heard["arguments"][-1] == str(work / "driver.json")  # type: ignore[index]
     assert "hidden" not in json.dumps(heard), "neither in its arguments nor in its environment"
     assert "secret" not in json.dumps(heard["environ"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -231,6 +232,21 @@ def test_one_that_could_not_begin_is_not_noted(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Permission denied"):
         manager.begin()
     assert manager.noted == []
+
+
+def test_an_intent_that_cannot_be_made_durable_is_not_noted(dead: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def full(file: int) -> None:
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(OSError, match="No space left"):
+        dead.intents.begin(str(dead.root / "savepoints" / "savepoint-012345-0123456789ab"))
+    assert dead.noted == []
 
 
 def test_one_that_was_discarded_is_not_noted(dead: JobManager) -> None:

@@ -171,6 +171,17 @@ def test_a_driver_that_calls_every_failure_missing_is_not_believed() -> None:
         files.read("memory://x/other")
 
 
+def test_a_directory_that_cannot_be_made_is_an_error() -> None:
+    class ReadOnly(MemoryFileSystem):
+        def makedirs(self, path: str, exist_ok: bool = False) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    read_only = ReadOnly(global_store=False, skip_instance_cache=True)
+
+    with pytest.raises(OSError, match="Permission denied"):
+        FsspecFiles(lambda: read_only, is_object_store=False).make_directory("memory://root/chk-1")
+
+
 def test_a_listing_that_fails_is_no_empty_directory() -> None:
     memory = Failing(global_store=False, skip_instance_cache=True)
     files = FsspecFiles(lambda: memory, is_object_store=False)

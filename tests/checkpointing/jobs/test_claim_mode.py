@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from checkpointing.jobs import job_checkpoints
 from checkpointing.messages import StateFile
 from checkpointing.rest.client import RequestRefused
 from checkpointing.storage import FileCheckpointStorage, read_metadata
+from checkpointing.storage.claims import JobClaims
 from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 
@@ -364,6 +367,7 @@ async def test_the_next_job_manager_knows_what_was_claimed(cluster: Cluster) -> 
         savepoint = await _savepoint(first)
         job_id = await first.submit_running(RESTART | RETAIN, savepointPath=str(savepoint), **CLAIM)
     cluster.launcher.drivers[-1].kill(-9)
+    assert _claims_on(savepoint) == [f"_claimed-{job_id}"], "no other job may claim it in between"
 
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as second:
         cluster.drivers_find(second)
@@ -439,6 +443,29 @@ async def test_a_removal_that_a_crash_cut_short_is_ended_by_the_next_job_manager
 
         assert not newer.exists()
         assert _pool(older) == {"a"}
+
+
+@pytest.mark.zookeeper
+async def test_a_removal_that_cannot_be_ended_keeps_no_job_from_its_start(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(claims: JobClaims, path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        savepoint = await _savepoint(first)
+        job_id = await first.submit_running(RETAIN, savepointPath=str(savepoint), **CLAIM)
+        await first.checkpoint(job_id)
+        await _gone(savepoint)
+    cluster.launcher.drivers[-1].kill(-9)
+    monkeypatch.setattr(JobClaims, "finish_discarding", refuse)
+
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await eventually(lambda: cluster.launcher.specs[-1].attempt == 2)
+    assert "what is left of a claimed snapshot stays" in caplog.text
 
 
 @pytest.mark.zookeeper

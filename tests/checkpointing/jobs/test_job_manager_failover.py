@@ -152,6 +152,7 @@ async def test_a_checkpoint_that_is_being_removed_is_no_orphan(
             (directory / "chk-2").rename(directory / "chk-0")
             assert await second.checkpoint(job_id) == 2
             await eventually(lambda: "removed orphaned checkpoints: 0;" in caplog.text)
+            await eventually(lambda: list((directory / "shared").iterdir()) == [])
     assert removed == ["chk-1", "chk-0"]
 
 

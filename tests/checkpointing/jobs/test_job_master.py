@@ -110,6 +110,22 @@ async def test_without_a_restart_strategy_a_failure_is_final(manager: RunningJob
     assert job["end-time"] >= job["start-time"]
 
 
+async def test_a_job_that_fails_for_good_leaves_no_checkpoint_that_it_was_told_not_to_leave(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running(
+        {"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"}
+    )
+    await manager.checkpoint(job_id)
+    directory = Path(manager.settings.checkpoint_directory, job_id)
+    assert directory.exists()
+
+    await (await manager.driver(1)).report_failure("no")
+    await manager.until(job_id, "FAILED")
+
+    await eventually(lambda: not directory.exists())
+
+
 async def test_conformance_k31_a_failure_that_is_not_recoverable_is_never_restarted(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART)
 
@@ -330,6 +346,7 @@ async def test_a_finished_driver_that_does_not_exit_is_ended(
     await manager.until(job_id, "FINISHED")
 
     await eventually(driver.process.exited.done)
+    await eventually(lambda: driver.process.end_calls)
 
 
 async def test_an_old_attempt_is_refused(manager: RunningJobManager) -> None:

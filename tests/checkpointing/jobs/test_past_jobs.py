@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.past_jobs import PastJobs
 from checkpointing.messages import CheckpointKind
 from checkpointing.storage import FileCheckpointStorage, SavepointRoots, local_path, read_metadata, verify
+from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.savepoint_intents import SavepointIntents
 from tests.checkpointing.coordinator.job_on_disk import JobOnDisk, surviving_stores
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
@@ -77,6 +80,23 @@ async def test_the_next_job_manager_removes_it(tmp_path: Path) -> None:
 
     async with running_job_manager(tmp_path):
         await is_removed(directory)
+
+
+async def test_what_cannot_be_removed_now_is_removed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_tree, refused = LocalFiles.remove_tree, []
+
+    def refuse_once(files: LocalFiles, path: str) -> None:
+        if not refused:
+            refused.append(path)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        remove_tree(files, path)
+
+    monkeypatch.setattr(LocalFiles, "remove_tree", refuse_once)
+    directory = left_by_a_dead_job_manager(tmp_path, ended=True)
+
+    async with running_job_manager(tmp_path):
+        await is_removed(directory)
+    assert refused == [str(directory)]
 
 
 async def test_not_while_the_driver_that_was_writing_it_lives(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +220,17 @@ async def test_a_spare_that_ends_by_itself_is_replaced_and_its_connection_is_clo
     await eventually(lambda: spares_of(state) not in ([], [waiting]))
 
 
+async def test_of_two_ready_spares_the_older_one_is_used(state: Path) -> None:
+    launcher = launcher_in(state, spares=2)
+    launcher.launch(spec(state, 1))
+    await eventually(lambda: launcher.spares.ready == 2)
+    replaced, older = spares_of(state)
+    os.kill(replaced, signal.SIGKILL)
+    await eventually(lambda: len({*spares_of(state)} - {replaced}) == 2 and launcher.spares.ready == 2)
+
+    assert launcher.launch(spec(state, 2)).pid == older
+
+
 async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_anew(
     launcher: Launcher, state: Path
 ) -> None:
@@ -251,6 +263,30 @@ async def test_no_spare_waits_for_a_job_that_has_ended(state: Path) -> None:
 
     await eventually(lambda: spares_of(state) == [])
     await eventually(lambda: list(launcher.spares.directory.iterdir()) == [])
+
+
+async def test_after_all_jobs_have_ended_spares_come_back_with_the_next_driver(state: Path) -> None:
+    launcher = launcher_in(state, limits=replace(AT_ONCE, kept_without_job_s=0.0))
+    process = launcher.launch(spec(state, 1))
+    await eventually(lambda: launcher.spares.ready == 1)
+    await process.end(5.0)
+    await eventually(lambda: "spare-drivers" not in [thread.name for thread in threading.enumerate()])
+
+    launcher.launch(spec(state, 2))
+
+    await eventually(lambda: launcher.spares.ready == 1)
+
+
+async def test_spares_that_cannot_be_started_now_are_started_later(
+    launcher: Launcher, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher.spares.directory.write_text("a file where the spares' directory should go")
+    launcher.launch(spec(state, 1))
+    await eventually(lambda: "no spare driver could be started" in caplog.text)
+
+    launcher.spares.directory.unlink()
+
+    await eventually(lambda: launcher.spares.ready == 1)
 
 
 async def test_spares_end_when_leadership_is_lost_and_come_back_with_the_next_driver(

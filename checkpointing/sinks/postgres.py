@@ -28,12 +28,21 @@ from psycopg import sql
 from checkpointing.sinks import context, postgres_fence
 from checkpointing.sinks.context import FencedOut, SinkContext
 from checkpointing.sinks.postgres_copy import STAGING_COLUMNS, TASK_SCHEMA, copy_partition
-from checkpointing.sinks.postgres_tables import AppendedTable, KeyedTable, Staged, Table, identifier, names
+from checkpointing.sinks.postgres_fence import SinkTableTaken
+from checkpointing.sinks.postgres_tables import (
+    AppendedTable,
+    KeyedTable,
+    Staged,
+    Table,
+    column_names,
+    identifier,
+    names,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FencedOut", "PostgresSink", "UnsupportedColumn"]
+__all__ = ["FencedOut", "PostgresSink", "SinkTableTaken", "UnsupportedColumn"]
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +62,11 @@ class PostgresSink:
     """A function for `foreachBatch`; one sink for each table of a query.
 
     The tables are made when they are missing; one that exists needs a unique constraint over `key`. `query` is the
-    streaming query's name, by default the one whose batch it is. FencedOut, psycopg.Error or UnsupportedColumn end the
-    query; nothing of the batch is in the table then.
+    streaming query's name, by default the one whose batch it is. FencedOut, SinkTableTaken, psycopg.Error or
+    UnsupportedColumn end the query; nothing of the batch is in the table then.
+
+    A table that holds the output of another job is refused, unless this job was started from a state of that one.
+    `shared`: several unrelated jobs write to the table.
     """
 
     def __init__(
@@ -65,6 +77,7 @@ class PostgresSink:
         key: Sequence[str] | None = None,
         history: bool = False,
         query: str | None = None,
+        shared: bool = False,
     ) -> None:
         if isinstance(key, str) or (key is not None and not key):
             raise ValueError(f"key={key!r}: a list of the columns that tell rows apart, or None to append rows")
@@ -75,6 +88,7 @@ class PostgresSink:
         self._key = list(key or ())
         self._table: Table = AppendedTable(table) if key is None else KeyedTable(table, key, history=history)
         self._query = query
+        self._shared = shared
         self._writers: dict[str, _Writer] = {}
         self._lock = threading.Lock()
 
@@ -86,7 +100,7 @@ class PostgresSink:
             raise ValueError(f"key: the rows have no column {', '.join(missing)}; they have {', '.join(columns)}")
         query = self._query or context.query_of(frame)
         with self._lock:
-            writer = self._writers.setdefault(query, _Writer(self._dsn, self._name, self._table, query))
+            writer = self._writers.setdefault(query, _Writer(self._dsn, self._name, self._table, query, self._shared))
         writer.write(frame, columns, job, batch)
 
     def close(self) -> None:
@@ -97,7 +111,8 @@ class PostgresSink:
 class _Writer:
     """One query's way into the table: its connection, and its claim once that is made. Used by one thread."""
 
-    def __init__(self, dsn: str, name: str, table: Table, query: str) -> None:
+    def __init__(self, dsn: str, name: str, table: Table, query: str, shared: bool) -> None:
+        self._shared = shared
         self._dsn = dsn
         self._name = name
         self._table = table
@@ -137,10 +152,17 @@ class _Writer:
         """Older attempts are out from here on, and the table holds what this attempt's state was made by."""
         with connection.transaction():
             postgres_fence.create_tables(connection)
+            if not column_names(connection, identifier(self._name)):
+                postgres_fence.forget_unrelated(connection, self._name, job)
             self._table.create(connection, columns)
         with connection.transaction():
             self._claim = postgres_fence.claim(
-                connection, self._name, self._query, job, lambda moves: self._table.rewind(connection, moves)
+                connection,
+                self._name,
+                self._query,
+                job,
+                lambda moves: self._table.rewind(connection, moves),
+                shared=self._shared,
             )
         self._make_staging(connection, columns, job)
         self._claimed_for = job

@@ -9,7 +9,7 @@ and the older one sees the newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,17 @@ WHERE target = %(target)s AND query = %(query)s AND (origin = %(job)s OR EXISTS 
     WHERE t.sink = s.id AND (t.job_id = %(job)s OR t.timeline = ANY(%(lineage)s))))
 ORDER BY id LIMIT 1 FOR UPDATE
 """
+
+
+# Every sink of the table: who writes it now, and the timelines that it was written by.
+_SINKS = """
+SELECT id, query, job_id, ARRAY(SELECT timeline FROM waymark_sink_timelines AS t WHERE t.sink = s.id)
+FROM waymark_sinks AS s WHERE target = %s ORDER BY id DESC
+"""
+
+
+class SinkTableTaken(Exception):
+    """The table holds the output of another query, or of a job that this one did not go on from."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +94,21 @@ def claim(
     query: str,
     job: SinkContext,
     rewind: Callable[[NumberedMoves], None],
+    *,
+    shared: bool,
 ) -> Claim:
-    """Make this attempt the one that writes; FencedOut when it may not. In the caller's transaction.
+    """Make this attempt the one that writes; FencedOut or SinkTableTaken when it may not. In the caller's transaction.
+
+    `shared`: jobs and queries that are unrelated may write to the table.
 
     `rewind` is called when the timeline becomes another one: afterwards the table holds what its state was made by.
     """
     connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"waymark sink {target}",))
     lineage = job.lineage(query)
-    sink, writer, attempt, current = _find(connection, target, query, job, lineage)
+    found = _find(connection, target, query, job, lineage)
+    if found is None and not shared:
+        _refuse_unrelated(connection, target, query, job)
+    sink, writer, attempt, current = found or _begin(connection, target, query, job)
     _check_admitted(connection, target, sink, writer, attempt, job)
     old = _lineage_of(connection, current)
     number, batch = _timeline(connection, sink, job, lineage)
@@ -134,20 +152,58 @@ def in_spans(spans: tuple[NumberedSpan, ...]) -> sql.Composable:
 
 def _find(
     connection: Connection, target: str, query: str, job: SinkContext, lineage: Lineage
-) -> tuple[int, str, int, int | None]:
+) -> tuple[int, str, int, int | None] | None:
     names: Mapping[str, Any] = {
         "target": target, "query": query, "job": job.job_id, "lineage": [segment.timeline for segment in lineage]
     }  # fmt: skip
-    row = connection.execute(_SINK, names).fetchone()
-    if row is None:
-        row = connection.execute(
-            "INSERT INTO waymark_sinks (target, query, origin, job_id, attempt)"
-            " VALUES (%(target)s, %(query)s, %(job)s, %(job)s, -1) RETURNING id, job_id, attempt, timeline",
-            names,
-        ).fetchone()
+    return connection.execute(_SINK, names).fetchone()
+
+
+def _begin(connection: Connection, target: str, query: str, job: SinkContext) -> tuple[int, str, int, int | None]:
+    row = connection.execute(
+        "INSERT INTO waymark_sinks (target, query, origin, job_id, attempt)"
+        " VALUES (%s, %s, %s, %s, -1) RETURNING id, job_id, attempt, timeline",
+        (target, query, job.job_id, job.job_id),
+    ).fetchone()
     if row is None:
         raise RuntimeError(f"the sink of {target} was deleted while it was made")
     return row  # type: ignore[no-any-return]
+
+
+def forget_unrelated(connection: Connection, target: str, job: SinkContext) -> None:
+    """Remove the claims of jobs and queries that the job has nothing to do with: their table was dropped."""
+    for sink, _, _ in _unrelated(connection, target, job):
+        connection.execute("DELETE FROM waymark_sink_timelines WHERE sink = %s", (sink,))
+        connection.execute("DELETE FROM waymark_sinks WHERE id = %s", (sink,))
+
+
+def _refuse_unrelated(connection: Connection, target: str, query: str, job: SinkContext) -> None:
+    """Raise SinkTableTaken with the same rule and words as a FileSink's directory."""
+    for _, other_query, writer in _unrelated(connection, target, job)[:1]:
+        choices = "Or drop the table to start over, or use shared=True if both are to write to it."
+        if other_query != query:
+            raise SinkTableTaken(
+                f"{target} holds the output of query {other_query!r}: give {query!r} another one. {choices}"
+            )
+        raise SinkTableTaken(
+            f"{target} holds the output of job {writer}: start job {job.job_id} from a state of that one, "
+            f"or give it another table. {choices}"
+        )
+
+
+def _unrelated(connection: Connection, target: str, job: SinkContext) -> list[tuple[int, str, str]]:
+    """Return the id, query and job of each sink of the table that is not one of the job's.
+
+    A job may write to a table with several queries. It also owns the sink of a job whose state it was started from, if
+    it still has the query.
+    """
+
+    def is_own(query: str, writer: str, timelines: Sequence[str]) -> bool:
+        restored = job.lineages.get(query, ())
+        return writer == job.job_id or any(segment.timeline in timelines for segment in restored)
+
+    rows = connection.execute(_SINKS, (target,)).fetchall()
+    return [(sink, query, writer) for sink, query, writer, timelines in rows if not is_own(query, writer, timelines)]
 
 
 def _check_admitted(

@@ -47,6 +47,7 @@ from checkpointing.messages import (
     Stop,
     TriggerCheckpoint,
 )
+from checkpointing.sinks.output_directory import SinkDirectoryTaken
 from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.begun import BegunBatches
@@ -72,7 +73,7 @@ _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
 # Trying again changes nothing about these.
-_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration)
+_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, SinkDirectoryTaken)
 
 
 class _Over(Exception):

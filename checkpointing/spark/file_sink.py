@@ -25,6 +25,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from checkpointing.sinks.output_directory import SinkDirectoryTaken
+
 log = logging.getLogger(__name__)
 
 LOG_NAME = "_spark_metadata"
@@ -49,20 +51,40 @@ def replace_log(output: Path, fresh: Path, *, keep_output: bool) -> None:
     restored.rename(former)
 
 
-def start_anew(output: Path, job_id: str, *, keep_output: bool) -> None:
-    """For a query that starts without state: what an earlier attempt of the job wrote no longer counts.
+def check_not_foreign(output: Path, job_id: str) -> None:
+    """Raise SinkDirectoryTaken if a query of the job must not start without state into `output`.
 
-    The sink would skip the new batches of the same numbers. A log that was there before the job is left to it: the job
-    marks the directory when it finds none. OSError, ValueError.
+    The sink skips each batch whose number is in the log. The rows of a query that counts from 0 would be lost in a log
+    that another job or query wrote. The job marks a directory when it first writes there.
     """
-    former, mark = output / LOG_NAME, output / f".{LOG_NAME}.of.{job_id}"
-    if mark.exists():
-        if not keep_output:
-            _put_aside(output, _named(output, former))
-        _put_log_aside(former)
-    elif not former.exists():
+    if not _mark(output, job_id).exists() and _batches(output / LOG_NAME):
+        raise SinkDirectoryTaken(
+            f"{output} holds the output of another job or query: its {LOG_NAME} was not written by job {job_id}. Start "
+            f"job {job_id} from a state of the job that wrote it, or give the query another directory, or remove the "
+            "directory to start over."
+        )
+
+
+def start_anew(output: Path, job_id: str, *, keep_output: bool) -> None:
+    """Prepare `output` for a query that starts without state: what an earlier attempt of the job wrote is dropped.
+
+    Raises:
+        SinkDirectoryTaken: see `check_not_foreign`.
+        OSError, ValueError: the log cannot be read or moved.
+    """
+    check_not_foreign(output, job_id)
+    former, mark = output / LOG_NAME, _mark(output, job_id)
+    if not mark.exists():
         output.mkdir(parents=True, exist_ok=True)
         mark.touch()
+        return
+    if not keep_output:
+        _put_aside(output, _named(output, former))
+    _put_log_aside(former)
+
+
+def _mark(output: Path, job_id: str) -> Path:
+    return output / f".{LOG_NAME}.of.{job_id}"
 
 
 def put_unfinished_aside(output: Path, since_ms: int) -> None:

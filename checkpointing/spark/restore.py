@@ -101,8 +101,9 @@ def _check_none_is_new(snapshot: Snapshot, vertices: Sequence[Vertex], fitting: 
         if vertex.kind is VertexKind.STATEFUL and vertex.query in snapshot.queries and vertex.id not in fitting:
             raise RestoreRefused(
                 f"Checkpoint {snapshot.checkpoint.checkpoint_id} has no state for {vertex.name!r} of query "
-                f"{vertex.query!r}, and Spark cannot add a stateful operator to a query that has run. Give the query "
-                "another name: then it starts anew, and allowing non-restored state leaves the old one's behind."
+                f"{vertex.query!r}, and Spark cannot add a stateful operator to a query that has run. To start the "
+                "query without state, give it another name and an output that is empty, and allow non-restored state: "
+                "it reads its input from the beginning, and would write rows a second time into the output that it has."
             )
 
 

@@ -51,7 +51,10 @@ class StartingState(Protocol):
         ...
 
     def build(self, query: PlannedQuery) -> int | None:
-        """Fill the query's location. The batch that it continues after, None when it starts without state."""
+        """Fill the query's location. Return the batch that it continues after, None when it starts without state.
+
+        Raise SinkDirectoryTaken if it starts without state and its file sink's directory is another job's.
+        """
         ...
 
     def put_output_back(self, query: PlannedQuery) -> None:
@@ -78,6 +81,8 @@ class NoState:
         """Everything does."""
 
     def build(self, query: PlannedQuery) -> int | None:
+        if query.files.sink_path is not None:
+            file_sink.check_not_foreign(query.files.sink_path, self.job_id)
         return None
 
     def put_output_back(self, query: PlannedQuery) -> None:
@@ -95,6 +100,7 @@ class SnapshotState:
     `brought`: what was copied here from remote storage, if anything was.
     """
 
+    job_id: str
     snapshot: Snapshot
     brought: Path
     allow_non_restored_state: bool
@@ -110,10 +116,19 @@ class SnapshotState:
         check_fits(self.snapshot, vertices, allow_non_restored_state=self.allow_non_restored_state)
 
     def build(self, query: PlannedQuery) -> int | None:
+        if query.name not in self.snapshot.queries:
+            return self._without_state.build(query)
         return restore_query(self.snapshot, query.name, query.plan.vertices, query.location)
 
     def put_output_back(self, query: PlannedQuery) -> None:
+        if query.name not in self.snapshot.queries:
+            self._without_state.put_output_back(query)
         restore_output(self.snapshot, query.name, keep_output=self.keep_output, writers_are_gone=self.writers_are_gone)
+
+    @property
+    def _without_state(self) -> NoState:
+        """What a query starts from that the snapshot does not know."""
+        return NoState(self.job_id, self.keep_output)
 
     def taken_over(self) -> None:
         """The queries have linked or copied what they need."""
@@ -167,6 +182,7 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
     snapshot = Snapshot(local_copy(read_metadata(spec.restore.directory), brought))
     is_own = snapshot.checkpoint.job_id == spec.job_id
     return SnapshotState(
+        spec.job_id,
         snapshot,
         brought,
         spec.restore.allow_non_restored_state,

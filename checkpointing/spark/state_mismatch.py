@@ -23,7 +23,11 @@ _OPERATORS = re.compile(
     r"Stateful operators in the metadata: \[(?P<stored>.*?)\]; Stateful operators in current batch: \[(?P<new>.*?)\]"
 )
 _OPERATOR = re.compile(r"\(OperatorId: (\d+) -> OperatorName: (\w+)\)")
-_ADVICE = "Restore it with the program it was taken from; for the new one, give the query another name: it starts anew."
+_ADVICE = (
+    "Restore it with the program that it was taken from. To start the query without this state, give it another name "
+    "and an output that is empty: it reads its input from the beginning, and would write rows a second time into the "
+    "output that it has now."
+)
 
 
 def mismatch_in_words(message: str, plan: QueryPlan, location: Path) -> str | None:

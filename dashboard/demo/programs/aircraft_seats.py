@@ -43,5 +43,5 @@ def aircraft_seats(spark: SparkSession, args: dict[str, str]) -> DataStreamWrite
     seats = flights.mapInPandas(with_aircraft(args["connections"]), "manufacturer STRING, seats LONG")
     offered = seats.groupBy("manufacturer").agg(sf.count("*").alias("flights"), sf.sum("seats").alias("seats"))
     dsn = json.loads(Path(args["connections"]).read_text())["database"]
-    sink = PostgresSink(dsn, "demo_seats_by_manufacturer", key=["manufacturer"])
+    sink = PostgresSink(dsn, "demo_seats_by_manufacturer", key=["manufacturer"], shared=True)
     return offered.writeStream.outputMode("update").trigger(processingTime="4 seconds").foreachBatch(sink)

@@ -24,5 +24,5 @@ def flights_by_route(spark: SparkSession, args: dict[str, str]) -> DataStreamWri
         sf.max("time_hour").alias("last_flight"),
     )
     dsn = json.loads(Path(args["connections"]).read_text())["database"]
-    sink = PostgresSink(dsn, "demo_flights_by_route", key=["tailnum", "origin", "dest"])
+    sink = PostgresSink(dsn, "demo_flights_by_route", key=["tailnum", "origin", "dest"], shared=True)
     return routes.writeStream.outputMode("update").trigger(processingTime="4 seconds").foreachBatch(sink)

@@ -25,6 +25,6 @@ def rollups(spark: Any, args: dict[str, str]) -> Any:
     for limit in LIMITS & args.keys():
         source = source.option(limit, args[limit])
     rolled = source.load()
-    sink = PostgresSink(Path(dsn_file).read_text().strip(), TABLE, key=_KEY)
+    sink = PostgresSink(Path(dsn_file).read_text().strip(), TABLE, key=_KEY, shared=True)
     writer = rolled.writeStream.queryName("rollups").outputMode("append").foreachBatch(sink)
     return writer.trigger(processingTime=args.get("every", "60 seconds"))

@@ -16,7 +16,7 @@ import pytest
 
 from checkpointing.sinks.conformance import QUERY
 from checkpointing.sinks.context import NotInADriver, SinkContext, set_current
-from checkpointing.sinks.postgres import FencedOut, PostgresSink, UnsupportedColumn
+from checkpointing.sinks.postgres import FencedOut, PostgresSink, SinkTableTaken, UnsupportedColumn
 from tests.checkpointing.sinks.conftest import Job
 
 pytestmark = pytest.mark.spark
@@ -226,6 +226,59 @@ def test_two_queries_may_append_to_one_table(table: Table, job: Job) -> None:
     assert table.words() == ["again", "one0", "other0", "other1"]
 
 
+def test_a_table_that_another_job_filled_is_refused(table: Table, job: Job) -> None:
+    job.attempt(1)
+    table.log()(table.words_frame("a0"), 0)
+    Job().attempt(1)
+    with pytest.raises(SinkTableTaken, match=r"holds the output of job .* or give it another table"):
+        table.log()(table.words_frame("a0"), 0)
+    assert table.words() == ["a0"]
+
+
+def test_a_renamed_query_is_refused_the_table_of_its_former_name(table: Table, job: Job) -> None:
+    """Restored with non-restored state allowed, it would write its whole input a second time."""
+    a = job.attempt(1)
+    table.log()(table.words_frame("a0"), 0)
+    restored = Job()
+    restored.attempt(1, "B", restored=(a, 0))
+    set_current(SinkContext(restored.job_id, 1, restored.lineage[-1].timeline, {}, {"renamed": ()}))
+    with pytest.raises(SinkTableTaken, match=r"holds the output of query 'query': give 'renamed' another one"):
+        table.sink(key=None, query="renamed")(table.words_frame("a0"), 0)
+    assert table.words() == ["a0"]
+
+
+def test_a_query_that_is_new_may_append_beside_the_restored_ones(table: Table, job: Job) -> None:
+    a = job.attempt(1)
+    table.log()(table.words_frame("a0"), 0)
+    restored = Job()
+    restored.attempt(1, "B", restored=(a, 0))
+    table.sink(key=None, query="new")(table.words_frame("n0"), 0)  # before the restored query has claimed its own
+    table.log()(table.words_frame("b1"), 1)
+    assert table.words() == ["a0", "b1", "n0"]
+
+
+def test_jobs_that_share_a_table_are_admitted(table: Table, job: Job) -> None:
+    for each, word in ((job, "a0"), (Job(), "b0")):
+        each.attempt(1)
+        table.sink(key=None, shared=True)(table.words_frame(word), 0)
+    assert table.words() == ["a0", "b0"]
+
+
+def test_a_table_that_was_dropped_belongs_to_nobody(table: Table, job: Job) -> None:
+    job.attempt(1)
+    former = table.log()
+    former(table.words_frame("a0"), 0)
+    overtaken = SinkContext(job.job_id, 1, job.lineage[-1].timeline, {}, {QUERY: job.lineage})
+    with psycopg.connect(table.dsn) as connection:
+        connection.execute(f"DROP TABLE {table.name}")
+    Job().attempt(1)
+    table.log()(table.words_frame("b0"), 0)
+    assert table.words() == ["b0"]
+    set_current(overtaken)
+    with pytest.raises(FencedOut):
+        former(table.words_frame("a1"), 1)
+
+
 def test_an_older_attempt_is_fenced_out(table: Table, job: Job) -> None:
     job.attempt(2, "B")
     table.sink()(table.frame(("a", 1)), 0)
@@ -258,17 +311,6 @@ def test_a_job_that_goes_on_from_another_jobs_state_takes_its_output_over(table:
     job.attempt(8, "A", restored=(a, 2))
     with pytest.raises(FencedOut, match="went on from its state, has taken over"):
         table.log()(table.words_frame("a3"), 3)
-
-
-def test_jobs_that_have_nothing_to_do_with_each_other_may_share_a_table(table: Table, job: Job) -> None:
-    a = job.attempt(1, "A")
-    table.log()(table.words_frame("one"), 0)
-    table.log()(table.words_frame("gone"), 1)
-    Job().attempt(1, "A")
-    table.log()(table.words_frame("other"), 0)
-    job.attempt(2, "B", restored=(a, 0))
-    table.log()(table.words_frame("again"), 1)
-    assert table.words() == ["again", "one", "other"]
 
 
 def test_a_batch_that_fails_half_way_leaves_nothing(table: Table, job: Job) -> None:

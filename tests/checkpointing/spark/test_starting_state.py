@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.sinks.output_directory import SinkDirectoryTaken
 from checkpointing.spark.restore import Snapshot, SnapshotDamaged, restore_output, restore_query
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
-from checkpointing.spark.starting_state import NoState
+from checkpointing.spark.starting_state import NoState, SnapshotState
 from tests.checkpointing.spark.bench import LAYOUTS, Bench
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -109,12 +110,36 @@ def test_what_an_earlier_attempt_wrote_hides_nothing_of_one_that_starts_without_
     assert bench.rows() == bench.listed() == bench.expected
 
 
-def test_a_log_that_was_there_before_the_job_is_left_alone(bench: FileSink) -> None:
+def test_a_query_without_state_is_refused_a_directory_that_another_job_has_written_to(bench: FileSink) -> None:
     bench.run(bench.writing("before"), 2).stop()
     seen = bench.rows()
-    for name in ("first", "again"):
-        NoState("job").put_output_back(bench.writing(name))
+    for starts in (NoState("job").build, NoState("job").put_output_back):
+        with pytest.raises(SinkDirectoryTaken, match=rf"^{bench.output} holds the output of another job or query"):
+            starts(bench.writing("first"))
     assert bench.rows() == bench.listed() == seen
+
+
+def test_a_renamed_query_is_refused_the_directory_of_its_former_name(bench: FileSink) -> None:
+    """Its batches count from 0: the sink would skip as many as the log has."""
+    first = bench.run(bench.writing("first"), 2)
+    state = bench.snapshot(first, 1)
+    first.stop()
+    renamed = replace(bench.writing("again"), plan=replace(bench.writing("again").plan, query="renamed"))
+    restored = SnapshotState("job", Snapshot(state), bench.root / "none", True, False, False, False)
+    with pytest.raises(SinkDirectoryTaken, match="give the query another directory"):
+        restored.build(renamed)
+
+
+def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
+    """Spark makes the directory of the log before the first batch."""
+    (bench.output / "_spark_metadata").mkdir(parents=True)
+    first = bench.writing("first")
+    NoState("job").put_output_back(first)
+    bench.run(first, 2).stop()
+    again = bench.writing("again", files_per_batch=2)
+    NoState("job").put_output_back(again)
+    bench.run(again, 1).stop()
+    assert bench.rows() == bench.listed() == bench.expected
 
 
 def test_who_lists_the_directory_sees_each_row_once_too_whatever_is_restored(bench: FileSink) -> None:

@@ -13,6 +13,8 @@ from checkpointing.spark.plan import QueryPlan, Sink
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
 
+# A sink's target belongs to another job or query. A restart changes nothing about it.
+_REFUSED_BY_THE_SINK = ("SinkDirectoryTaken", "SinkTableTaken")
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
 
@@ -89,7 +91,9 @@ class RunningQuery:
         words = mismatch_in_words(info.message, self.planned.plan, self.planned.location) or loss_in_words(
             self.name, info.name, info.message
         )
-        return replace(info, message=words, recoverable=False) if words is not None else info
+        if words is not None:
+            return replace(info, message=words, recoverable=False)
+        return replace(info, recoverable=False) if info.name in _REFUSED_BY_THE_SINK else info
 
     def doing(self) -> str:
         """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""

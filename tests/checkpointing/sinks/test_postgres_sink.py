@@ -257,11 +257,18 @@ def test_a_query_that_is_new_may_append_beside_the_restored_ones(table: Table, j
     assert table.words() == ["a0", "b1", "n0"]
 
 
-def test_jobs_that_share_a_table_are_admitted(table: Table, job: Job) -> None:
-    for each, word in ((job, "a0"), (Job(), "b0")):
-        each.attempt(1)
-        table.sink(key=None, shared=True)(table.words_frame(word), 0)
-    assert table.words() == ["a0", "b0"]
+def test_jobs_that_share_a_table_do_not_touch_each_others_rows(table: Table, job: Job) -> None:
+    def log() -> PostgresSink:
+        return table.sink(key=None, shared=True)
+
+    a = job.attempt(1, "A")
+    log()(table.words_frame("one"), 0)
+    log()(table.words_frame("gone"), 1)
+    Job().attempt(1, "A")
+    log()(table.words_frame("other"), 0)
+    job.attempt(2, "B", restored=(a, 0))
+    log()(table.words_frame("again"), 1)
+    assert table.words() == ["again", "one", "other"]
 
 
 def test_a_table_that_was_dropped_belongs_to_nobody(table: Table, job: Job) -> None:

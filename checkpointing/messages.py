@@ -140,7 +140,11 @@ class SubtaskMetrics:
 
 @dataclass(frozen=True)
 class ExceptionInfo:
-    """A failure as `/jobs/:id/exceptions` shows it; `recoverable` False: never restart."""
+    """A failure as `/jobs/:id/exceptions` shows it.
+
+    `recoverable` False: never restart. `is_mistake`: the program itself is wrong, so that a job that has never been
+    RUNNING is not restarted.
+    """
 
     name: str
     message: str
@@ -148,6 +152,7 @@ class ExceptionInfo:
     timestamp: int
     task_name: str | None = None
     recoverable: bool = True
+    is_mistake: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,11 +219,11 @@ class VertexRows:
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """Of the newest batch; `rows` by vertex, of all batches."""
+    """Figures of the newest batch; `rows` by vertex, of all batches. None: Spark does not report the figure."""
 
     batch_id: int
-    input_rows: int
-    batch_duration_ms: int
+    input_rows: int | None
+    batch_duration_ms: int | None
     watermark: str | None = None
     rows: dict[str, VertexRows] = dataclasses.field(default_factory=dict)
 

@@ -238,6 +238,8 @@ class JobMaster:
         if excuse is not None:
             self.record.move(JobStatus.RESTARTING, excuse)
             return None
+        if info.is_mistake and not self.record.has_run:
+            return f"The program failed before the job was RUNNING, and a restart would not correct it: {info.message}"
         is_new_attempt = self.strategy.notify_failure(failed_s)
         if not info.recoverable:
             return f"The failure is not recoverable: {info.message}"

@@ -22,7 +22,10 @@ ATTEMPTS_SHOWN = 20
 
 
 class JobRecord:
-    """`attempt` is the newest, `failure` what ended a FAILED job."""
+    """`attempt` is the newest, `failure` what ended a FAILED job.
+
+    `has_earlier_attempts`: the job had an attempt under an earlier job manager.
+    """
 
     def __init__(self, graph: JobGraph, clock: Clock, *, recovered: bool) -> None:
         """InvalidConfiguration when the graph's settings are not allowed."""
@@ -31,6 +34,7 @@ class JobRecord:
         self.exceptions = ExceptionHistory()
         self.attempt: Attempt | None = None
         self.attempts: list[Attempt] = []
+        self.has_earlier_attempts = False
         self.num_restarts = 0
         self.num_rescales = 0
         self.failure: ExceptionInfo | None = None
@@ -40,6 +44,11 @@ class JobRecord:
     @property
     def status(self) -> JobStatus:
         return self.state.status
+
+    @property
+    def has_run(self) -> bool:
+        """Return whether the job was RUNNING once. Nothing durable denies it for attempts of an earlier job manager."""
+        return self.has_earlier_attempts or self.state.timestamps[JobStatus.RUNNING] > 0
 
     @property
     def vertices(self) -> tuple[Vertex, ...]:

@@ -58,6 +58,7 @@ class JobRecovery:
             await self._read_checkpoints()
             return None
         self._record.enter_attempt(former)
+        self._record.has_earlier_attempts = True
         self._record.move(JobStatus.RECONCILING, f"waiting for the driver of attempt {former.number}")
         watch = asyncio.create_task(former.watch(self._services.settings))
         try:

@@ -102,7 +102,10 @@ def follow_until_running(
         if status in _ENDED:
             raise JobDidNotStart(_with_cause(f"The job is {status}", job), _stack(client, job_id))
         if monotonic() > deadline:
-            raise JobDidNotStart(_with_cause(f"The job is {status} after {timeout_s:g} s", job))
+            text = _with_cause(f"The job is {status} after {timeout_s:g} s", job)
+            raise JobDidNotStart(
+                f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that."
+            )
         wait(_POLL_S)
 
 

@@ -55,7 +55,8 @@ from checkpointing.spark.executors import Executors
 from checkpointing.spark.failed_task import failed_task
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.log_limit import LogLimit
-from checkpointing.spark.program import Program, ProgramError, guard_batch_functions
+from checkpointing.spark.mistakes import is_mistake
+from checkpointing.spark.program import Program, ProgramError, call_program, guard_batch_functions
 from checkpointing.spark.reports import JobManagerReports
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.running_query import RunningQuery
@@ -283,9 +284,9 @@ class Driver:
 
     def _progress(self, query: RunningQuery) -> QueryProgress | None:
         if query.files.is_continuous:
-            # Of such a query Spark reports nothing but its epochs' commits: no rows, no duration.
+            # Spark reports the commits of such a query's epochs only: no rows, no duration.
             epoch = query.files.last_commit()
-            return None if epoch is None else QueryProgress(epoch, 0, 0)
+            return None if epoch is None else QueryProgress(epoch, None, None)
         latest = self._events.latest(query.spark_id)
         if latest is None:
             return None
@@ -362,7 +363,8 @@ class Driver:
         if jvm_exit is not None:
             memory = self._spec.configuration.get("spark.driver.memory", session.DRIVER_MEMORY)
             return failure.of_exception(jvm.lost(jvm_exit, memory), now)
-        return failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
+        info = failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
+        return replace(info, is_mistake=self._agent is None and is_mistake(error, call_program))
 
     def _report(self, over: _Over) -> int:
         """End Spark first: what is reported as ended writes nothing any more."""

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from checkpointing.spark.mistakes import may_pass
+
 
 class ProgramError(Exception):
     """The program cannot be run as it is: starting it again would change nothing."""
@@ -79,6 +81,8 @@ def _import(module_name: str, path: Path) -> ModuleType:
     except (KeyboardInterrupt, SystemExit) as error:
         raise ProgramError(f"{module_name} does not import: it ends the process ({error!r})") from error
     except Exception as error:
+        if may_pass(error):
+            raise
         raise ProgramError(f"{module_name} does not import: {type(error).__name__}: {error}") from error
     if not _origin(module).startswith(str(path if path.suffix == ".zip" else path.parent)):
         raise ProgramError(f"{path.name} has no module {module_name!r}; the one found is {_origin(module)}")

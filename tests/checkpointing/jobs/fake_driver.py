@@ -124,9 +124,11 @@ class FakeDriver:
             self.task.cancel()
         self._exit(code)
 
-    async def report_failure(self, message: str, *, recoverable: bool = True, stacktrace: str | None = None) -> None:
+    async def report_failure(
+        self, message: str, *, recoverable: bool = True, stacktrace: str | None = None, is_mistake: bool = False
+    ) -> None:
         trace = stacktrace or f"ValueError: {message}"
-        info = ExceptionInfo("ValueError", message, trace, 1, "count", recoverable)
+        info = ExceptionInfo("ValueError", message, trace, 1, "count", recoverable, is_mistake)
         await self._report(DriverState.FAILED, exception=info)
         self._exit(1)
 

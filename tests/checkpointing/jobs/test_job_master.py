@@ -135,6 +135,39 @@ async def test_conformance_k31_a_failure_that_is_not_recoverable_is_never_restar
     assert len(manager.launcher.drivers) == 1
 
 
+async def test_a_mistake_of_the_program_before_the_first_running_is_never_restarted(manager: RunningJobManager) -> None:
+    manager.launcher.becomes_running = False
+    job_id = await manager.submit(FAST_RESTART)
+
+    await (await manager.driver(1)).report_failure("no such column", is_mistake=True)
+    await manager.until(job_id, "FAILED")
+
+    assert len(manager.launcher.drivers) == 1
+    job = await manager.get(f"/jobs/{job_id}")
+    assert "before the job was RUNNING" in job["status-history"][-1]["cause"]
+
+
+async def test_a_cause_that_may_pass_before_the_first_running_is_restarted(manager: RunningJobManager) -> None:
+    manager.launcher.becomes_running = False
+    job_id = await manager.submit(FAST_RESTART)
+
+    await (await manager.driver(1)).report_failure("connection refused")
+    await (await manager.driver(2)).runs()
+
+    await manager.until(job_id, "RUNNING")
+
+
+async def test_a_job_that_has_run_is_restarted_after_a_mistake_too(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    manager.launcher.becomes_running = False
+    await (await manager.driver(1)).report_failure("the machine is gone")
+
+    await (await manager.driver(2)).report_failure("no such column", is_mistake=True)
+    await (await manager.driver(3)).runs()
+
+    await manager.until(job_id, "RUNNING")
+
+
 async def test_the_job_fails_when_its_attempts_are_used_up(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART | {"restart-strategy.fixed-delay.attempts": "1"})
 

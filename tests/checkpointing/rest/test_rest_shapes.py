@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import Vertex
+from checkpointing.messages import Heartbeat, QueryProgress, Vertex
 from checkpointing.rest.client import RequestRefused
 from tests.checkpointing.jobs.fake_driver import COUNT, SINK, SOURCE
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
@@ -83,6 +83,23 @@ async def test_a_running_jobs_details(manager: RunningJobManager) -> None:
     assert job["queries"] == [
         {"name": "wordcount", "last-batch-id": 5, "last-batch-rows": 12, "last-batch-duration": 34, "watermark": None}
     ]
+
+
+async def test_a_figure_that_spark_does_not_report_is_unknown_and_not_0(manager: RunningJobManager) -> None:
+    """Of a query with the continuous trigger only its epochs are known."""
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.sends_heartbeats = False
+    progress = {"epochs": QueryProgress(7, None, None)}
+    await driver.send(Heartbeat(driver.session_id, job_id, 1, progress, ()))
+
+    async def query() -> dict[str, Any] | None:
+        answer = await manager.get(f"/jobs/{job_id}")
+        return next((each for each in answer["queries"] if each["name"] == "epochs"), None)
+
+    assert await eventually(query) == {
+        "name": "epochs", "last-batch-id": 7, "last-batch-rows": None, "last-batch-duration": None, "watermark": None
+    }  # fmt: skip
 
 
 async def test_a_vertex_counts_the_rows_that_spark_counts_and_marks_the_rest(manager: RunningJobManager) -> None:

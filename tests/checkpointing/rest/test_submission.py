@@ -95,6 +95,22 @@ async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None
     assert said == ["unknown: no job manager answers", "RUNNING"]
 
 
+async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_running(
+    manager: RunningJobManager, program: Path
+) -> None:
+    manager.launcher.becomes_running = False
+    stderr = StringIO()
+    restarts = ("--conf", "execution.checkpointing.interval=5s")
+    submitted = asyncio.create_task(submit(manager, f"{program}:wordcount", *restarts, stderr=stderr))
+
+    await (await manager.driver(1)).report_failure("bad thing", stacktrace=TRACEBACK, is_mistake=True)
+
+    with pytest.raises(CommandError, match=r"^The job is FAILED: bad thing$"):
+        await submitted
+    assert stderr.getvalue().strip() == TRACEBACK
+    assert len(manager.launcher.drivers) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -191,6 +191,8 @@ def test_a_job_with_a_continuous_trigger_is_run_and_marked_at_least_once(
     checkpoint = job_manager.complete(1)
     assert checkpoint.batches["numbers"] >= 0
     eventually("the epochs in the heartbeats", lambda: epoch_of(job_manager) > checkpoint.batches["numbers"])
+    progress = job_manager.heard(Heartbeat)[-1].queries["numbers"]
+    assert (progress.input_rows, progress.batch_duration_ms) == (None, None), "Spark does not say: that is not 0"
     savepoint = job_manager.complete(2, CheckpointKind.SYNC_SAVEPOINT)
     assert savepoint.batches["numbers"] > checkpoint.batches["numbers"]
     driver.kill()

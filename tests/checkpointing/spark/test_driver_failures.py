@@ -142,3 +142,12 @@ def test_sigterm_ends_a_driver_without_a_failure(job_manager: Any, drivers: Any,
     driver.process.terminate()
     assert driver.process.wait(60) == 143
     assert job_manager.state(1) is None
+
+
+@pytest.mark.spark
+def test_a_missing_argument_is_reported_as_a_mistake_with_its_traceback(job_manager: Any, drivers: Any) -> None:
+    drivers.start(job_manager, "wordcount:wordcount", ())
+    exception = job_manager.await_state(1, DriverState.FAILED).exception
+    assert exception.is_mistake
+    assert exception.stacktrace.startswith("Traceback (most recent call last):")
+    assert "wordcount.py" in exception.stacktrace

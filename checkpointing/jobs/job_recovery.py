@@ -58,7 +58,6 @@ class JobRecovery:
             await self._read_checkpoints()
             return None
         self._record.enter_attempt(former)
-        self._record.has_earlier_attempts = True
         self._record.move(JobStatus.RECONCILING, f"waiting for the driver of attempt {former.number}")
         watch = asyncio.create_task(former.watch(self._services.settings))
         try:
@@ -74,6 +73,7 @@ class JobRecovery:
 
     async def _last_attempt(self) -> Attempt | None:
         last = await self._starter.read_record()
+        self._record.has_earlier_attempts = not self._starter.is_new_life
         return await self._starter.former(last) if last is not None else None
 
     async def _read_checkpoints(self) -> None:

@@ -79,6 +79,21 @@ async def test_a_driver_that_died_meanwhile_is_replaced_from_the_newest_checkpoi
         assert spec.high_availability is not None
 
 
+async def test_a_job_that_ran_under_an_earlier_job_manager_is_restarted_after_a_mistake_too(cluster: Cluster) -> None:
+    """For instance an argument that names a file, which is away with its file system."""
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(RESTART)
+    cluster.launcher.drivers[0].kill(-9)
+    cluster.launcher.becomes_running = False
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await (await second.driver(2)).report_failure("no such column", is_mistake=True)
+        await (await second.driver(3)).runs()
+        await second.until(job_id, "RUNNING")
+
+
 def _leave_orphans(manager: RunningJobManager, job_id: str) -> Path:
     """What a driver and a job manager that died in the middle of checkpoint 2 leave."""
     directory = Path(manager.settings.checkpoint_directory, job_id)

@@ -123,9 +123,15 @@ class Channel:
     position: str | None = None
 
 
+UNKNOWN = -1
+
+
 @dataclass(frozen=True)
 class SubtaskMetrics:
-    """Measured figures of one subtask at one checkpoint, as in Flink's SubtaskCheckpointStatistics."""
+    """Measured figures of one subtask at one checkpoint, as in Flink's SubtaskCheckpointStatistics.
+
+    `alignment_duration` and `sync_duration` are UNKNOWN where Spark does not measure them.
+    """
 
     start_delay: int = 0
     alignment_duration: int = 0

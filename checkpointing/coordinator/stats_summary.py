@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from checkpointing.coordinator.stats_model import Distribution, Quantiles
+from checkpointing.messages import UNKNOWN
 
 QUANTILE_WINDOW = 10_000
 
@@ -38,9 +39,12 @@ class RunningSummary:
 
 
 def distribution_without_quantiles(values: Iterable[int]) -> Distribution:
-    """As Flink gives it for the subtasks of one vertex."""
+    """Return the distribution over the subtasks of one vertex, as Flink does. Subtasks with UNKNOWN do not count."""
     row = list(values)
-    return Distribution(min(row), max(row), sum(row) // len(row)) if row else Distribution()
+    known = [value for value in row if value != UNKNOWN]
+    if not known:
+        return Distribution(UNKNOWN, UNKNOWN, UNKNOWN) if row else Distribution()
+    return Distribution(min(known), max(known), sum(known) // len(known))
 
 
 def quantiles_of(ascending: Sequence[int]) -> Quantiles:

@@ -68,13 +68,15 @@ class JobManagerReports:
         self._link.send(DeclineCheckpoint(self._link.session_id, job_id, attempt, checkpoint_id, reason, cause))
 
     def figures(self, query: str, batch: int) -> BatchFigures | None:
-        """Of the barrier's batch. All 0 when it ran before the restore: this attempt did nothing for it.
+        """Return the figures of the barrier's batch. All are 0 when it ran before the restore.
 
-        And for a continuous query, whose tasks run on from epoch to epoch: Spark reports nothing of any of them.
+        Spark reports nothing of a continuous query, whose tasks run on from epoch to epoch.
         """
         if self.job is None:
             return None
         running = next(each for each in self.job.queries if each.name == query)
-        if self.job.restored.get(query) == batch or running.files.is_continuous:
+        if running.files.is_continuous:
+            return BatchFigures(batch, is_measured=False)
+        if self.job.restored.get(query) == batch:
             return BatchFigures(batch)
         return self._events.batch(running.spark_id, batch)

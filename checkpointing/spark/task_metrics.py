@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_never
 
-from checkpointing.messages import SubtaskMetrics, VertexKind
+from checkpointing.messages import UNKNOWN, SubtaskMetrics, VertexKind
 from checkpointing.spark.row_counts import RowCounts
 
 _COMMIT_TIME = "time to commit changes"
@@ -68,9 +68,10 @@ class TaskFigures:
 
 @dataclass
 class BatchFigures:
-    """`tasks` by (operator, partition)."""
+    """`tasks` by (operator, partition). `is_measured` False: Spark reports nothing of the batch."""
 
     batch_id: int
+    is_measured: bool = True
     started_at: int = 0
     duration_ms: int = 0
     input_rows: int = 0
@@ -103,10 +104,13 @@ def subtask_metrics(
 ) -> SubtaskMetrics:
     """Of one subtask. `batch` None: none ran since the restore; `wait` None: it had ended before the trigger."""
     metrics = SubtaskMetrics()
-    if batch is not None:
+    if batch is not None and not batch.is_measured:
+        metrics = SubtaskMetrics(alignment_duration=UNKNOWN, sync_duration=UNKNOWN)
+    elif batch is not None:
         metrics = _measured(kind, index, subtask, batch, wait or Wait(0, 0))
     waited = 0 if wait is None else wait.duration_ms
-    return replace(metrics, start_delay=max(0, waited - metrics.alignment_duration - metrics.sync_duration))
+    measured = max(0, metrics.alignment_duration) + max(0, metrics.sync_duration)
+    return replace(metrics, start_delay=max(0, waited - measured))
 
 
 def _measured(kind: VertexKind, index: int, subtask: int, batch: BatchFigures, wait: Wait) -> SubtaskMetrics:

@@ -8,8 +8,8 @@ import pytest
 
 from checkpointing.coordinator.checkpoint import CheckpointProperties, CompletedCheckpoint, RetentionPolicy
 from checkpointing.coordinator.stats import CheckpointStatsTracker
-from checkpointing.coordinator.stats_model import CheckpointStatsStatus, Quantiles
-from checkpointing.coordinator.stats_summary import RunningSummary, quantiles_of
+from checkpointing.coordinator.stats_model import CheckpointStatsStatus, Distribution, Quantiles
+from checkpointing.coordinator.stats_summary import RunningSummary, distribution_without_quantiles, quantiles_of
 from checkpointing.messages import CheckpointKind, SubtaskMetrics
 from tests.checkpointing.doubles import JOB_ID, SOURCE, STATEFUL, VERTICES
 
@@ -219,3 +219,15 @@ def test_the_summary_remembers_extremes_longer_than_its_window() -> None:
 def test_a_negative_history_size_is_refused() -> None:
     with pytest.raises(ValueError, match="history_size: -1"):
         CheckpointStatsTracker(history_size=-1)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([4, -1, 8], Distribution(4, 8, 6)),
+        ([-1, -1], Distribution(-1, -1, -1)),
+        ([], Distribution()),
+    ],
+)
+def test_a_figure_that_is_unknown_of_a_subtask_does_not_count(values: list[int], expected: Distribution) -> None:
+    assert distribution_without_quantiles(values) == expected

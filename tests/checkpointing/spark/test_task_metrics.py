@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.messages import SubtaskMetrics, VertexKind
+from checkpointing.messages import UNKNOWN, SubtaskMetrics, VertexKind
 from checkpointing.spark import task_metrics
 from checkpointing.spark.task_metrics import BatchFigures, EventLog, TaskFigures, Wait, subtask_metrics
 
@@ -222,6 +222,11 @@ def test_other_jobs_are_left_out(log: Log) -> None:
 
 def test_without_a_batch_nothing_was_measured() -> None:
     assert subtask_metrics(VertexKind.STATEFUL, 0, 0, None, None) == SubtaskMetrics()
+
+
+def test_what_spark_does_not_report_of_a_batch_is_unknown_and_all_of_the_wait_is_start_delay() -> None:
+    metrics = subtask_metrics(VertexKind.SOURCE, 0, 0, BatchFigures(3, is_measured=False), Wait(1000, 1400))
+    assert metrics == SubtaskMetrics(start_delay=400, alignment_duration=UNKNOWN, sync_duration=UNKNOWN)
 
 
 BATCH = BatchFigures(

@@ -424,7 +424,8 @@ def test_the_command_starts_a_spark_of_its_own_where_there_is_none(counted: Any,
         (("read", "{}", "--limit", "0"), "limit: a whole number"),
         (("diff", "{}", "{}", "--sample", "-1"), "sample: a whole number"),
         (("list", "{}/nothing"), "there is no _metadata"),
-        (("list", "relative"), "neither an absolute path nor an address"),
+        (("list", "relative"), "/relative: there is no _metadata"),
+        (("list", "file:relative"), "neither an absolute path nor an address"),
     ],
 )
 def test_the_command_says_what_is_wrong_in_one_sentence(counted: Any, arguments: Any, problem: str) -> None:

@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help run unit test nightly lint bench chaos clean lock browser install install-dev
 SHELL := /bin/bash
-# Containers like to set it. Without bytecode each process compiles what it imports, pytest's assertions above all.
+# Many containers set it. Without bytecode files, each process compiles every module and test that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv

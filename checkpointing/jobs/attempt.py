@@ -111,7 +111,7 @@ class Attempt:
     async def wait_until_over(self, limit_s: float) -> None:
         """Return when the attempt or its process has ended, or after `limit_s`.
 
-        For a driver that was told to end and that `watch` no longer watches. Its process may end without a report.
+        For a driver that was asked to end and that `watch` does not watch. Its process may end without a report.
         """
         waited: list[asyncio.Future[Any]] = [self.ended]
         if self.process is not None:

@@ -123,11 +123,12 @@ class SnapshotState:
     def put_output_back(self, query: PlannedQuery) -> None:
         if query.name not in self.snapshot.queries:
             self._without_state.put_output_back(query)
+            return
         restore_output(self.snapshot, query.name, keep_output=self.keep_output, writers_are_gone=self.writers_are_gone)
 
     @property
     def _without_state(self) -> NoState:
-        """What a query starts from that the snapshot does not know."""
+        """How a query starts that is not in the snapshot."""
         return NoState(self.job_id, self.keep_output)
 
     def taken_over(self) -> None:

@@ -159,7 +159,7 @@ class SparePool:
         for spare in sorted(self._spares, key=lambda spare: -spare.started_s):
             if not spare.is_alive:
                 logger.warning("spare driver %d ended by itself; its log: %s", spare.popen.pid, spare.directory)
-                spare.kill()  # what it had started, and our end of its connection
+                spare.kill()  # ends the processes that it started, and closes its connection
                 self._not_before[spare.signature] = now + self._limits.retry_delay_s
             elif now - spare.started_s > self._limits.max_age_s or wanted[spare.signature] == 0:
                 self._end(spare)

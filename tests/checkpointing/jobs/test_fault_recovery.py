@@ -84,6 +84,22 @@ class LossAfter:
         raise AssertionError("the leadership was not lost in time")
 
 
+def lose_leadership_after(method: str, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch) -> list[LossAfter]:
+    """Let the next job manager lose its leadership after `method` of its job graph store. The list gets that loss."""
+    losses: list[LossAfter] = []
+    make_services = jobmanager.make_services
+
+    def make(*args: Any) -> Any:
+        services = make_services(*args)
+        if not losses:
+            losses.append(LossAfter(getattr(services.job_graphs, method), proxy, lambda: services.leader_election))
+            setattr(services.job_graphs, method, losses[0])
+        return services
+
+    monkeypatch.setattr(jobmanager, "make_services", make)
+    return losses
+
+
 async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_next_leader_all(
     cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,18 +108,7 @@ async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_nex
         job_ids = [await first.submit_running(RETAIN) for _ in range(3)]
         assert await first.checkpoint(job_ids[0]) == 1
 
-    losses: list[LossAfter] = []
-    make_services = jobmanager.make_services
-
-    def make(*args: Any) -> Any:
-        services = make_services(*args)
-        graphs: Any = services.job_graphs
-        if not losses:
-            losses.append(LossAfter(graphs.recover, proxy, lambda: services.leader_election))
-            graphs.recover = losses[0]
-        return services
-
-    monkeypatch.setattr(jobmanager, "make_services", make)
+    losses = lose_leadership_after("recover", proxy, monkeypatch)
     async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address):
         await eventually(lambda: losses and losses[0].lost.is_set())
         async with cluster.job_manager(**SESSION) as third:
@@ -122,18 +127,7 @@ async def test_lost_between_the_graphs_and_their_jobs_it_starts_none_and_the_nex
 async def test_lost_while_a_job_is_stored_only_the_next_leader_starts_it(
     cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses: list[LossAfter] = []
-    make_services = jobmanager.make_services
-
-    def make(*args: Any) -> Any:
-        services = make_services(*args)
-        graphs: Any = services.job_graphs
-        if not losses:
-            losses.append(LossAfter(graphs.put, proxy, lambda: services.leader_election))
-            graphs.put = losses[0]
-        return services
-
-    monkeypatch.setattr(jobmanager, "make_services", make)
+    lose_leadership_after("put", proxy, monkeypatch)
     async with cluster.job_manager(**SESSION, ZOOKEEPER_HOSTS=proxy.address) as first:
         await leads(first)
         with pytest.raises(RequestRefused) as refusal:

@@ -26,7 +26,10 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class JobResult:
-    """`status` is globally terminal; times are epoch milliseconds. `as_asked`: FINISHED by a stop-with-savepoint."""
+    """`status` is globally terminal; times are epoch milliseconds. `as_asked`: FINISHED by a stop-with-savepoint.
+
+    `keep_state`: the job failed because its snapshots could not be used, so the clean-up removes none of them.
+    """
 
     job_id: str
     job_name: str
@@ -35,6 +38,7 @@ class JobResult:
     ended_ms: int
     failure_cause: str | None = None
     as_asked: bool = False
+    keep_state: bool = False
 
     def __post_init__(self) -> None:
         if not self.status.globally_terminal:

@@ -274,6 +274,7 @@ class Dispatcher:
                 ended_ms=record.state.last_modified_ms,
                 failure_cause=sentence(record.failure.message) if record.failure else None,
                 as_asked=record.finished_as_asked,
+                keep_state=job.keeps_state,
             ),
             job.session_id,
         )

@@ -98,7 +98,8 @@ class EndedJobs:
         return await self._services.io.look("the results of ended jobs", self._ha.job_results.dirty_results)
 
     async def _finished(self, result: JobResult) -> bool:
-        return await self._discard_checkpoints(result) and await self._removed(result.job_id)
+        may_remove = result.keep_state or await self._discard_checkpoints(result)
+        return may_remove and await self._removed(result.job_id)
 
     async def _discard_checkpoints(self, result: JobResult) -> bool:
         """Discard or keep each, as at the job's end. False: to be tried again, and until then nothing is forgotten."""

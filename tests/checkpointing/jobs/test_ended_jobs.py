@@ -19,6 +19,7 @@ pytestmark = pytest.mark.zookeeper
 
 RETAIN = "RETAIN_ON_CANCELLATION"
 DELETE = "DELETE_ON_CANCELLATION"
+NEVER_RETAIN = "NO_EXTERNALIZED_CHECKPOINTS"
 
 
 class Left:
@@ -42,7 +43,7 @@ class Left:
 
 @contextlib.asynccontextmanager
 async def left_by_the_dead(
-    cluster: Cluster, status: JobStatus, retention: str, *, as_asked: bool = True
+    cluster: Cluster, status: JobStatus, retention: str, *, as_asked: bool = True, keep_state: bool = False
 ) -> AsyncIterator[Left]:
     """Its driver is gone, its checkpoint, handle and graph are there, and so is its result, dirty."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
@@ -54,7 +55,7 @@ async def left_by_the_dead(
     cluster.launcher.drivers[0].kill(-9)
     ha = await asyncio.to_thread(cluster.stores)
     try:
-        result = JobResult(job_id, "wordcount", status, 1, 2, as_asked=as_asked)
+        result = JobResult(job_id, "wordcount", status, 1, 2, as_asked=as_asked, keep_state=keep_state)
         await asyncio.to_thread(ha.job_results.create_dirty_result, result)
         yield Left(job_id, directory, ha)
     finally:
@@ -95,6 +96,22 @@ async def test_conformance_o01_the_next_leader_ends_the_clean_up_as_the_jobs_sta
         assert await in_thread(lambda: left.num_handles) == 0
         assert (left.directory / "chk-1" / "_metadata").exists() == stays
         assert left.directory.exists() == stays
+
+
+@pytest.mark.parametrize("keep_state", [True, False])
+async def test_the_next_leader_keeps_the_checkpoints_of_a_job_that_failed_because_it_could_not_use_them(
+    cluster: Cluster, keep_state: bool
+) -> None:
+    async with (
+        left_by_the_dead(cluster, JobStatus.FAILED, NEVER_RETAIN, as_asked=False, keep_state=keep_state) as left,
+        cluster.job_manager() as second,
+    ):
+        await leads(second)
+
+        await no_job_runs(second, cluster)
+        assert left.is_clean
+        assert await in_thread(lambda: left.num_handles) == 0
+        assert (left.directory / "chk-1" / "_metadata").exists() == keep_state
 
 
 async def test_conformance_o01_with_the_graph_gone_already_the_rest_is_cleaned_up(cluster: Cluster) -> None:

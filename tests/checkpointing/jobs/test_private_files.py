@@ -16,7 +16,7 @@ import pytest
 
 from checkpointing.durable_files import append_privately, close_to_others, make_directory, write_durably
 from tests.checkpointing.jobs.cluster import Cluster, leads
-from tests.checkpointing.jobs.running_job_manager import running_job_manager
+from tests.checkpointing.jobs.running_job_manager import eventually, running_job_manager
 
 SECRETS = {"spark.hadoop.fs.s3a.secret.key": "abc123"}
 NOBODY = 65_534
@@ -62,8 +62,10 @@ async def test_job_settings_records_programs_and_results_are_private(cluster: Cl
         ended = await manager.submit_running(SECRETS)
         await manager.cancel(ended)
         await manager.until(ended, "CANCELED")
-
         state = manager.settings.state_directory
+        # Its clean-up removes files that are looked at below.
+        await eventually(lambda: (state / "ha" / "job-result-store" / f"{ended}.json").exists())
+
         files = [path for path in await asyncio.to_thread(lambda: [*state.rglob("*")]) if path.is_file()]
         secret = [path for path in files if b"abc123" in path.read_bytes()]
         assert {path.parent.name for path in secret} >= {"execution-plans", ended}

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from dashboard.management.tables import table_lines
 from dashboard.stack.status import parts_now
 
 
@@ -39,6 +40,5 @@ class Command(BaseCommand):
         table += [
             (part.name, part.state, str(part.pid or "–"), part.version or "–", part.address or "–") for part in parts
         ]
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        for row in table:
-            self.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for line in table_lines(table):
+            self.stdout.write(line)

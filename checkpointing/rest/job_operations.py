@@ -1,0 +1,136 @@
+"""What `manage.py job` does with a job, over the REST API: find it, take a savepoint, stop, cancel and restart it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from checkpointing.ids import new_id
+from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+
+Json = Mapping[str, Any]
+
+SCHEDULED = frozenset({"CREATED", "INITIALIZING"})
+ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+_POLL_S = 0.5
+_NO_LEADER = 503
+
+
+class JobNotFound(LookupError):
+    """No job, or more than one, is meant; the text lists the candidates."""
+
+
+class OperationFailed(Exception):
+    """The job manager tried and reports why it failed."""
+
+
+class StillInProgress(Exception):
+    """The time-out has passed. The operation continues in the job manager."""
+
+
+def find_job(jobs: Sequence[Json], text: str) -> Json:
+    """Return the job that `text` names: by its id, by its name, or by the beginning of its id.
+
+    A name means the job that has not ended, else the one that started last. Raises JobNotFound.
+    """
+    by_id = [job for job in jobs if job["jid"] == text.lower()]
+    by_name = [job for job in jobs if job["name"] == text]
+    if not by_id and by_name:
+        live = [job for job in by_name if job["state"] not in ENDED]
+        by_name = live or [max(by_name, key=lambda job: int(job["start-time"]))]
+    found = by_id or by_name or [job for job in jobs if text and job["jid"].startswith(text.lower())]
+    if not found:
+        raise JobNotFound(
+            f"JOB: {text!r} is neither a job's id, its beginning, nor a name. `job list -a` lists all jobs."
+        )
+    if len(found) > 1:
+        names = ", ".join(f"{job['jid']} ({job['name']}, {job['state']})" for job in found)
+        raise JobNotFound(f"JOB: {text!r} is not unique; write the id of one of: {names}")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class JobOperations:
+    """`monotonic` and `wait` are the clock's; no call waits longer than `timeout_s`.
+
+    Every method raises JobManagerUnreachable or RequestRefused, and those that wait StillInProgress. A job manager that
+    goes away while a method waits is waited for.
+    """
+
+    client: JobManagerClient
+    monotonic: Callable[[], float]
+    wait: Callable[[float], None]
+    timeout_s: float
+
+    def jobs(self) -> list[Json]:
+        """Return `/jobs/overview`, in the order in which the jobs started."""
+        return sorted(self.client.get("/jobs/overview")["jobs"], key=lambda job: int(job["start-time"]))
+
+    def trigger_savepoint(self, job_id: str, directory: str | None, *, cancel_job: bool = False) -> str:
+        """Return the trigger id."""
+        body = {"target-directory": directory, "cancel-job": cancel_job, "triggerId": new_id()}
+        return str(self.client.post(f"/jobs/{job_id}/savepoints", body)["request-id"])
+
+    def trigger_stop(self, job_id: str, directory: str | None, *, drain: bool = False) -> str:
+        """Return the trigger id."""
+        body = {"targetDirectory": directory, "drain": drain, "triggerId": new_id()}
+        return str(self.client.post(f"/jobs/{job_id}/stop", body)["request-id"])
+
+    def savepoint(self, job_id: str, trigger_id: str) -> str:
+        """Wait for a savepoint or a stop, and return the savepoint's location. Raises OperationFailed."""
+
+        def look() -> str | None:
+            answer = self.client.get(f"/jobs/{job_id}/savepoints/{trigger_id}")
+            if answer["status"]["id"] != "COMPLETED":
+                return None
+            operation = answer["operation"]
+            if "failure-cause" in operation:
+                raise OperationFailed(_message(operation["failure-cause"]))
+            return str(operation["location"])
+
+        return self._until(look, f"Operation {trigger_id} on job {job_id}")
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel the job and wait until it is CANCELED. Raises OperationFailed when it ended in another way."""
+        self.client.cancel(job_id)
+        self.wait_canceled(job_id)
+
+    def wait_canceled(self, job_id: str) -> None:
+        """Raises OperationFailed when the job ended in another way."""
+
+        def ended() -> str | None:
+            status = str(self.client.get(f"/jobs/{job_id}/status")["status"])
+            return status if status in ENDED else None
+
+        status = self._until(ended, f"The cancellation of job {job_id}")
+        if status != "CANCELED":
+            raise OperationFailed(f"Job {job_id} is {status}, not CANCELED.")
+
+    def _until(self, look: Callable[[], str | None], what: str) -> str:
+        deadline = self.monotonic() + self.timeout_s
+        while True:
+            try:
+                result = look()
+            except JobManagerUnreachable:
+                result = None
+            except RequestRefused as error:
+                if error.status != _NO_LEADER:
+                    raise
+                result = None
+            if result is not None:
+                return result
+            if self.monotonic() > deadline:
+                raise StillInProgress(f"{what} is still in progress after {self.timeout_s:g} s and continues.")
+            self.wait(_POLL_S)
+
+
+def time_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _message(cause: Json) -> str:
+    """Return the sentence of a failure in Flink's form, without its class name."""
+    first = str(cause["stack-trace"]).partition("\n")[0]
+    return first.removeprefix(f"{cause['class']}: ")

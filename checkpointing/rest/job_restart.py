@@ -1,0 +1,146 @@
+"""Restart a job from the command line: what it starts from, how the running one ends, and the start.
+
+Everything that can be checked is checked before the running job is stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkpointing.rest.client import JobManagerUnreachable, RequestRefused
+from checkpointing.rest.job_operations import ENDED, JobOperations, OperationFailed, time_text
+
+Json = Mapping[str, Any]
+_NOT_ADDRESSABLE = "<"  # how Flink writes that a checkpoint has no location
+
+
+@dataclass(frozen=True)
+class JobRestart:
+    """`savepoint` is a location to start from; None: a savepoint of the running job, or the ended job's newest state.
+
+    `say` gets one sentence a step.
+    """
+
+    operations: JobOperations
+    job: Json
+    savepoint: str | None
+    allow_non_restored_state: bool
+    say: Callable[[str], object]
+
+    def run(self) -> tuple[str, str]:
+        """Return the new job's id and the location that it starts from.
+
+        Raises what the methods of JobOperations raise. OperationFailed says if the job was stopped before.
+        """
+        launch = self.operations.client.get(f"/jobs/{self.job_id}/launch")
+        self._check_program(launch)
+        if self.savepoint is not None:
+            self._check_usable(self.savepoint, launch)
+        if self.job["state"] in ENDED:
+            location = self.savepoint or self._newest_state(launch)
+            return self._start(launch, location), location
+        saved: str | None
+        if self.savepoint is None:
+            location = saved = self._stop()
+        else:
+            location, saved = self.savepoint, self._cancel()
+        try:
+            return self._start(launch, location), location
+        except (RequestRefused, JobManagerUnreachable) as error:
+            hint = f" Its savepoint is {saved}." if saved else ""
+            raise OperationFailed(
+                f"Job {self.job_id} was stopped and could not be started again: {error}.{hint}"
+            ) from error
+
+    @property
+    def job_id(self) -> str:
+        return str(self.job["jid"])
+
+    def _check_program(self, launch: Json) -> None:
+        files = self.operations.client.get("/jars")["files"]
+        if launch["jarId"] not in [file["id"] for file in files]:
+            raise OperationFailed(
+                f"The program of job {self.job_id} ({launch['jarId']}) is no longer stored. Submit it: "
+                "manage.py submit PROGRAM --from-savepoint LOCATION"
+            )
+
+    def _check_usable(self, location: str, launch: Json) -> None:
+        verdict = self._validated(location, launch)
+        if not verdict["valid"]:
+            raise OperationFailed(f"--from-savepoint: {verdict['reason']}")
+        if self.job["state"] not in ENDED and self._goes_with_a_cancel(location):
+            raise OperationFailed(
+                f"--from-savepoint: {location} is a checkpoint of this job, which the job manager deletes when the job "
+                "is canceled. Leave the option out, or set execution.checkpointing.externalized-checkpoint-retention "
+                "to RETAIN_ON_CANCELLATION."
+            )
+
+    def _goes_with_a_cancel(self, location: str) -> bool:
+        client = self.operations.client
+        if not client.get(f"/jobs/{self.job_id}/checkpoints/config")["externalization"]["delete_on_cancellation"]:
+            return False
+        own = {_path(checkpoint) for checkpoint in self._completed() if not checkpoint["is_savepoint"]}
+        return location.removeprefix("file:") in {path.removeprefix("file:") for path in own}
+
+    def _validated(self, location: str, launch: Json) -> Json:
+        entry_class = None if self.allow_non_restored_state else launch["entryClass"]
+        body = {"savepointPath": location, "entryClass": entry_class}
+        return self.operations.client.post("/savepoints/validate", body)
+
+    def _stop(self) -> str:
+        self.say(f"Stopping job {self.job_id} with a savepoint.")
+        return self.operations.savepoint(self.job_id, self.operations.trigger_stop(self.job_id, None))
+
+    def _cancel(self) -> str | None:
+        """Return the location of a savepoint to come back to; None for a job that does not run."""
+        operations, job_id = self.operations, self.job_id
+        if self.job["state"] != "RUNNING":
+            self.say(f"Canceling job {job_id}.")
+            operations.cancel(job_id)
+            return None
+        self.say(f"Canceling job {job_id} with a savepoint.")
+        location = operations.savepoint(job_id, operations.trigger_savepoint(job_id, None, cancel_job=True))
+        self.say(f"Savepoint: {location}")
+        operations.wait_canceled(job_id)
+        return location
+
+    def _newest_state(self, launch: Json) -> str:
+        for checkpoint in sorted(self._completed(), key=lambda each: -int(each["trigger_timestamp"])):
+            verdict = self._validated(_path(checkpoint), launch)
+            if verdict["valid"]:
+                self.say(
+                    f"Newest usable state: {_path(checkpoint)}, taken {time_text(checkpoint['trigger_timestamp'])}."
+                )
+                return _path(checkpoint)
+            self.say(f"Not usable: {verdict['reason']}")
+        started = f" It was started from {launch['savepointPath']}." if launch["savepointPath"] else ""
+        raise OperationFailed(
+            f"Job {self.job_id} has left no savepoint and no retained checkpoint to restart from.{started} Name one "
+            "with --from-savepoint, or submit the program without one."
+        )
+
+    def _completed(self) -> Iterator[Json]:
+        """Checkpoints and savepoints that the job manager knows of and has not deleted."""
+        statistics = self.operations.client.get(f"/jobs/{self.job_id}/checkpoints")
+        latest = statistics["latest"]
+        found = {
+            each["id"]: each for each in (*statistics["history"], latest["completed"], latest["savepoint"]) if each
+        }
+        for checkpoint in found.values():
+            is_there = checkpoint["status"] == "COMPLETED" and not checkpoint["discarded"]
+            if is_there and not _path(checkpoint).startswith(_NOT_ADDRESSABLE):
+                yield checkpoint
+
+    def _start(self, launch: Json, location: str | None) -> str:
+        body = {name: launch[name] for name in ("entryClass", "programArgsList", "parallelism", "flinkConfiguration")}
+        lenient = self.allow_non_restored_state or launch["allowNonRestoredState"]
+        body |= {"jobName": self.job["name"], "savepointPath": location, "allowNonRestoredState": lenient}
+        job_id = self.operations.client.run(launch["jarId"], body)
+        self.say(f"Submitted: job {job_id}")
+        return job_id
+
+
+def _path(checkpoint: Json) -> str:
+    return str(checkpoint["external_path"])

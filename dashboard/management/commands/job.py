@@ -1,0 +1,226 @@
+"""`manage.py job`: the jobs of the job manager, with the names that Flink's command line has."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from checkpointing.rest.client import JobManagerUnreachable, RequestRefused
+from checkpointing.rest.job_operations import (
+    ENDED,
+    SCHEDULED,
+    JobNotFound,
+    JobOperations,
+    OperationFailed,
+    StillInProgress,
+    find_job,
+    time_text,
+)
+from checkpointing.rest.job_restart import JobRestart
+from checkpointing.rest.submission import JobDidNotStart, follow_until_running
+from checkpointing.storage.locations import as_absolute
+from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
+from dashboard.management.tables import table_lines
+
+FAILED, USAGE, IN_PROGRESS = 1, 2, 3
+EPILOG = f"""\
+examples:
+  manage.py job list --all
+  manage.py job stop Words --savepointPath s3://bucket/savepoints
+  manage.py job restart 1f0c --from-savepoint /savepoints/savepoint-1f0cde-0a1b2c3d4e5f
+
+JOB is a job's id, the beginning of an id that only one job has, or a name. A name means the job that has not ended,
+else the one that started last.
+
+exit codes: 0 done · 1 refused, failed, or no job manager answers · 2 wrong usage, or no such job · 3 still in progress
+after --timeout; the operation continues · 130 interrupted; the operation continues
+
+{ACCESS_HELP}"""
+
+
+class Command(BaseCommand):
+    help = "List, show, save, stop, cancel and restart the jobs of the job manager."
+    requires_system_checks = []  # noqa: RUF012  (Django's own form)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = EPILOG
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        listing = actions.add_parser("list", help="running and scheduled jobs")
+        listing.add_argument("-r", "--running", action="store_true", help="only running jobs")
+        listing.add_argument("-s", "--scheduled", action="store_true", help="only jobs that are about to start")
+        listing.add_argument("-a", "--all", action="store_true", help="also jobs that have ended")
+        show = actions.add_parser("show", help="status, checkpoints, queries and the last failure of a job")
+        savepoint = actions.add_parser("savepoint", help="take a savepoint; the job runs on")
+        stop = actions.add_parser("stop", help="take a savepoint and end the job")
+        cancel = actions.add_parser("cancel", help="end the job without a savepoint")
+        restart = actions.add_parser(
+            "restart",
+            help="start a job again: a running one from a new savepoint, an ended one from its newest state",
+        )
+        for action in (show, savepoint, stop, cancel, restart):
+            action.add_argument("job", metavar="JOB", help="id, beginning of an id, or name")
+        savepoint.add_argument("directory", metavar="DIR", nargs="?", type=as_absolute, help="where the savepoint goes")
+        stop.add_argument("-p", "--savepointPath", metavar="DIR", type=as_absolute, help="where the savepoint goes")
+        stop.add_argument("-d", "--drain", action="store_true", help="as in Flink; a PySpark job refuses it")
+        restart.add_argument(
+            "--from-savepoint",
+            metavar="LOCATION",
+            type=as_absolute,
+            help="start from this savepoint or retained checkpoint; a running job is canceled, with a savepoint",
+        )
+        restart.add_argument("--allow-non-restored-state", action="store_true")
+        for action in (savepoint, stop):
+            action.add_argument("--detached", action="store_true", help="return at once, with the trigger id")
+        for action in (savepoint, stop, cancel, restart):
+            action.add_argument("--timeout", type=float, default=900.0, help="seconds to wait (900)")
+        for action in actions.choices.values():
+            action.add_argument("--json", action="store_true", help="print one JSON object")
+            add_job_manager_option(action)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        actions: dict[str, Callable[[JobOperations, dict[str, Any]], Mapping[str, Any]]] = {
+            "list": self._list,
+            "show": self._show,
+            "savepoint": self._savepoint,
+            "stop": self._stop,
+            "cancel": self._cancel,
+            "restart": self._restart,
+        }
+        self._is_json = bool(options["json"])
+        try:
+            client = job_manager_client(options["jobmanager"])
+            operations = JobOperations(client, time.monotonic, time.sleep, options.get("timeout", 0.0))
+            result = actions[options["action"]](operations, options)
+        except JobNotFound as error:
+            raise CommandError(str(error), returncode=USAGE) from error
+        except StillInProgress as error:
+            raise CommandError(str(error), returncode=IN_PROGRESS) from error
+        except (OSError, ValueError, JobManagerUnreachable, RequestRefused, OperationFailed, JobDidNotStart) as error:
+            raise CommandError(str(error), returncode=FAILED) from error
+        if self._is_json:
+            self.stdout.write(json.dumps(result, ensure_ascii=False))
+
+    def _say(self, line: str) -> None:
+        """Print a line for people."""
+        if not self._is_json:
+            self.stdout.write(line)
+            self.stdout.flush()
+
+    @contextlib.contextmanager
+    def _interruptible(self, what: str) -> Iterator[None]:
+        """Say what Ctrl-C does not end."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.stderr.write(f"Interrupted. {what}")
+            raise
+
+    # --- actions: each returns what --json prints ---
+
+    def _list(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+        jobs = [job for job in operations.jobs() if _is_listed(str(job["state"]), options)]
+        rows = [("ID", "NAME", "STATUS", "STARTED")]
+        rows += [(job["jid"], job["name"], job["state"], time_text(job["start-time"])) for job in jobs]
+        for line in table_lines(rows) if jobs else ["No such jobs."]:
+            self._say(line)
+        return {"jobs": jobs}
+
+    def _show(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+        path = f"/jobs/{_job(operations, options)['jid']}"
+        get = operations.client.get
+        shown = {
+            "job": get(path),
+            "launch": get(f"{path}/config")["launch"],
+            "checkpoints": {key: get(f"{path}/checkpoints")[key] for key in ("counts", "latest")},
+            "exceptions": get(f"{path}/exceptions")["exceptionHistory"]["entries"],
+        }
+        for line in table_lines(list(_described(shown))):
+            self._say(line)
+        return shown
+
+    def _savepoint(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+        job_id = _job(operations, options)["jid"]
+        trigger_id = operations.trigger_savepoint(job_id, options["directory"])
+        return self._saved(operations, options, job_id, trigger_id, "The savepoint")
+
+    def _stop(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+        job_id = _job(operations, options)["jid"]
+        trigger_id = operations.trigger_stop(job_id, options["savepointPath"], drain=options["drain"])
+        return self._saved(operations, options, job_id, trigger_id, "The stop with a savepoint")
+
+    def _saved(
+        self, operations: JobOperations, options: dict[str, Any], job_id: str, trigger_id: str, what: str
+    ) -> Mapping[str, Any]:
+        if options["detached"]:
+            self._say(f"{what} of job {job_id} was triggered: {trigger_id}")
+            return {"job": job_id, "request-id": trigger_id}
+        self._say(f"{what} of job {job_id} is in progress.")
+        with self._interruptible(f"{what} continues; see: manage.py job show {job_id}"):
+            location = operations.savepoint(job_id, trigger_id)
+        self._say(f"Savepoint: {location}")
+        return {"job": job_id, "request-id": trigger_id, "location": location}
+
+    def _cancel(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+        job_id = _job(operations, options)["jid"]
+        with self._interruptible(f"The cancellation continues; see: manage.py job show {job_id}"):
+            operations.cancel(job_id)
+        self._say(f"Canceled job {job_id}.")
+        return {"job": job_id, "state": "CANCELED"}
+
+    def _restart(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+        job, lenient = _job(operations, options), options["allow_non_restored_state"]
+        restart = JobRestart(operations, job, options["from_savepoint"], lenient, self._say)
+        with self._interruptible(f"What was triggered continues; see: manage.py job show {job['jid']}"):
+            job_id, location = restart.run()
+        with self._interruptible(f"The job starts all the same; see: manage.py job show {job_id}"):
+            follow_until_running(
+                operations.client, job_id, self._say, operations.monotonic, operations.wait, operations.timeout_s
+            )
+        return {"job": job_id, "restarted": job["jid"], "from": location}
+
+
+def _job(operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
+    return find_job(operations.jobs(), options["job"])
+
+
+def _is_listed(status: str, options: dict[str, Any]) -> bool:
+    if options["all"]:
+        return True
+    is_scheduled, is_running = status in SCHEDULED, status not in SCHEDULED | ENDED
+    if options["running"] == options["scheduled"]:
+        return is_scheduled or is_running
+    return is_running if options["running"] else is_scheduled
+
+
+def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    job, launch, latest = shown["job"], shown["launch"], shown["checkpoints"]["latest"]
+    yield "Name", job["name"]
+    yield "Id", job["jid"]
+    yield "Status", f"{job['state']}, started {time_text(job['start-time'])}, {job['restarts']} restarts"
+    yield "Program", f"{launch['entryClass']} in {launch['jarId']}"
+    counts = shown["checkpoints"]["counts"]
+    yield "Checkpoints", ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in _COUNTS)
+    for label, name in (("Last checkpoint", "completed"), ("Last savepoint", "savepoint")):
+        if found := latest[name]:
+            yield label, f"{found['id']}, {time_text(found['trigger_timestamp'])}, {found['external_path']}"
+    if failed := latest["failed"]:
+        text = (failed["failure_message"] or "no reason given").splitlines()[0]
+        yield "Last failed checkpoint", f"{failed['id']}, {time_text(failed['failure_timestamp'])}, {text}"
+    for query in job["queries"]:
+        yield "Query", f"{query['name']}, last batch {_or_unknown(query['last-batch-id'])}"
+    for failure in shown["exceptions"][:1]:
+        yield "Last failure", f"{time_text(failure['timestamp'])}, {failure['exceptionName']}: {failure['message']}"
+
+
+_COUNTS = ("completed", "failed", "in_progress")
+
+
+def _or_unknown(value: object) -> str:
+    return "unknown" if value is None else str(value)

@@ -24,6 +24,7 @@ from checkpointing.java import JavaNotFound, find_java
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
 from checkpointing.jobs.launching.deployment import Site
+from checkpointing.jobs.launching.environment import storage_variables
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.leadership import DispatcherContender
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
@@ -174,7 +175,7 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
         default_master=settings.spark_master,
         spares=settings.spare_drivers,
         shares_classes=settings.class_data_sharing,
-        program_variables=settings.program_environment,
+        program_variables=(*settings.program_environment, *storage_variables(settings.restore_roots.roots)),
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from checkpointing.storage.locations import scheme_of
 
 # What a program needs to run as its user, in their language and time zone, and to find its libraries.
 _NAMES = frozenset(
@@ -14,12 +16,17 @@ _NAMES = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     }
 )
-# Of Python, Spark, Hadoop and the clouds' SDKs: their own settings, credentials for storage among them.
+# Of Python, Spark and Hadoop: their own settings.
 _PREFIXES = (
     *("LC_", "PYTHON", "PYSPARK_", "SPARK_", "HADOOP_", "HDFS_", "YARN_", "HIVE_", "ARROW_", "KRB5", "KUBERNETES_"),
-    *("FSSPEC_", "S3FS_", "GCSFS_"),
-    *("AWS_", "GOOGLE_", "GCS_", "CLOUDSDK_", "AZURE_", "OMP_", "OPENBLAS_", "MKL_", "XDG_"),
+    *("OMP_", "OPENBLAS_", "MKL_", "XDG_"),
 )
+# Credentials for storage, among others. The driver, which the program runs in, needs those of its checkpoints' storage.
+_OF_STORAGE = {
+    **dict.fromkeys(("s3", "s3a"), ("AWS_*", "S3FS_*")),
+    **dict.fromkeys(("gs", "gcs"), ("GOOGLE_*", "GCS_*", "CLOUDSDK_*", "GCSFS_*")),
+    **dict.fromkeys(("abfs", "abfss", "az", "adl"), ("AZURE_*",)),
+}
 _PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
 _WAYMARKS_OWN = re.compile(r"WAYMARK_.*|DATABASE_URL(_FILE)?|REDIS_URL(_FILE)?|EMAIL_URL(_FILE)?")
 _ENTRY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
@@ -28,6 +35,12 @@ _ENTRY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 def program_environment(environ: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
     """Return the variables of `environ` that programs get. `more` names further ones; `MYAPP_*` is a prefix."""
     return {name: value for name, value in environ.items() if _is_allowed(name, more)}
+
+
+def storage_variables(locations: Iterable[str]) -> Iterator[str]:
+    """Yield what the drivers of a job manager with these storage locations need besides, as entries of `more`."""
+    for scheme in filter(None, map(scheme_of, locations)):
+        yield from ("FSSPEC_*", *_OF_STORAGE.get(scheme, ()))
 
 
 def check_entry(entry: str) -> None:

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.jobmanager import _local_launcher
 from checkpointing.jobs.launching.environment import program_environment
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
 from tests.checkpointing.jobs.running_job_manager import eventually
 
 ALLOWED = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "LD_LIBRARY_PATH", "PYTHONPATH",
-           "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "HADOOP_CONF_DIR", "AWS_SECRET_ACCESS_KEY", "AZURE_CLIENT_SECRET",
-           "GOOGLE_APPLICATION_CREDENTIALS", "KRB5CCNAME", "HTTPS_PROXY",
-    "FSSPEC_SFTP_PASSWORD", "no_proxy"]  # fmt: skip
+           "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "HADOOP_CONF_DIR", "KRB5CCNAME", "HTTPS_PROXY",
+           "no_proxy"]  # fmt: skip
+OF_STORAGE = ["AWS_SECRET_ACCESS_KEY", "AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS", "FSSPEC_SFTP_PASSWORD"]
 WAYMARKS_OWN = ["WAYMARK_SECRET_KEYS", "WAYMARK_OIDC_CLIENT_SECRET", "WAYMARK_ADMIN_PASSWORD", "WAYMARK_METRICS_TOKEN",
                 "WAYMARK_ALERT_WEBHOOK_SECRET", "WAYMARK_JOBMANAGER_TOKEN", "DATABASE_URL", "REDIS_URL", "EMAIL_URL",
                 "DATABASE_URL_FILE"]  # fmt: skip
@@ -25,12 +26,34 @@ OTHERS = ["MYAPP_TOKEN", "MYAPP_URL", "GITHUB_TOKEN", "XPATH"]
 
 
 def test_programs_get_what_is_allowed_and_nothing_of_waymark() -> None:
-    environ = {name: name.lower() for name in [*ALLOWED, *WAYMARKS_OWN, *OTHERS]}
+    environ = {name: name.lower() for name in [*ALLOWED, *OF_STORAGE, *WAYMARKS_OWN, *OTHERS]}
 
     assert program_environment(environ, ()) == {name: name.lower() for name in ALLOWED}
     assert set(program_environment(environ, ["MYAPP_*"])) == {*ALLOWED, "MYAPP_TOKEN", "MYAPP_URL"}
     assert set(program_environment(environ, ["GITHUB_TOKEN"])) == {*ALLOWED, "GITHUB_TOKEN"}
     assert set(program_environment(environ, ["WAY*", "DATA*", "R*"])) == set(ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("location", "variables"),
+    [
+        ("/var/checkpoints", set()),
+        ("file:/var/checkpoints", set()),
+        ("s3://bucket/checkpoints", {"AWS_SECRET_ACCESS_KEY", "FSSPEC_SFTP_PASSWORD"}),
+        ("gs://bucket/checkpoints", {"GOOGLE_APPLICATION_CREDENTIALS", "FSSPEC_SFTP_PASSWORD"}),
+        ("abfs://container/checkpoints", {"AZURE_CLIENT_SECRET", "FSSPEC_SFTP_PASSWORD"}),
+        ("sftp://host/checkpoints", {"FSSPEC_SFTP_PASSWORD"}),
+    ],
+)
+def test_programs_get_credentials_of_the_storage_of_their_checkpoints_only(
+    tmp_path: Path, location: str, variables: set[str]
+) -> None:
+    settings = JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_STATE": str(tmp_path)})
+    settings = replace(settings, savepoint_directory=location)
+
+    launcher = _local_launcher(settings, dict.fromkeys(OF_STORAGE, "secret"), "http://127.0.0.1:1")
+
+    assert launcher._environ.keys() == variables
 
 
 def test_further_variables_are_named_in_a_setting() -> None:

@@ -30,6 +30,7 @@ _SAS = re.compile(r"fs\.azure\.sas\..")
 _ABOUT_A_SECRET = frozenset(
     {"file", "path", "location", "provider", "class", "type", "name", "interval", "delay", "ratio", "timeout"}
 )
+_DECLARED = re.compile(r"waymark\.secret(-file)?\.")  # a job's own secrets, whatever their names and values
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _KEY = re.compile(
@@ -73,6 +74,8 @@ def hidden(key: str, value: Any) -> str:
 
 def is_secret(key: str) -> bool:
     """Return whether the value of this key is a secret as a whole."""
+    if _DECLARED.match(key):
+        return True
     words = [word.lower() for word in _WORDS.findall(key)]
     if not words or words[-1] in _ABOUT_A_SECRET or _WORKING_DIRECTORY.fullmatch(key):
         return False
@@ -94,6 +97,8 @@ def mask_value(key: str, value: Any, replace: Replace = hidden) -> Any:
     match value:
         case None | "" | bool():
             return value
+        case _ if _DECLARED.match(key):
+            return replace(key, value)
         case str() if value.strip().lower() in ("true", "false") or _is_count(key, value):
             return value
         case _ if is_secret(key):

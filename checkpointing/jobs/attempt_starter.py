@@ -20,6 +20,7 @@ from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory, hash_of
 from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_environment import JobEnvironment, without_secrets
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.local_recovery import (
     LocalRecoveryFacts,
@@ -85,6 +86,7 @@ class AttemptStarter:
     ) -> None:
         """InvalidConfiguration."""
         self.graph = graph
+        self._environment = JobEnvironment.parse(graph.configuration)
         self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
         self._io = services.io_of(graph.job_id)
@@ -314,7 +316,7 @@ class AttemptStarter:
             entry_class=graph.entry_class,
             program_args=graph.program_args,
             parallelism=graph.parallelism,
-            configuration=dict(graph.configuration),
+            configuration=without_secrets(graph.configuration),
             work_directory=record.work_directory,
             timeline=record.timeline,
             job_manager_address=services.address,
@@ -325,6 +327,7 @@ class AttemptStarter:
             else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
+            environment=self._environment,
             secret=attempt.secret,
         )
 

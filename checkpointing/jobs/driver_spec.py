@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.messages import from_plain, to_plain
 
 
@@ -46,6 +47,7 @@ class DriverSpec:
 
     `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it. At most
     one of `restore` and `local` is given. `secret` is random: by it the job manager recognises this attempt's driver.
+    The secrets of `environment` reach the driver by its process's environment only: written to JSON they are hidden.
     """
 
     job_id: str
@@ -64,11 +66,11 @@ class DriverSpec:
     local: LocalRecoverySpec | None = None
     high_availability: HighAvailabilitySpec | None = None
     token_file: str | None = None
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: JobEnvironment = field(default_factory=JobEnvironment)
     secret: str = field(default="", repr=False)
 
     def to_json(self) -> dict[str, object]:
-        return dict(to_plain(self))
+        return dict(to_plain(replace(self, environment=self.environment.hidden())))
 
     @classmethod
     def from_json(cls, data: dict[str, object]) -> DriverSpec:

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Mapping
 
 from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.job_environment import PREFIXES
 
 _BY_FAMILY = {
     "execution.checkpointing.": (
@@ -47,7 +48,7 @@ def is_checked(key: str) -> bool:
 def check_keys(configuration: Mapping[str, str]) -> None:
     """UnknownKey names the first one that nobody reads, and the nearest that somebody does."""
     for key, value in configuration.items():
-        if not is_checked(key) or key in KNOWN_KEYS:
+        if not is_checked(key) or key in KNOWN_KEYS or key.startswith(PREFIXES):
             continue
         near = difflib.get_close_matches(key, KNOWN_KEYS, n=1, cutoff=0.85)
         family = next(family for family in _BY_FAMILY if key.startswith(family))

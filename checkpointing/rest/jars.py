@@ -22,6 +22,7 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.programs import (
     InvalidProgram,
     Program,
@@ -198,6 +199,7 @@ class JarHandlers:
             _, function = split_entry_class(entry_class)
             recovery = StateRecovery.parse(configuration)
             self._check_storage(configuration)
+            JobEnvironment.parse(configuration)
             check_submitted(configuration)
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error

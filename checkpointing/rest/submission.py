@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checkpointing.jobs.job_environment import SECRET, SECRET_FILE, without_secrets
 from checkpointing.jobs.known_keys import check_keys
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.storage.locations import as_absolute
@@ -49,11 +50,20 @@ class Submission:
         parallelism: int | None,
         savepoint: str | None,
         allow_non_restored_state: bool,
+        secrets: Sequence[str] = (),
+        secret_files: Sequence[str] = (),
     ) -> Submission:
-        """`program`: `path/wordcount.py:function` or `path/jobs.zip:module:function`. ValueError says what is wrong."""
+        """`program`: `path/wordcount.py:function` or `path/jobs.zip:module:function`. ValueError says what is wrong.
+
+        `secrets` and `secret_files` are NAME=FILE: the value is what the file holds. OSError when it cannot be read.
+        """
         path, entry = _split_program(program)
         configuration = _pairs("--conf", settings)
         check_keys(configuration)
+        _refuse_secrets(configuration)
+        read = {f"{SECRET}{name}": text.strip() for name, text in _contents("--secret", secrets)}
+        files = {f"{SECRET_FILE}{name}": text for name, text in _contents("--secret-file", secret_files)}
+        configuration |= read | files
         return cls(
             path,
             entry,
@@ -145,6 +155,22 @@ def _split_program(text: str) -> tuple[Path, str]:
             file = Path(path + suffix)
             return file, (f"{file.name}:{entry}" if suffix == ".py" else entry)
     raise ValueError(f"{text!r} is not allowed; PROGRAM.py:FUNCTION or PROGRAM.zip:MODULE:FUNCTION is expected")
+
+
+def _refuse_secrets(configuration: Mapping[str, str]) -> None:
+    for key in configuration.keys() - without_secrets(configuration).keys():
+        option = "--secret-file" if key.startswith(SECRET_FILE) else "--secret"
+        raise ValueError(
+            f"--conf: {key} is not allowed, because every user sees a command line; write {option} NAME=FILE"
+        )
+
+
+def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name, file in _pairs(option, texts).items():
+        try:
+            yield name, Path(file).read_text()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{option}: {file} is not a UTF-8 text") from error
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

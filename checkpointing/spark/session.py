@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
 from checkpointing.spark import jvm
 from checkpointing.spark.schema_paths import hadoop_path
@@ -98,6 +99,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
     }
     if deployment.has_executors:
         defaults |= {"spark.scheduler.mode": "FAIR", "spark.scheduler.allocation.file": hadoop_path(work.pools)}
+        variables = JobEnvironment.parse(configuration).variables
+        defaults |= {f"spark.executorEnv.{name}": value for name, value in variables.items()}
     if deployment.manager is ClusterManager.STANDALONE:
         defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
     fixed = {

@@ -24,6 +24,14 @@ def test_values_of_secret_keys_are_hidden_and_others_are_not() -> None:
     assert mask_values(values) == masked
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("A", "x"), ("KEY_FILE", "/secret"), ("TOKENS", "12"), ("B", "true"), ("PWD", "x")]
+)
+@pytest.mark.parametrize("prefix", ["waymark.secret.", "waymark.secret-file."])
+def test_a_jobs_own_secret_is_hidden_whatever_its_name_and_value(prefix: str, name: str, value: str) -> None:
+    assert mask_values({prefix + name: value}) == {prefix + name: HIDDEN}
+
+
 def test_the_password_in_an_address_is_hidden() -> None:
     assert mask_values({"broker": "redis://user:abc@host:1/0"}) == {"broker": f"redis://user:{HIDDEN}@host:1/0"}
 

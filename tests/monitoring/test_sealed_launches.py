@@ -30,12 +30,13 @@ LAUNCH: dict[str, Any] = {
     "parallelism": 4,
     "configuration": {
         "spark.hadoop.fs.s3a.secret.key": PLAIN,
+        "waymark.secret.SIGNING_FILE": PLAIN,
         "spark.sql.shuffle.partitions": "4",
         "pem": f"-----BEGIN PRIVATE KEY-----{PLAIN}-----END PRIVATE KEY-----",
         "conn": f"AccountName=a;AccountKey={PLAIN}==;EndpointSuffix=x",
     },
 }
-SECRETS = 5
+SECRETS = 6
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class ClusterSubmission:
         work = spec_path.parent
         settings = {
             **session_settings(WorkDirectory(work), spec.parallelism, spec.configuration),
-            **cluster_settings(deployment, spec.job_id, spec.attempt, spec.environment),
+            **cluster_settings(deployment, spec.job_id, spec.attempt, spec.environment.variables),
         }
         properties = write_private(work / PROPERTIES_NAME, properties_text(settings))
         spark_submit = self._spark_submit()

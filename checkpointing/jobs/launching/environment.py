@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
+from checkpointing.durable_files import make_directory
+from checkpointing.jobs.job_environment import JobEnvironment
+from checkpointing.jobs.launching.processes import write_private
 from checkpointing.storage.locations import scheme_of
 
 # What a program needs to run as its user, in their language and time zone, and to find its libraries.
@@ -41,6 +45,18 @@ def storage_variables(locations: Iterable[str]) -> Iterator[str]:
     """Yield what the drivers of a job manager with these storage locations need besides, as entries of `more`."""
     for scheme in filter(None, map(scheme_of, locations)):
         yield from ("FSSPEC_*", *_OF_STORAGE.get(scheme, ()))
+
+
+def process_environment(common: Mapping[str, str], temporary: Path, job: JobEnvironment) -> dict[str, str]:
+    """Return the environment of a driver whose own directory is `temporary`, with what its job gives it.
+
+    The job's secret files are written below that directory and end with it. Raises OSError.
+    """
+    files = {}
+    for name, content in job.secret_files.items():
+        make_directory(temporary / "secrets")
+        files[f"{name}_FILE"] = str(write_private(temporary / "secrets" / name, content))
+    return {**common, "TMPDIR": str(temporary), **job.variables, **job.secrets, **files}
 
 
 def check_entry(entry: str) -> None:

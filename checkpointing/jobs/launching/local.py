@@ -19,12 +19,20 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_environment import without_secrets
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.class_archive import ClassArchives
 from checkpointing.jobs.launching.cluster import ClusterSubmission
-from checkpointing.jobs.launching.deployment import MASTER, Deployment, Site, check_reachable, deployment_of
-from checkpointing.jobs.launching.environment import program_environment
+from checkpointing.jobs.launching.deployment import (
+    DEPLOY_MODE,
+    MASTER,
+    Deployment,
+    Site,
+    check_reachable,
+    deployment_of,
+)
+from checkpointing.jobs.launching.environment import process_environment, program_environment
 from checkpointing.jobs.launching.package import PACKAGE_ROOT
 from checkpointing.jobs.launching.processes import (
     LOG_NAME,
@@ -37,11 +45,13 @@ from checkpointing.jobs.launching.processes import (
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
+from checkpointing.masking import HIDDEN
 from checkpointing.messages import MalformedMessage
 
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
 ARCHIVE_MODULE = "checkpointing.spark.class_archive"
+_KUBERNETES_SECRET = "spark.kubernetes.driver.secretKeyRef.NAME"  # noqa: S105
 
 
 class LocalDriverLauncher:
@@ -87,7 +97,10 @@ class LocalDriverLauncher:
             self._archives = ClassArchives(place, making, self._own_environment, self.temporaries)
 
     def check(self, graph: JobGraph) -> None:
-        check_reachable(self._deployment(graph.configuration, graph.parallelism), self._site)
+        deployment = self._deployment(graph.configuration, graph.parallelism)
+        check_reachable(deployment, self._site)
+        if deployment.driver_is_in_the_cluster:
+            _check_no_secrets(graph.configuration)
 
     def launch(self, spec: DriverSpec) -> DriverProcess:
         spec, deployment = self._placed(spec)
@@ -96,7 +109,8 @@ class LocalDriverLauncher:
             make_directory(work)
             spec_path = write_private(work / SPEC_NAME, json.dumps(spec.to_json(), indent=1))
             if deployment.driver_is_in_the_cluster:
-                return ClusterSubmission(self._environment(spec), PACKAGE_ROOT).start(spec, deployment, spec_path)
+                environment = {**self._environment(spec), **spec.environment.variables}
+                return ClusterSubmission(environment, PACKAGE_ROOT).start(spec, deployment, spec_path)
             popen = self.spares.take(spec, spec_path) or self._started(spec, spec_path)
         except OSError as error:
             raise LaunchFailed(f"The driver could not be started: {error}") from error
@@ -142,7 +156,7 @@ class LocalDriverLauncher:
             return subprocess.Popen(
                 [sys.executable, "-m", self._module, str(spec_path)],
                 cwd=spec_path.parent,
-                env={**environment, "TMPDIR": str(temporary.path), **spec.environment},
+                env=process_environment(environment, temporary.path, spec.environment),
                 pass_fds=(temporary.lock,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -154,7 +168,7 @@ class LocalDriverLauncher:
         deployment = self._deployment(spec.configuration, spec.parallelism)
         loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if deployment.is_on_this_machine else {}
         classes = {} if deployment.driver_is_in_the_cluster else self._class_archive()
-        return {**self._own_environment(), **loopback, **classes, **spec.environment}
+        return {**self._own_environment(), **loopback, **classes}
 
     def _own_environment(self) -> dict[str, str]:
         """Without what belongs to a job."""
@@ -177,3 +191,10 @@ class LocalDriverLauncher:
         if self._java is None or not self._java.exists():
             self._java = self._find_java()
         return self._java
+
+
+def _check_no_secrets(configuration: Mapping[str, str]) -> None:
+    """A driver in the cluster gets its environment from the cluster's manager, which shows it."""
+    for key in configuration.keys() - without_secrets(configuration).keys():
+        allowed = f"a secret of the cluster's own with {DEPLOY_MODE} cluster, such as {_KUBERNETES_SECRET}"
+        raise InvalidConfiguration(key, HIDDEN, allowed)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import MASTER, ClusterManager, deployment_of
 
 # Settings that a session takes in while it runs. What is not surely one of them counts as needed at the start.
@@ -18,23 +19,26 @@ _NEEDED_AT_THE_START = ("spark.sql.streaming.streamingQueryListeners", "spark.sq
 class Signature:
     master: str
     settings: tuple[tuple[str, str], ...]
-    environment: tuple[tuple[str, str], ...]
+    environment: tuple[tuple[tuple[str, str], ...], ...] = field(repr=False)
 
 
 def signature_of(spec: DriverSpec) -> Signature | None:
-    """None for a job that no spare can wait for: on a cluster it would hold executors that others need."""
+    """None for a job that no spare can wait for: on a cluster it would hold executors that others need.
+
+    Nor can one wait for a job whose secrets are not known: they are those of a driver that another job manager started.
+    """
     try:
         deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
     except InvalidConfiguration:
         return None
-    if deployment.manager is not ClusterManager.LOCAL:
+    if deployment.manager is not ClusterManager.LOCAL or spec.environment.is_hidden:
         return None
     settings = {
         key: value
         for key, value in spec.configuration.items()
         if key.startswith("spark.") and key != MASTER and not is_taken_in_later(key)
     }
-    return Signature(deployment.master, _sorted(settings), _sorted(spec.environment))
+    return Signature(deployment.master, _sorted(settings), _all(spec.environment))
 
 
 def is_taken_in_later(key: str) -> bool:
@@ -43,3 +47,7 @@ def is_taken_in_later(key: str) -> bool:
 
 def _sorted(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(items.items()))
+
+
+def _all(environment: JobEnvironment) -> tuple[tuple[tuple[str, str], ...], ...]:
+    return tuple(map(_sorted, (environment.variables, environment.secrets, environment.secret_files)))

@@ -22,6 +22,7 @@ from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.ids import new_id
 from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.jobs.launching.environment import process_environment
 from checkpointing.jobs.launching.processes import LOG_NAME, command_line, write_private
 from checkpointing.jobs.launching.signature import Signature, signature_of
 from checkpointing.jobs.launching.spare_driver import SPARE_NAME, SpareDriver
@@ -205,7 +206,7 @@ class SparePool:
             popen = subprocess.Popen(
                 [*self._command, str(spec_path)],
                 cwd=directory,
-                env={**self._environment(spec), "TMPDIR": str(temporary.path), **spec.environment},
+                env=process_environment(self._environment(spec), temporary.path, spec.environment),
                 pass_fds=(temporary.lock,),
                 stdin=its.fileno(),
                 stdout=log,

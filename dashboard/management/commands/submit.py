@@ -34,6 +34,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="a Flink or spark.* setting"
         )
+        for option, text in (
+            ("--secret", "the variable NAME with what FILE holds; hidden on pages and in answers"),
+            ("--secret-file", "a private file with what FILE holds; the variable NAME_FILE has its path"),
+        ):
+            parser.add_argument(option, action="append", default=[], metavar="NAME=FILE", help=text)
         parser.add_argument("--parallelism", type=int)
         parser.add_argument(
             "--from-savepoint",
@@ -72,4 +77,6 @@ def _submission(options: dict[str, Any]) -> Submission:
         parallelism=options["parallelism"],
         savepoint=options["from_savepoint"],
         allow_non_restored_state=options["allow_non_restored_state"],
+        secrets=options["secret"],
+        secret_files=options["secret_file"],
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching import temporary
 from checkpointing.jobs.launching.local import LocalDriverLauncher
@@ -213,7 +214,7 @@ async def test_a_driver_that_cannot_be_started_leaves_none(tmp_path: Path, monke
 async def test_a_job_may_name_its_own(launcher: LocalDriverLauncher, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    asked = replace(spec(tmp_path, "run"), environment={"TMPDIR": str(own)})
+    asked = replace(spec(tmp_path, "run"), environment=JobEnvironment({"TMPDIR": str(own)}))
 
     process = launcher.launch(asked)
 

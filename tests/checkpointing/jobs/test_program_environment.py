@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.jobmanager import _local_launcher
 from checkpointing.jobs.launching.environment import program_environment
 from checkpointing.jobs.launching.local import LocalDriverLauncher
@@ -81,7 +82,7 @@ async def test_a_driver_has_no_other_variable_and_those_of_its_job(tmp_path: Pat
         environ, lambda: Path("/opt/java"), tmp_path, module="stand_in", program_variables=("MYAPP_X",)
     )
     spec = DriverSpec("0" * 32, "job", 1, "p.py", "p:main", (), None, {}, str(tmp_path / "work"), "t", "http://x", 20.0)
-    process = launcher.launch(replace(spec, environment={"OF_THE_JOB": "told"}))
+    process = launcher.launch(replace(spec, environment=JobEnvironment({"OF_THE_JOB": "told"})))
 
     log = await eventually(lambda: process.last_log_lines() if "ready" in process.last_log_lines() else "")
     assert "hidden" not in log

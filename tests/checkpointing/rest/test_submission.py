@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.submission import JobDidNotStart, follow_until_running
 from checkpointing.storage.locations import local_path
@@ -43,6 +44,21 @@ async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, progr
     spec = manager.launcher.specs[0]
     assert (spec.job_name, spec.program_args) == ("Words", ("--input", "/in", "--n", "a=b"))
     assert spec.configuration == {"execution.checkpointing.interval": "5s"}
+
+
+async def test_submit_reads_secrets_from_files(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
+    password, key = tmp_path / "password", tmp_path / "key.pem"
+    password.write_text("hunter2\n")
+    key.write_text("hunter3\n")
+
+    said = await submit(
+        manager, f"{program}:wordcount", "--secret", f"DB_PASSWORD={password}", "--secret-file", f"KEY={key}",
+        "--conf", "waymark.env.STAGE=production",
+    )  # fmt: skip
+
+    environment = manager.launcher.specs[0].environment
+    assert environment == JobEnvironment({"STAGE": "production"}, {"DB_PASSWORD": "hunter2"}, {"KEY": "hunter3\n"})
+    assert "hunter" not in said
 
 
 async def test_submit_tells_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
@@ -119,6 +135,12 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
         (("{program}:nothing",), "no top-level function 'nothing'"),
         (("{program}:wordcount", "--arg", "x"), "--arg: 'x' is not allowed"),
         (("{program}:wordcount", "--from-savepoint", "/nowhere"), "savepointPath: "),
+        (
+            ("{program}:wordcount", "--conf", "waymark.secret.A=hunter2"),
+            "every user sees a command line; write --secret",
+        ),
+        (("{program}:wordcount", "--secret", "A=/missing"), "/missing: No such file"),
+        (("{program}:wordcount", "--secret", "hunter2"), "--secret: 'hunter2' is not allowed; KEY=VALUE"),
     ],
 )
 async def test_submit_says_what_is_wrong(

@@ -1,0 +1,74 @@
+"""The environment that a job's configuration gives to its program.
+
+waymark.env.NAME           the variable NAME
+waymark.secret.NAME        the variable NAME; no page, answer, log or specification on disk shows its value
+waymark.secret-file.NAME   a file that only this account can read; the variable NAME_FILE holds its path
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.masking import HIDDEN
+
+VARIABLE, SECRET, SECRET_FILE = "waymark.env.", "waymark.secret.", "waymark.secret-file."
+PREFIXES = (VARIABLE, SECRET, SECRET_FILE)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Set by the job manager and by PySpark: with another value the driver would not start.
+_TAKEN = re.compile(
+    r"WAYMARK_.*|PYTHONPATH|PYTHONHOME|_?PYSPARK_(PYTHON|DRIVER_PYTHON|SUBMIT_ARGS|GATEWAY_.*|DRIVER_.*)"
+)
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """`variables` by their names; `secrets`, too; `secret_files` by NAME, each with its content."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    secret_files: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, configuration: Mapping[str, str]) -> JobEnvironment:
+        """Raises InvalidConfiguration for a name that is not allowed, or is given twice."""
+        seen: set[str] = set()
+        for key, value in configuration.items():
+            if not key.startswith(PREFIXES):
+                continue
+            variable, shown = _variable(key), value if key.startswith(VARIABLE) else HIDDEN
+            if not _NAME.fullmatch(variable):
+                raise InvalidConfiguration(key, shown, "a variable's name has letters, digits and _")
+            if _TAKEN.fullmatch(variable):
+                raise InvalidConfiguration(key, shown, f"Waymark and PySpark set {variable} themselves")
+            if variable in seen:
+                raise InvalidConfiguration(key, shown, f"another key sets {variable}, too")
+            if "\0" in value:
+                raise InvalidConfiguration(key, shown, "a text without null characters")
+            seen.add(variable)
+        return cls(*(_under(prefix, configuration) for prefix in PREFIXES))
+
+    def hidden(self) -> JobEnvironment:
+        """Return the same names without what is secret."""
+        names, files = dict.fromkeys(self.secrets, HIDDEN), dict.fromkeys(self.secret_files, HIDDEN)
+        return replace(self, secrets=names, secret_files=files)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether secrets are missing that `hidden` took out."""
+        return HIDDEN in (*self.secrets.values(), *self.secret_files.values())
+
+
+def without_secrets(configuration: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in configuration.items() if not key.startswith((SECRET, SECRET_FILE))}
+
+
+def _variable(key: str) -> str:
+    prefix = next(prefix for prefix in PREFIXES if key.startswith(prefix))
+    return key.removeprefix(prefix) + ("_FILE" if prefix == SECRET_FILE else "")
+
+
+def _under(prefix: str, configuration: Mapping[str, str]) -> dict[str, str]:
+    return {key.removeprefix(prefix): value for key, value in configuration.items() if key.startswith(prefix)}

@@ -161,23 +161,23 @@ def _refuse_secrets(configuration: Mapping[str, str]) -> None:
     for key in configuration.keys() - without_secrets(configuration).keys():
         option = "--secret-file" if key.startswith(SECRET_FILE) else "--secret"
         raise ValueError(
-            f"--conf: {key} is not allowed, because every user sees a command line; write {option} NAME=FILE"
+            f"--conf: {key} is not allowed, because other users can read a command line; write {option} NAME=FILE"
         )
 
 
 def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for name, file in _pairs(option, texts).items():
+    for name, file in _pairs(option, texts, "NAME=FILE").items():
         try:
             yield name, Path(file).read_text()
         except UnicodeDecodeError as error:
             raise ValueError(f"{option}: {file} is not a UTF-8 text") from error
 
 
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+def _pairs(option: str, texts: Sequence[str], expected: str = "KEY=VALUE") -> dict[str, str]:
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ValueError(f"{option}: {text!r} is not allowed; KEY=VALUE is expected")
+            raise ValueError(f"{option}: {text!r} is not allowed; {expected} is expected")
         pairs[key] = value
     return pairs

@@ -135,12 +135,9 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
         (("{program}:nothing",), "no top-level function 'nothing'"),
         (("{program}:wordcount", "--arg", "x"), "--arg: 'x' is not allowed"),
         (("{program}:wordcount", "--from-savepoint", "/nowhere"), "savepointPath: "),
-        (
-            ("{program}:wordcount", "--conf", "waymark.secret.A=hunter2"),
-            "every user sees a command line; write --secret",
-        ),
+        (("{program}:wordcount", "--conf", "waymark.secret.A=hunter2"), "other users can read .*; write --secret NAME"),
         (("{program}:wordcount", "--secret", "A=/missing"), "/missing: No such file"),
-        (("{program}:wordcount", "--secret", "hunter2"), "--secret: 'hunter2' is not allowed; KEY=VALUE"),
+        (("{program}:wordcount", "--secret", "hunter2"), "--secret: 'hunter2' is not allowed; NAME=FILE"),
     ],
 )
 async def test_submit_says_what_is_wrong(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from checkpointing.messages import DelayCheckpoint, DriverState, StatusUpdate
 from tests.checkpointing.jobs.fake_driver import VERTICES, FakeDriver
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
@@ -22,27 +20,19 @@ async def test_a_job_whose_queries_rule_out_exactly_once_shows_as_at_least_once(
     await eventually(mode)
 
 
-async def test_a_pending_checkpoint_shows_what_it_waits_for_and_says_it_when_it_expires(
-    manager: RunningJobManager,
-) -> None:
-    job_id = await manager.submit_running({"execution.checkpointing.timeout": "3 s"})
+async def test_a_pending_checkpoint_shows_what_it_waits_for(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
     driver = await manager.driver(1)
     driver.acknowledges = False
     await manager.post(f"/jobs/{job_id}/checkpoints")
     await eventually(lambda: driver.triggers)
     await driver.send(DelayCheckpoint(driver.session_id, job_id, 1, driver.triggers[0].checkpoint_id, STUCK))
 
-    async def newest() -> dict[str, Any]:
-        return dict((await manager.get(f"/jobs/{job_id}/checkpoints"))["history"][0])
-
     async def waits() -> bool:
-        return (await newest()).get("waiting_for") == STUCK
-
-    async def expired() -> bool:
-        return (await newest()).get("failure_message") == f"Checkpoint expired before completing. {STUCK}"
+        newest = (await manager.get(f"/jobs/{job_id}/checkpoints"))["history"][0]
+        return bool(newest.get("waiting_for") == STUCK)
 
     await eventually(waits)
-    await eventually(expired)
 
 
 async def _say_running(driver: FakeDriver, *, at_least_once: bool) -> None:

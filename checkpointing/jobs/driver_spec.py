@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.messages import from_plain, to_plain
@@ -68,6 +69,7 @@ class DriverSpec:
     token_file: str | None = None
     environment: JobEnvironment = field(default_factory=JobEnvironment)
     secret: str = field(default="", repr=False)
+    batch_numbers: BatchNumbers | None = None
 
     def to_json(self) -> dict[str, object]:
         return dict(to_plain(replace(self, environment=self.environment.hidden())))

@@ -56,15 +56,22 @@ class CheckpointKind(Enum):
 
 
 class DriverState(Enum):
+    """ENDED: all queries have ended by themselves. The driver waits for the final savepoint and for `Stop`."""
+
     INITIALIZING = "INITIALIZING"
     RUNNING = "RUNNING"
+    ENDED = "ENDED"
     FINISHED = "FINISHED"
     CANCELED = "CANCELED"
     FAILED = "FAILED"
 
 
 class FinishCause(Enum):
-    """Why a driver reports FINISHED: its queries ended by themselves, or the job manager sent `Stop`."""
+    """Why a driver reports FINISHED: the cause that the job manager sent with `Stop`.
+
+    AFTER_SAVEPOINT: the savepoint of a stop, or the final one of queries that ended by themselves, is complete.
+    BY_ITSELF: the queries ended by themselves, and nothing had to be saved. Older drivers report it without `Stop`.
+    """
 
     BY_ITSELF = "BY_ITSELF"
     AFTER_SAVEPOINT = "AFTER_SAVEPOINT"
@@ -165,6 +172,7 @@ class ExceptionInfo:
 class Register:
     """`at_least_once`: what the queries are rules out exactly-once, whatever the job's settings say.
 
+    `has_advanced` belongs to ENDED: a query has committed a batch since the attempt began.
     `secret` proves that the sender is the driver of this attempt; it stands in the attempt's `driver.json`.
     """
 
@@ -177,6 +185,7 @@ class Register:
     last_batches: dict[str, int]
     restored_checkpoint_id: int | None = None
     at_least_once: bool = False
+    has_advanced: bool = True
     secret: str = dataclasses.field(default="", repr=False)
 
 
@@ -225,13 +234,17 @@ class VertexRows:
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """Figures of the newest batch; `rows` by vertex, of all batches. None: Spark does not report the figure."""
+    """Figures of the newest batch; `rows` by vertex, of all batches. None: Spark does not report the figure.
+
+    `batches`: how many the attempt has committed; older drivers do not send it.
+    """
 
     batch_id: int
     input_rows: int | None
     batch_duration_ms: int | None
     watermark: str | None = None
     rows: dict[str, VertexRows] = dataclasses.field(default_factory=dict)
+    batches: int | None = None
 
 
 @dataclass(frozen=True)
@@ -325,7 +338,7 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True)
 class StatusUpdate:
-    """`at_least_once`: see Register. `finish_cause` belongs to FINISHED; older drivers do not send it."""
+    """`at_least_once`, `has_advanced`: see Register. `finish_cause` and `queries` (last figures) belong to FINISHED."""
 
     type: ClassVar[str] = "status"
     session_id: str
@@ -336,6 +349,8 @@ class StatusUpdate:
     exception: ExceptionInfo | None = None
     at_least_once: bool = False
     finish_cause: FinishCause | None = None
+    has_advanced: bool = True
+    queries: dict[str, QueryProgress] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -358,7 +373,7 @@ class NotifyAborted:
 class Stop:
     """End the queries after their batch and report FINISHED with this `cause`. May be repeated.
 
-    AFTER_SAVEPOINT: the synchronous savepoint is complete. FOR_RESCALE: the next attempt has another parallelism.
+    See FinishCause. FOR_RESCALE: the next attempt has another parallelism.
     """
 
     type: ClassVar[str] = "stop"

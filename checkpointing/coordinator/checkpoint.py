@@ -62,11 +62,11 @@ class CheckpointProperties:
     def discard_on(self, status: JobStatus, *, as_asked: bool) -> bool:
         """Return whether the checkpoint goes when the job ends in `status`.
 
-        Flink discards retained checkpoints of every FINISHED job. Here they stay unless somebody asked for that end
-        (`as_asked`): a driver may report FINISHED by mistake (decision 122).
+        Flink discards the checkpoints of every FINISHED job. Here they stay unless a savepoint holds all that the job
+        did (`as_asked`): else nothing could be started from where the job ended (decision 122).
         """
         is_doubtful = status is JobStatus.FINISHED and not as_asked
-        if self.owned_by_user or (is_doubtful and self.retention is RetentionPolicy.RETAIN_ON_CANCELLATION):
+        if self.owned_by_user or is_doubtful:
             return False
         return status in _DISCARDED_ON[self.retention]
 

@@ -39,7 +39,10 @@ class AttemptEnd:
 class Attempt:
     """`secret` is what its driver proves itself with; only the job manager that starts the attempt knows it.
 
-    `final_savepoint` is that of a stop-with-savepoint; `ends_for_rescale`: the next attempt has another parallelism.
+    `final_savepoint` is that of a stop-with-savepoint, or of queries that ended by themselves. `ends_for_rescale`: the
+    next attempt has another parallelism. `ended_by_itself`, `has_advanced`: as the driver reported ENDED. Then
+    `has_nothing_to_save`: its state is that which it was started from; `is_released`: a checkpoint stays instead of a
+    final savepoint.
     """
 
     def __init__(
@@ -64,6 +67,10 @@ class Attempt:
         self.ended_ms: int | None = None
         self.final_savepoint: Future[CompletedCheckpoint] | None = None
         self.ends_for_rescale = False
+        self.ended_by_itself = False
+        self.has_advanced = True
+        self.has_nothing_to_save = False
+        self.is_released = False
         self.ended: asyncio.Future[AttemptEnd] = asyncio.get_running_loop().create_future()
         self.registration = asyncio.Event()
         self._clock = clock
@@ -77,7 +84,7 @@ class Attempt:
 
     @property
     def stopped_with(self) -> CompletedCheckpoint | None:
-        """Return the savepoint of a stop once it is complete."""
+        """Return the final savepoint once it is complete."""
         savepoint = self.final_savepoint
         if savepoint is None or not savepoint.done() or savepoint.exception() is not None:
             return None
@@ -88,7 +95,9 @@ class Attempt:
         """Return why the driver must end, or None while it may run on."""
         if self.stopped_with is not None:
             return FinishCause.AFTER_SAVEPOINT
-        return FinishCause.FOR_RESCALE if self.ends_for_rescale else None
+        if self.ends_for_rescale:
+            return FinishCause.FOR_RESCALE
+        return FinishCause.BY_ITSELF if self.has_nothing_to_save or self.is_released else None
 
     def heard(self) -> None:
         self._last_heard_s = self._clock.monotonic()
@@ -142,8 +151,8 @@ class Attempt:
         if self.channel is not None:
             last_words: set[asyncio.Future[Any]] = {self.channel.gone, self.ended}
             await asyncio.wait(last_words, timeout=_LAST_MESSAGE_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
-        if code == 0 and self.stop_cause is not None:
-            # It followed the order, and its report was lost with the connection.
+        if self.stop_cause is not None and (code == 0 or self.ended_by_itself):
+            # It followed the order, and its report was lost with the connection; or it had nothing left to do.
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
         await self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptStarter
 from checkpointing.jobs.driver_link import DriverChannel, DriverGateway
+from checkpointing.jobs.final_savepoint import FinalSavepoint
 from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
@@ -56,6 +57,7 @@ class DriverConversation:
         starter: AttemptStarter,
         checkpoints: JobCheckpoints,
         interrupts: Interrupts,
+        final_savepoint: FinalSavepoint,
     ) -> None:
         self._record = record
         self._services = services
@@ -65,6 +67,7 @@ class DriverConversation:
         self._checkpoints = checkpoints
         self._coordinator = checkpoints.coordinator
         self._interrupts = interrupts
+        self._final_savepoint = final_savepoint
         self._adoption: asyncio.Future[None] | None = None
 
     def register(self, channel: DriverChannel, message: Register) -> None:
@@ -85,6 +88,7 @@ class DriverConversation:
         self._adopt(attempt, message.pid)
         attempt.last_batches = dict(message.last_batches)
         attempt.at_least_once = message.at_least_once
+        attempt.has_advanced = message.has_advanced
         self._gateway.channel = channel
         channel.send(self._registered(attempt))
         for repeated in self._repeated(attempt):
@@ -116,13 +120,16 @@ class DriverConversation:
                 self._coordinator.answers.delay(message)
             case StatusUpdate():
                 attempt.at_least_once = message.at_least_once
+                attempt.has_advanced = message.has_advanced
+                attempt.queries = {**attempt.queries, **message.queries}
                 self._driver_is(attempt, message.state, message.vertices, message.exception, message.finish_cause)
 
     def checkpoints_are_read(self) -> None:
         """A driver that was adopted meanwhile runs: from now on the job does."""
         attempt = self._record.attempt
-        if attempt is not None and attempt.state is DriverState.RUNNING:
+        if attempt is not None and attempt.state in (DriverState.RUNNING, DriverState.ENDED):
             self._driver_runs(attempt)
+            self._final_savepoint.begin_if_due()
 
     def disconnected(self, channel: DriverChannel) -> None:
         """The driver may come back; the heartbeat time-out and its process decide."""
@@ -165,6 +172,10 @@ class DriverConversation:
         match state:
             case DriverState.RUNNING:
                 self._driver_runs(attempt)
+            case DriverState.ENDED:
+                attempt.ended_by_itself = True
+                self._driver_runs(attempt)
+                self._final_savepoint.begin_if_due()
             case DriverState.FINISHED | DriverState.CANCELED:
                 attempt.end(AttemptEnd(state, finish_cause=finish_cause))
             case DriverState.FAILED:

@@ -19,6 +19,7 @@ from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter, Restore
 from checkpointing.jobs.driver_conversation import DriverConversation
 from checkpointing.jobs.driver_link import DriverGateway
+from checkpointing.jobs.final_savepoint import FinalSavepoint
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.interrupts import Interrupted, Interrupts, Request
 from checkpointing.jobs.job_checkpoints import JobCheckpoints
@@ -81,10 +82,19 @@ class JobMaster:
             recovered=recovered,
         )
         self._recovery = JobRecovery(self.record, services, self.checkpoints, self._starter, self._interrupts)
-        self.driver = DriverConversation(
-            self.record, services, self._gateway, self._starter, self.checkpoints, self._interrupts
-        )
         actions = LongActions()
+        self._final_savepoint = FinalSavepoint(
+            self.record, services, coordinator, self._gateway, self._interrupts, actions
+        )
+        self.driver = DriverConversation(
+            self.record,
+            services,
+            self._gateway,
+            self._starter,
+            self.checkpoints,
+            self._interrupts,
+            self._final_savepoint,
+        )
         self.requests = JobRequests(
             self.record,
             coordinator,
@@ -272,8 +282,7 @@ class JobMaster:
     # --- how it ends ------------------------------------------------------------------------------------------------
 
     def _finished(self) -> tuple[JobStatus, str]:
-        savepoint = self.record.attempt.stopped_with if self.record.attempt is not None else None
-        how = "by itself" if savepoint is None else f"after savepoint {savepoint.checkpoint_id}"
+        how = "by itself" if self.record.attempt is None else _how_it_finished(self.record.attempt)
         return JobStatus.FINISHED, f"the driver finished {how}"
 
     def _failed_for_good(self, failed: AttemptFailed) -> tuple[JobStatus, str]:
@@ -325,7 +334,7 @@ class JobMaster:
         attempt = self.record.attempt
         if attempt is None or attempt.record.ended:
             return
-        if attempt.channel is not None and attempt.state is DriverState.RUNNING:
+        if attempt.channel is not None and attempt.state in (DriverState.RUNNING, DriverState.ENDED):
             self._gateway.send(Cancel(self._gateway.session_id))
             await attempt.wait_until_over(self._services.settings.cancel_timeout_s)
         ends_itself = attempt.ended.done()
@@ -371,6 +380,9 @@ class JobMaster:
         return CheckpointPlan(attempt.vertices, ready=True)
 
     def _checkpoints_failed(self, message: str, error: CheckpointException) -> None:
+        attempt = self.record.attempt
+        if attempt is not None and attempt.ended_by_itself:
+            return  # a restart would not save what this attempt has done
         self.record.note_end(AttemptEnd(DriverState.FAILED, self.record.info(type(error).__name__, message)))
 
     def _left_behind(self, what: str, error: Exception) -> None:
@@ -380,5 +392,17 @@ class JobMaster:
         logger.error("job %s: %s could not be removed and stays: %s", self.graph.job_id, what, error)
 
     def _halt_checkpoints(self, reason: CheckpointFailureReason) -> None:
+        self._final_savepoint.give_up()
         self.checkpoints.coordinator.stop_periodic()
         self.checkpoints.coordinator.abort_pending(reason)
+
+
+def _how_it_finished(attempt: Attempt) -> str:
+    savepoint = attempt.stopped_with
+    if not attempt.ended_by_itself:
+        return "by itself" if savepoint is None else f"after savepoint {savepoint.checkpoint_id}"
+    if savepoint is not None:
+        return f"by itself, with final savepoint {savepoint.checkpoint_id}"
+    if attempt.has_nothing_to_save:
+        return "by itself, without a new batch"
+    return "by itself, without a final savepoint: its checkpoints stay"

@@ -56,8 +56,10 @@ class JobRecord:
 
     @property
     def finished_as_asked(self) -> bool:
-        """Return whether the newest attempt ended after the savepoint of a stop, which is complete."""
-        return self.attempt is not None and self.attempt.stopped_with is not None
+        """Return whether a savepoint holds all that the job did: that of a stop, the final one of a job that ended by
+        itself, or the one that it was started from."""
+        attempt = self.attempt
+        return attempt is not None and (attempt.stopped_with is not None or attempt.has_nothing_to_save)
 
     def move(self, target: JobStatus, cause: str) -> None:
         """IllegalTransition when the table has no such edge."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
 
 
@@ -15,6 +16,7 @@ class LongAction(Enum):
     STOP = "A stop-with-savepoint"
     CANCEL = "A cancel-with-savepoint"
     RESCALE = "A change of the parallelism"
+    FINAL_SAVEPOINT = "The final savepoint of a job that has ended by itself"
 
 
 class LongActions:
@@ -22,6 +24,8 @@ class LongActions:
 
     def __init__(self) -> None:
         self.current: LongAction | None = None
+        self._free = asyncio.Event()
+        self._free.set()
 
     def require_none(self) -> None:
         """Raise OperationRefused, naming the action that is in progress."""
@@ -32,7 +36,15 @@ class LongActions:
         """Raise OperationRefused while another action is in progress."""
         self.require_none()
         self.current = action
+        self._free.clear()
+
+    async def begin_when_free(self, action: LongAction) -> None:
+        """Wait until no other action is in progress, then begin."""
+        while self.current is not None:
+            await self._free.wait()
+        self.begin(action)
 
     def end(self) -> None:
         """Let the next action begin."""
         self.current = None
+        self._free.set()

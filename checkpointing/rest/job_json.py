@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checkpointing.coordinator.stats_json import external_path
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.exceptions import ExceptionEntry, sentence
@@ -51,6 +52,7 @@ def job_details(job: JobRecord, now_ms: int) -> dict[str, Any]:
         "pending-operators": 0,
         "attempts": [_attempt(attempt) for attempt in reversed(job.attempts)],
         "queries": _queries(job.attempt),
+        "ended-by-itself": _ended_by_itself(job),
         "restarts": job.num_restarts,
         "status-history": [
             {"status": move.target.value, "timestamp": move.at_ms, "cause": move.cause} for move in job.state.moves
@@ -229,9 +231,27 @@ def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
                 "last-batch-rows": progress.input_rows if progress else None,
                 "last-batch-duration": progress.batch_duration_ms if progress else None,
                 "watermark": progress.watermark if progress else None,
+                "batches": progress.batches if progress else None,
             }
         )
     return answer
+
+
+def _ended_by_itself(job: JobRecord) -> dict[str, Any] | None:
+    """Return how the state of a job that ended by itself was kept, None for every other job.
+
+    `is-saved` is False where checkpoints stay instead of a savepoint. A run without a new batch is saved, too: its
+    state is the savepoint that it was started from, or it had none.
+    """
+    attempt = job.attempt
+    if attempt is None or not attempt.ended_by_itself:
+        return None
+    savepoint = attempt.stopped_with
+    return {
+        "final-savepoint": None if savepoint is None else external_path(savepoint.location),
+        "final-savepoint-id": None if savepoint is None else savepoint.checkpoint_id,
+        "is-saved": job.finished_as_asked,
+    }
 
 
 def _exception(entry: ExceptionEntry) -> dict[str, Any]:
@@ -251,4 +271,5 @@ def _exception(entry: ExceptionEntry) -> dict[str, Any]:
 
 
 def is_running(job: JobRecord) -> bool:
-    return job.attempt is not None and job.attempt.state is DriverState.RUNNING and not job.status.terminal
+    runs = job.attempt is not None and job.attempt.state in (DriverState.RUNNING, DriverState.ENDED)
+    return runs and not job.status.terminal

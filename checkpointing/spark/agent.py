@@ -63,6 +63,9 @@ class Query(Protocol):
     @property
     def files(self) -> QueryFiles: ...
 
+    @property
+    def is_active(self) -> bool: ...
+
     def start(self) -> None: ...
 
     def end_after_batch(self) -> None: ...
@@ -74,11 +77,12 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """`channels`: what the subtask reads of other queries' output, with how far."""
+    """`batch`: None when the query ended without ever committing one. `channels`: what the subtask reads of other
+    queries' output, with how far."""
 
     durable: DurableSubtask
     metrics: SubtaskMetrics
-    batch: int
+    batch: int | None
     channels: tuple[Channel, ...] = ()
 
 
@@ -100,6 +104,7 @@ class _Cut:
 
     `barrier`: the batch whose end it waits for; None before its turn, or when the query has begun no batch.
     `ending`: asked to end after its batch. `batch`: what it was cut at. `failing_since_s`: staging has failed since.
+    `is_empty`: the query ended without ever committing a batch, so there is nothing to cut.
     """
 
     query: Query
@@ -111,7 +116,12 @@ class _Cut:
     figures: BatchFigures | None = None
     channels: tuple[Channel, ...] = ()
     failing_since_s: float | None = None
+    is_empty: bool = False
     owed: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        return self.batch is not None or self.is_empty
 
 
 @dataclass(frozen=True)
@@ -216,7 +226,7 @@ class CheckpointAgent:
     def tick(self) -> None:
         for take in [take for take in self._takes.values() if not take.over]:
             for cut in take.cuts:
-                if cut.batch is None and not take.over:
+                if not cut.is_cut and not take.over:
                     self._look_for_boundary(take, cut)
                 if cut.batch is not None and cut.figures is None:
                     cut.figures = self._reports.figures(cut.query.name, cut.batch)
@@ -233,13 +243,21 @@ class CheckpointAgent:
     def _look_for_boundary(self, take: _Take, cut: _Cut) -> None:
         if _uncut_consumers(take, cut):
             return
+        if not cut.query.is_active and cut.query.files.last_commit() is None:
+            self._acknowledge_empty(take, cut)
+            return
         batch = self._ended_at(cut) if take.is_synchronous else self._boundary(cut)
         if batch is not None:
             self._cut(take, cut, batch)
 
     def _boundary(self, cut: _Cut) -> int | None:
-        """The batch to cut at, once it has ended. A query that was idle when its turn came is cut at its last batch."""
-        if cut.barrier is None:
+        """The batch to cut at, once it has ended. A query that was idle when its turn came is cut at its last batch.
+
+        So is one that has ended: it may have been ended within a batch, which nobody will commit.
+        """
+        if not cut.query.is_active:
+            cut.barrier = cut.query.files.last_commit()
+        elif cut.barrier is None:
             cut.barrier = cut.query.files.next_boundary()
         elif cut.failing_since_s is not None:
             cut.barrier = cut.query.files.last_commit()
@@ -248,7 +266,12 @@ class CheckpointAgent:
         return cut.barrier
 
     def _ended_at(self, cut: _Cut) -> int | None:
-        """The query's last batch, once it has ended; one that never committed is not ended: it has nothing to save."""
+        """The query's last batch, once it has ended; one that never committed is not ended: it has nothing to save.
+
+        One that has ended by itself is not started again if the savepoint fails, so it is not `ending`.
+        """
+        if not cut.ending and not cut.query.is_active:
+            return cut.query.files.last_commit()
         if not cut.ending:
             if cut.query.files.last_commit() is not None:
                 cut.query.end_after_batch()
@@ -274,6 +297,15 @@ class CheckpointAgent:
             now = self._clock.now_ms()
             cut.wait = Wait(now - waited_ms, now)
         self._worker.submit(self._write, take, cut, staged)
+
+    def _acknowledge_empty(self, take: _Take, cut: _Cut) -> None:
+        """A restore starts the query without state, as it starts one that the snapshot does not know."""
+        cut.is_empty = True
+        for vertex in cut.query.files.plan.vertices:
+            for subtask in range(vertex.parallelism):
+                nothing = DurableSubtask(vertex, subtask, files=(), new_bytes=0)
+                self._reports.acknowledge(take.trigger.checkpoint_id, Acknowledged(nothing, SubtaskMetrics(), None))
+        cut.owed = 0
 
     # --- on the worker's thread ---
 
@@ -385,7 +417,7 @@ def _uncut_consumers(take: _Take, cut: _Cut) -> list[str]:
     return [
         other.query.name
         for other in take.cuts
-        if other.batch is None and any(channel.producer == name for channel in other.query.files.inputs)
+        if not other.is_cut and any(channel.producer == name for channel in other.query.files.inputs)
     ]
 
 

@@ -2,6 +2,7 @@
 
     register (INITIALIZING) → start Spark and the queries → RUNNING → heartbeats and checkpoints
                                                           → FINISHED | CANCELED | FAILED
+    all queries have ended by themselves → ENDED → the final savepoint → Stop → FINISHED
 
 Exit codes: 0 finished or canceled, 1 failed, 2 the specification cannot be read, 3 not wanted any more (refused, or the
 lease or the attempt lost).
@@ -126,6 +127,8 @@ class Driver:
         self._log_limit = LogLimit(Path(spec.work_directory) / LOG_NAME, clock)
         self._events = EventLog(self._work.event_log)
         self._vitals = Vitals()
+        self._started_after: dict[str, int] = {}
+        self._has_ended = False
         self._stopping = False
         self._stop_cause: FinishCause | None = None
         self._terminated = False
@@ -204,17 +207,28 @@ class Driver:
             job_id=self._spec.job_id,
             attempt=self._spec.attempt,
             pid=os.getpid(),
-            state=DriverState.RUNNING if self._agent is not None else DriverState.INITIALIZING,
+            state=self._state,
             vertices=running.vertices if running is not None and self._agent is not None else (),
             last_batches=self._last_batches() if running is not None else {},
             restored_checkpoint_id=self._spec.restore.checkpoint_id if self._spec.restore else None,
             at_least_once=running is not None and running.is_at_least_once,
+            has_advanced=self._has_advanced,
             secret=self._spec.secret,
         )
 
+    @property
+    def _state(self) -> DriverState:
+        if self._agent is None:
+            return DriverState.INITIALIZING
+        return DriverState.ENDED if self._has_ended else DriverState.RUNNING
+
+    @property
+    def _has_advanced(self) -> bool:
+        """Return whether a query has committed a batch in this attempt."""
+        return self._last_batches() != self._started_after
+
     def _last_batches(self) -> dict[str, int]:
-        commits = {query.name: query.files.last_commit() for query in self._job.queries} if self._job else {}
-        return {name: commit for name, commit in commits.items() if commit is not None}
+        return _commits(self._job) if self._job is not None else {}
 
     def _die(self, why: str) -> NoReturn:
         """Any thread. Another attempt may start at any moment: no order, no last batch, only speed."""
@@ -233,6 +247,7 @@ class Driver:
         prepared = self._prepare(self._spark, program, arguments)
         self._handle_waiting()
         self._begun = BegunBatches([query.planned.location for query in prepared.queries])
+        self._started_after = _commits(prepared)
         for query in prepared.queries:
             query.start()
         self._job = prepared
@@ -291,10 +306,12 @@ class Driver:
         if latest is None:
             return None
         rows = self._events.rows(query.spark_id).by_vertex(query.planned.plan)
-        return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark, rows)
+        batches = latest.batch_id - self._started_after.get(query.name, -1)
+        return QueryProgress(latest.batch_id, latest.input_rows, latest.duration_ms, latest.watermark, rows, batches)
 
     def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
-        """A query that died fails the job; when all have ended, on request or by themselves, the job is finished."""
+        """A query that died fails the job. Once all have ended on request, the attempt is over; once all have ended by
+        themselves, the job manager is told, takes the final savepoint and sends `Stop`."""
         ended = [query for query in running.queries if not query.is_active]
         for query in ended:
             info = query.failure(self._clock.now_ms())
@@ -304,9 +321,11 @@ class Driver:
         if self._stopping:
             if all(query.has_ended() for query in running.queries):
                 raise _Over(DriverState.FINISHED, finish_cause=self._stop_cause)
-        elif len(ended) == len(running.queries) and not agent.has_ended_queries and not agent.is_busy:
+        elif len(ended) == len(running.queries) and not agent.has_ended_queries and not self._has_ended:
             self._check_context()
-            raise _Over(DriverState.FINISHED, finish_cause=FinishCause.BY_ITSELF)
+            self._has_ended = True
+            log.info("attempt %d: all queries have ended by themselves", self._spec.attempt)
+            self._reports.status(DriverState.ENDED, has_advanced=self._has_advanced)
 
     def _with_task(self, query: RunningQuery, info: ExceptionInfo) -> ExceptionInfo:
         """Told as well as it can be: the failure itself must get through."""
@@ -351,7 +370,8 @@ class Driver:
             raise _Over(DriverState.FINISHED, finish_cause=message.cause)
         if not self._stopping and not self._agent.has_ended_queries:
             for query in self._job.queries:
-                query.end_after_batch()
+                if query.is_active:
+                    query.end_after_batch()
         self._stopping = True
 
     # --- the end ---
@@ -370,7 +390,7 @@ class Driver:
         """End Spark first: what is reported as ended writes nothing any more."""
         log.info("attempt %d: %s", self._spec.attempt, over.state.value)
         self._end_spark()
-        self._reports.status(over.state, over.exception, over.finish_cause)
+        self._reports.status(over.state, over.exception, over.finish_cause, queries=self._vitals.queries)
         self._link.close(_LAST_WORDS_S)
         return EXIT_FAILED if over.state is DriverState.FAILED else EXIT_DONE
 
@@ -390,6 +410,12 @@ class Driver:
                 log.warning("the claim on the attempt ends with its session: %s", error)
         if self._services is not None:
             self._services.close()
+
+
+def _commits(running: job.SparkJob) -> dict[str, int]:
+    """The newest commit of each query that has one."""
+    commits = {query.name: query.files.last_commit() for query in running.queries}
+    return {name: commit for name, commit in commits.items() if commit is not None}
 
 
 def _instruct(agent: CheckpointAgent, message: JobManagerMessage) -> None:

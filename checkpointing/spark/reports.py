@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
@@ -10,6 +12,7 @@ from checkpointing.messages import (
     DriverState,
     ExceptionInfo,
     FinishCause,
+    QueryProgress,
     StatusUpdate,
 )
 from checkpointing.spark.agent import Acknowledged
@@ -32,13 +35,27 @@ class JobManagerReports:
         state: DriverState,
         exception: ExceptionInfo | None = None,
         finish_cause: FinishCause | None = None,
+        *,
+        has_advanced: bool = True,
+        queries: Mapping[str, QueryProgress] | None = None,
     ) -> None:
         vertices = self.job.vertices if self.job is not None else ()
         at_least_once = self.job is not None and self.job.is_at_least_once
         job_id, attempt = self._spec.job_id, self._spec.attempt
         session_id = self._link.session_id
         self._link.send(
-            StatusUpdate(session_id, job_id, attempt, state, vertices, exception, at_least_once, finish_cause)
+            StatusUpdate(
+                session_id,
+                job_id,
+                attempt,
+                state,
+                vertices,
+                exception,
+                at_least_once,
+                finish_cause,
+                has_advanced,
+                dict(queries or {}),
+            )
         )
 
     def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None:
@@ -54,7 +71,7 @@ class JobManagerReports:
                 metrics=acknowledged.metrics,
                 files=durable.files,
                 contents=dict(durable.contents),
-                batches={durable.vertex.query: acknowledged.batch},
+                batches={} if acknowledged.batch is None else {durable.vertex.query: acknowledged.batch},
                 channels=acknowledged.channels,
             )
         )

@@ -44,7 +44,9 @@ class Snapshot:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(operator.query for operator in self.checkpoint.operators))
+        """Those that had committed a batch. One that had not has no state: it starts as if the snapshot had none."""
+        known = dict.fromkeys(operator.query for operator in self.checkpoint.operators)
+        return tuple(query for query in known if query in self.checkpoint.batches)
 
     def partitions(self, query: str) -> dict[int, int]:
         """Partitions by stateful operator: what a restored query keeps, whatever the configuration says now."""

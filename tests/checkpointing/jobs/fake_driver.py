@@ -108,6 +108,7 @@ class FakeDriver:
         self.decline_reason: str | None = None
         self.sends_heartbeats = True
         self.lingers = False
+        self.has_advanced = True
         self.obeys_stop = True
         self.obeys_cancel = launcher.obeys_cancel
         self.becomes_running = launcher.becomes_running
@@ -136,6 +137,11 @@ class FakeDriver:
         """Its queries have started."""
         await self._report(DriverState.RUNNING)
 
+    async def ends(self, *, has_advanced: bool = True) -> None:
+        """Its queries have ended by themselves."""
+        self.has_advanced = has_advanced
+        await self._report(DriverState.ENDED)
+
     async def finish(self, cause: FinishCause | None = FinishCause.BY_ITSELF) -> None:
         await self._report(DriverState.FINISHED, finish_cause=cause)
         if not self.lingers:
@@ -147,7 +153,16 @@ class FakeDriver:
 
     def register(self, vertices: tuple[Vertex, ...]) -> Register:
         spec, batches = self.spec, {"wordcount": 4}
-        return Register(spec.job_id, spec.attempt, self.pid, self.state, vertices, batches, secret=spec.secret)
+        return Register(
+            spec.job_id,
+            spec.attempt,
+            self.pid,
+            self.state,
+            vertices,
+            batches,
+            has_advanced=self.has_advanced,
+            secret=spec.secret,
+        )
 
     def _exit(self, code: int) -> None:
         if not self.process.exited.done():
@@ -166,7 +181,7 @@ class FakeDriver:
             await asyncio.sleep(0.02)
 
     async def _converse(self, connection: ClientConnection) -> None:
-        vertices = VERTICES if self.state is DriverState.RUNNING else ()
+        vertices = VERTICES if self.state in (DriverState.RUNNING, DriverState.ENDED) else ()
         await connection.send(encode(self.register(vertices)))
         beats = asyncio.create_task(self._beat(connection))
         try:
@@ -274,6 +289,7 @@ class FakeDriver:
             vertices=vertices,
             exception=exception,
             finish_cause=finish_cause,
+            has_advanced=self.has_advanced,
         )
         await self.send(update)
 

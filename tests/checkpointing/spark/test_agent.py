@@ -74,6 +74,10 @@ class Query:
         self.active, self.ending = True, False
         self.starts += 1
 
+    @property
+    def is_active(self) -> bool:
+        return self.active
+
     def doing(self) -> str:
         return "Processing new data"
 
@@ -88,7 +92,7 @@ class Query:
 
 @dataclass
 class Reports:
-    acknowledged: list[tuple[int, DurableSubtask, SubtaskMetrics, int]] = field(default_factory=list)
+    acknowledged: list[tuple[int, DurableSubtask, SubtaskMetrics, int | None]] = field(default_factory=list)
     declined: list[tuple[int, str, str]] = field(default_factory=list)
     delays: list[tuple[int, str]] = field(default_factory=list)
     channels: list[Channel] = field(default_factory=list)
@@ -108,7 +112,7 @@ class Reports:
     def figures(self, query: str, batch: int) -> BatchFigures | None:
         return self.known.get((query, batch), self.default)
 
-    def batches(self, checkpoint_id: int) -> set[int]:
+    def batches(self, checkpoint_id: int) -> set[int | None]:
         return {batch for each, _, _, batch in self.acknowledged if each == checkpoint_id}
 
 
@@ -529,3 +533,51 @@ def test_a_batch_that_spark_has_cleaned_away_since_counts_as_ended(bench: Bench,
     (bench.query.location / "commits/1").unlink()
     assert bench.query.files.has_committed(1)
     assert not bench.query.files.has_committed(3)
+
+
+def test_a_query_that_ended_by_itself_is_cut_at_its_last_commit(
+    bench: Bench, eventually: Callable[..., object]
+) -> None:
+    """Also when it was ended within a batch, which nobody will commit."""
+    bench.query.run(0, 1)
+    bench.query.begin(2)
+    bench.query.active = False
+
+    bench.trigger(1, CheckpointKind.SAVEPOINT)
+
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 4)
+    assert bench.reports.batches(1) == {1}
+
+
+def test_a_query_that_ended_without_a_commit_has_nothing_to_save(
+    tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    bench = Bench(tmp_path, ("words", "idle"))
+    words, idle = bench.queries
+    words.run(0)
+    words.active = idle.active = False
+
+    bench.trigger(1, CheckpointKind.SAVEPOINT)
+
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 8)
+    batches = {durable.vertex.query: batch for _, durable, _, batch in bench.reports.acknowledged}
+    assert batches == {"words": 0, "idle": None}
+    assert not bench.agent.is_busy
+
+
+def test_a_query_that_ended_by_itself_is_not_started_again_when_the_savepoint_of_a_stop_fails(
+    tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    bench = Bench(tmp_path, ("words", "ended"))
+    words, ended = bench.queries
+    words.run(0)
+    ended.run(0)
+    ended.active = False
+    bench.trigger(1, CheckpointKind.SYNC_SAVEPOINT)
+    bench.until(eventually, lambda: len(bench.reports.acknowledged) == 8)
+
+    bench.agent.aborted(1)
+    bench.agent.tick()
+
+    assert (words.starts, ended.starts) == (1, 0)
+    assert not bench.agent.has_ended_queries

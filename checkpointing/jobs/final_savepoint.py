@@ -1,0 +1,143 @@
+"""The final savepoint of a job whose queries have all ended by themselves (`availableNow`, `once`, a bounded source).
+
+    1. the driver reports ENDED: nothing is in flight, and no query starts again
+    2. a savepoint is taken; if it fails, it is tried again
+    3. the driver is told to stop, and the job is FINISHED
+
+A driver that dies before step 3 is replaced, and the next attempt comes to its own end. A job manager that dies hears
+ENDED from the adopted driver and begins again with 2: a savepoint more, of the same state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from checkpointing.configuration import CheckpointStorageKind
+from checkpointing.coordinator.coordinator import CheckpointCoordinator
+from checkpointing.coordinator.reasons import CheckpointException
+from checkpointing.jobs.attempt import Attempt, AttemptEnd
+from checkpointing.jobs.driver_link import DriverGateway
+from checkpointing.jobs.interrupts import Interrupts
+from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.long_action import LongAction, LongActions
+from checkpointing.jobs.restore import claims_savepoint
+from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.status import JobStatus
+from checkpointing.messages import DriverState, Stop
+
+logger = logging.getLogger(__name__)
+
+# Between the tries; the last pause also follows all later ones.
+PAUSES_S = (0.5, 2.0, 10.0, 30.0)
+# After so many failures a checkpoint, which may lie in another storage, will do.
+TRIES_BEFORE_CHECKPOINT = 3
+
+
+class FinalSavepoint:
+    """Owned by the job master. `begin_if_due` may be called whenever the driver says how it is."""
+
+    def __init__(
+        self,
+        record: JobRecord,
+        services: JobServices,
+        coordinator: CheckpointCoordinator,
+        gateway: DriverGateway,
+        interrupts: Interrupts,
+        actions: LongActions,
+    ) -> None:
+        self._record = record
+        self._services = services
+        self._coordinator = coordinator
+        self._gateway = gateway
+        self._interrupts = interrupts
+        self._actions = actions
+        self._work: asyncio.Task[None] | None = None
+        self._reported = ""
+
+    def begin_if_due(self) -> None:
+        """Begin to end the job if its driver reports ENDED and the job runs."""
+        attempt = self._record.attempt
+        if attempt is None or not self._is_due(attempt) or (self._work is not None and not self._work.done()):
+            return
+        self._work = asyncio.create_task(self._finish(attempt), name=f"final savepoint {attempt.number}")
+
+    def give_up(self) -> None:
+        """The attempt is over, or the job is left to the next job manager."""
+        if self._work is not None:
+            self._work.cancel()
+
+    def _is_due(self, attempt: Attempt) -> bool:
+        is_current = attempt is self._record.attempt and not attempt.ended.done()
+        runs = self._record.status is JobStatus.RUNNING and not self._interrupts.cancel_asked
+        return is_current and runs and attempt.state is DriverState.ENDED and attempt.stop_cause is None
+
+    async def _finish(self, attempt: Attempt) -> None:
+        await self._actions.begin_when_free(LongAction.FINAL_SAVEPOINT)
+        try:
+            self._coordinator.stop_periodic()
+            await self._save(attempt)
+            if attempt.stop_cause is not None and not attempt.ended.done():
+                await self._let_go(attempt)
+        finally:
+            self._actions.end()
+
+    async def _save(self, attempt: Attempt) -> None:
+        """Return when the state is safe, or the attempt is over."""
+        if self._is_unchanged(attempt):
+            attempt.has_nothing_to_save = True
+            return
+        failures = 0
+        while self._is_due(attempt) and not await self._saved(attempt):
+            failures += 1
+            if failures >= TRIES_BEFORE_CHECKPOINT and await self._has_checkpoint():
+                attempt.is_released = True
+                return
+            pause = PAUSES_S[min(failures, len(PAUSES_S)) - 1]
+            await asyncio.wait({attempt.ended}, timeout=pause)
+
+    def _is_unchanged(self, attempt: Attempt) -> bool:
+        """Return whether the attempt ends with the state that it started with, which is safe.
+
+        A savepoint that the job has claimed is subsumed by its checkpoints and removed, so it does not count.
+        """
+        restored, graph = attempt.record.restored_location, self._record.graph
+        if attempt.has_advanced or attempt.record.local_directory is not None:
+            return False
+        is_new = restored is None and graph.savepoint_path is None and self._coordinator.latest_completed is None
+        return is_new or (restored is not None and restored == graph.savepoint_path and not claims_savepoint(graph))
+
+    async def _saved(self, attempt: Attempt) -> bool:
+        directory = self._record.config.savepoint_directory or self._services.settings.savepoint_directory
+        savepoint = self._coordinator.trigger_savepoint(directory)
+        try:
+            await asyncio.wrap_future(savepoint)
+        except CheckpointException as error:
+            if self._is_due(attempt):
+                self._report(f"The final savepoint failed and is tried again: {error}")
+            return False
+        attempt.final_savepoint = savepoint
+        return True
+
+    async def _has_checkpoint(self) -> bool:
+        """Return whether a checkpoint could be taken instead: then it stays when the job is FINISHED."""
+        if self._record.config.storage is CheckpointStorageKind.JOBMANAGER:
+            return False  # it would be gone with this process
+        try:
+            checkpoint = await asyncio.wrap_future(self._coordinator.trigger_checkpoint(full=True))
+        except CheckpointException:
+            return False
+        self._report(f"No final savepoint could be taken. Checkpoint {checkpoint.checkpoint_id} stays instead.")
+        return True
+
+    async def _let_go(self, attempt: Attempt) -> None:
+        """Nothing depends on the driver any more: one that does not end is ended when the job is FINISHED."""
+        self._gateway.send(Stop(self._gateway.session_id, attempt.stop_cause))
+        await asyncio.wait({attempt.ended}, timeout=self._services.settings.cancel_timeout_s)
+        attempt.end(AttemptEnd(DriverState.FINISHED, finish_cause=attempt.stop_cause))
+
+    def _report(self, message: str) -> None:
+        if message != self._reported:
+            self._record.record_exception(self._record.info("FinalSavepointFailed", message))
+            logger.warning("job %s: %s", self._record.graph.job_id, message)
+        self._reported = message

@@ -1,0 +1,284 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
+"""A job that ends by itself leaves a savepoint, whatever dies or fails on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.jobs import final_savepoint
+from checkpointing.messages import FinishCause
+from checkpointing.storage import FileCheckpointStorage, read_metadata
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+from tests.checkpointing.jobs.test_savepoints_and_stop import SlowStorage
+
+RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
+RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
+
+
+def savepoints(manager: RunningJobManager) -> list[Path]:
+    """The complete ones."""
+    return sorted(path.parent for path in Path(manager.settings.savepoint_directory).glob("*/_metadata"))
+
+
+async def end_cause(manager: RunningJobManager, job_id: str) -> str:
+    return str((await manager.get(f"/jobs/{job_id}"))["status-history"][-1]["cause"])
+
+
+async def exceptions(manager: RunningJobManager, job_id: str) -> list[str]:
+    entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+    return [entry["message"] for entry in entries]
+
+
+@pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "RETAIN_ON_CANCELLATION"])
+async def test_a_job_that_ends_by_itself_is_finished_with_a_savepoint_that_outlives_its_checkpoints(
+    manager: RunningJobManager, retention: str
+) -> None:
+    job_id = await manager.submit_running({RETENTION: retention})
+    await manager.checkpoint(job_id)
+    driver = await manager.driver(1)
+
+    await driver.ends()
+
+    await manager.until(job_id, "FINISHED")
+    (savepoint,) = savepoints(manager)
+    assert read_metadata(str(savepoint)).batches == {"wordcount": 7}
+    assert [stop.cause for stop in driver.stops] == [FinishCause.AFTER_SAVEPOINT]
+    assert await end_cause(manager, job_id) == "the driver finished by itself, with final savepoint 2"
+    await eventually(lambda: not Path(manager.settings.checkpoint_directory, job_id).exists())
+    assert savepoints(manager) == [savepoint]
+
+
+async def test_the_final_savepoint_goes_to_the_jobs_own_directory(manager: RunningJobManager) -> None:
+    own = Path(manager.settings.savepoint_directory) / "own"
+    job_id = await manager.submit_running({"execution.checkpointing.savepoint-dir": str(own)})
+
+    await (await manager.driver(1)).ends()
+
+    await manager.until(job_id, "FINISHED")
+    assert [path.parent.parent for path in own.glob("*/_metadata")] == [own]
+
+
+async def test_the_job_is_not_finished_before_its_savepoint_is_complete(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = SlowStorage(monkeypatch)
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+
+    await driver.ends()
+
+    await eventually(storage.is_writing.is_set)
+    assert (await manager.status(job_id), driver.stops) == ("RUNNING", [])
+    storage.go.set()
+    await manager.until(job_id, "FINISHED")
+
+
+async def test_a_run_without_a_new_batch_keeps_the_savepoint_that_it_was_started_from(
+    manager: RunningJobManager,
+) -> None:
+    first = await manager.submit_running()
+    await (await manager.driver(1)).ends()
+    await manager.until(first, "FINISHED")
+    (savepoint,) = savepoints(manager)
+    second = await manager.submit_running(savepointPath=str(savepoint))
+    driver = manager.launcher.drivers[-1]
+
+    await driver.ends(has_advanced=False)
+
+    await manager.until(second, "FINISHED")
+    assert (driver.triggers, savepoints(manager)) == ([], [savepoint])
+    assert [stop.cause for stop in driver.stops] == [FinishCause.BY_ITSELF]
+    assert await end_cause(manager, second) == "the driver finished by itself, without a new batch"
+
+
+async def test_a_run_that_claimed_its_savepoint_takes_its_own(manager: RunningJobManager) -> None:
+    """The claimed one is the job's, and goes with it."""
+    first = await manager.submit_running()
+    await (await manager.driver(1)).ends()
+    await manager.until(first, "FINISHED")
+    (claimed,) = savepoints(manager)
+    second = await manager.submit_running(savepointPath=str(claimed), claimMode="CLAIM")
+
+    await manager.launcher.drivers[-1].ends(has_advanced=False)
+
+    await manager.until(second, "FINISHED")
+    await eventually(lambda: claimed not in savepoints(manager))
+    assert len(savepoints(manager)) == 1
+
+
+async def test_a_first_run_without_any_batch_has_nothing_to_save(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+
+    await driver.ends(has_advanced=False)
+
+    await manager.until(job_id, "FINISHED")
+    assert (driver.triggers, savepoints(manager)) == ([], [])
+
+
+async def test_a_savepoint_that_fails_is_tried_again_and_the_reason_is_shown(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(final_savepoint, "TRIES_BEFORE_CHECKPOINT", 1_000_000)
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.decline_reason = "CHECKPOINT_ASYNC_EXCEPTION"
+
+    await driver.ends()
+
+    await eventually(lambda: len(driver.triggers) > 2)
+    (message,) = await exceptions(manager, job_id)
+    assert message.startswith("The final savepoint failed and is tried again: ")
+    assert await manager.status(job_id) == "RUNNING"
+    driver.decline_reason = None
+    await manager.until(job_id, "FINISHED")
+    assert len(savepoints(manager)) == 1
+
+
+@pytest.mark.parametrize("retention", ["NO_EXTERNALIZED_CHECKPOINTS", "RETAIN_ON_CANCELLATION"])
+async def test_a_checkpoint_stays_when_no_savepoint_can_be_taken(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch, retention: str
+) -> None:
+    monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
+    job_id = await manager.submit_running({RETENTION: retention})
+    Path(manager.settings.savepoint_directory).parent.mkdir(parents=True, exist_ok=True)
+    Path(manager.settings.savepoint_directory).write_text("a file where the directory should be")
+
+    await (await manager.driver(1)).ends()
+
+    await manager.until(job_id, "FINISHED")
+    (kept,) = Path(manager.settings.checkpoint_directory, job_id).glob("chk-*/_metadata")
+    said = await exceptions(manager, job_id)
+    assert said[0] == f"No final savepoint could be taken. Checkpoint {kept.parent.name[4:]} stays instead."
+    cause = await end_cause(manager, job_id)
+    assert cause == "the driver finished by itself, without a final savepoint: its checkpoints stay"
+
+
+async def test_a_job_waits_for_storage_that_takes_neither_savepoint_nor_checkpoint(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no restart strategy and tolerates no failed checkpoint: a failure would be its end."""
+    monkeypatch.setattr(final_savepoint, "PAUSES_S", (0.01,))
+
+    def full(storage: FileCheckpointStorage, checkpoint: CompletedCheckpoint) -> int:
+        raise OSError(28, "No space left on device")
+
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(FileCheckpointStorage, "write_metadata", full)
+        await driver.ends()
+        await eventually(lambda: len(driver.triggers) > 6)
+        assert await manager.status(job_id) == "RUNNING"
+        assert "No space left on device" in (await exceptions(manager, job_id))[0]
+
+    await manager.until(job_id, "FINISHED")
+    assert len(manager.launcher.drivers) == 1
+
+
+async def test_a_driver_that_dies_before_the_savepoint_is_replaced(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await manager.submit_running(RESTART)
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+    await driver.ends()
+    await eventually(lambda: driver.triggers)
+
+    driver.kill(-9)
+
+    second = await manager.driver(2)
+    await manager.until(job_id, "RUNNING")
+    assert savepoints(manager) == []
+    await second.ends()
+    await manager.until(job_id, "FINISHED")
+    assert len(savepoints(manager)) == 1
+
+
+@pytest.mark.parametrize("code", [-9, 0])
+async def test_a_driver_that_dies_after_the_savepoint_is_not_needed_any_more(
+    manager: RunningJobManager, code: int
+) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.obeys_stop = False
+    await driver.ends()
+    await eventually(lambda: driver.stops)
+
+    driver.kill(code)
+
+    await manager.until(job_id, "FINISHED")
+    assert len(savepoints(manager)) == 1
+
+
+async def test_a_job_that_waits_for_its_savepoint_can_be_cancelled(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+    await driver.ends()
+    await eventually(lambda: driver.triggers)
+
+    await manager.cancel(job_id)
+
+    await manager.until(job_id, "CANCELED")
+    assert driver.cancels == 1
+
+
+async def test_a_stop_during_the_final_savepoint_is_refused(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = SlowStorage(monkeypatch)
+    job_id = await manager.submit_running()
+    await (await manager.driver(1)).ends()
+    await eventually(storage.is_writing.is_set)
+
+    result = await manager.savepoint(job_id, "stop")
+
+    assert "The final savepoint of a job that has ended by itself is in progress" in str(result["failure-cause"])
+    storage.go.set()
+    await manager.until(job_id, "FINISHED")
+
+
+async def test_a_driver_that_ends_by_itself_during_a_failing_stop_saves_afterwards(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running({"execution.checkpointing.timeout": "300 ms"})
+    driver = await manager.driver(1)
+    driver.acknowledges = False
+    stopping = await manager.post(f"/jobs/{job_id}/stop")
+    await eventually(lambda: driver.triggers)
+    await driver.ends()
+    driver.acknowledges = True
+
+    await manager.operation(f"/jobs/{job_id}/savepoints/{stopping['request-id']}")
+
+    await manager.until(job_id, "FINISHED")
+    assert len(savepoints(manager)) == 1
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+async def test_the_next_leader_takes_the_savepoint_of_a_driver_that_ended_under_the_one_before(
+    cluster: Cluster, is_complete: bool
+) -> None:
+    """`is_complete`: the leader dies between completing the savepoint and recording the result."""
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running()
+        driver = await first.driver(1)
+        driver.obeys_stop, driver.acknowledges = False, is_complete
+        await driver.ends()
+        await eventually(lambda: driver.stops if is_complete else driver.triggers)
+    driver.obeys_stop = driver.acknowledges = True
+    async with cluster.job_manager() as second:
+        cluster.drivers_find(second)
+        await leads(second)
+
+        await second.until(job_id, "FINISHED")
+
+        assert len(cluster.launcher.drivers) == 1
+        assert len(savepoints(second)) == (2 if is_complete else 1)

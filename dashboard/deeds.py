@@ -34,6 +34,9 @@ _FIELDS = {
     "restore_from": _("restored from"),
     "savepoint_schedule": _("savepoints"),
     "savepoint_time_zone": _("time zone"),
+    "run_schedule": _("runs"),
+    "run_time_zone": _("time zone of runs"),
+    "final_savepoints_kept": _("the newest of ends of runs"),
     "savepoints_kept": _("the newest"),
     "savepoints_kept_s": _("those of the last"),
     "window_s": _("window"),
@@ -97,6 +100,7 @@ _DEEDS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "rule.change": lambda details: (
         _("changed the rule: %(changes)s") % {"changes": _changes(_without(details, "before"))}
     ),
+    "job.run_schedule": lambda details: _("set runs %(schedule)s") % {"schedule": _schedule(details)},
     "savepoint.dispose": _("let a savepoint go"),
     "savepoint.keep": lambda details: (
         _("kept note of a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))}

@@ -89,6 +89,8 @@ FACTS = (
     _("name"),
     _("run state"),
     _("died at"),
+    _("due at"),
+    _("problem"),
     _("death seen at"),
     _("final read done"),
     _("cluster reachable"),

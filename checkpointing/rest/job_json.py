@@ -240,18 +240,24 @@ def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
 def _ended_by_itself(job: JobRecord) -> dict[str, Any] | None:
     """Return how the state of a job that ended by itself was kept, None for every other job.
 
-    `is-saved` is False where checkpoints stay instead of a savepoint. A run without a new batch is saved, too: its
-    state is the savepoint that it was started from, or it had none.
+    `is-saved` is False where checkpoints stay instead of a savepoint. `state-path` is where the next run goes on: the
+    final savepoint; of a run without a new batch the savepoint that it was started from; None where there is no state.
     """
     attempt = job.attempt
     if attempt is None or not attempt.ended_by_itself:
         return None
     savepoint = attempt.stopped_with
+    taken = None if savepoint is None else external_path(savepoint.location)
     return {
-        "final-savepoint": None if savepoint is None else external_path(savepoint.location),
-        "final-savepoint-id": None if savepoint is None else savepoint.checkpoint_id,
         "is-saved": job.finished_as_asked,
+        "final-savepoint": taken,
+        "state-path": taken or _started_from(attempt),
     }
+
+
+def _started_from(attempt: Attempt) -> str | None:
+    location = attempt.record.restored_location if attempt.has_nothing_to_save else None
+    return None if location is None else external_path(location)
 
 
 def _exception(entry: ExceptionEntry) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _NOT_ADDRESSABLE = "<"  # how Flink writes that a checkpoint has no location
 class JobRestart:
     """`savepoint` is a location to start from; None: a savepoint of the running job, or the ended job's newest state.
 
-    `say` gets one sentence a step.
+    `say` gets one sentence a step. `only_ended`: a job that has not ended is refused instead of stopped.
     """
 
     operations: JobOperations
@@ -28,18 +28,23 @@ class JobRestart:
     savepoint: str | None
     allow_non_restored_state: bool
     say: Callable[[str], object]
+    only_ended: bool = False
 
-    def run(self) -> tuple[str, str]:
-        """Return the new job's id and the location that it starts from.
+    def run(self) -> tuple[str, str | None]:
+        """Return the new job's id and the location that it starts from, None for a job that has no state yet.
 
         Raises what the methods of JobOperations raise. OperationFailed says if the job was stopped before.
         """
+        if self.only_ended and self.job["state"] not in ENDED:
+            raise OperationFailed(
+                f"Job {self.job_id} is {self.job['state']}. It can be run again once it has ended; nothing was started."
+            )
         launch = self.operations.client.get(f"/jobs/{self.job_id}/launch")
         self._check_program(launch)
         if self.savepoint is not None:
             self._check_usable(self.savepoint, launch)
         if self.job["state"] in ENDED:
-            location = self.savepoint or self._newest_state(launch)
+            location = self.savepoint or self._end_state(launch)
             return self._start(launch, location), location
         saved: str | None
         if self.savepoint is None:
@@ -69,7 +74,8 @@ class JobRestart:
     def _check_usable(self, location: str, launch: Json) -> None:
         verdict = self._validated(location, launch)
         if not verdict["valid"]:
-            raise OperationFailed(f"--from-savepoint: {verdict['reason']}")
+            what = "--from-savepoint" if self.savepoint is not None else "The state that the job ended with"
+            raise OperationFailed(f"{what}: {verdict['reason']}")
         if self.job["state"] not in ENDED and self._goes_with_a_cancel(location):
             raise OperationFailed(
                 f"--from-savepoint: {location} is a checkpoint of this job, which the job manager deletes when the job "
@@ -104,6 +110,18 @@ class JobRestart:
         location = operations.savepoint(job_id, operations.trigger_savepoint(job_id, None, cancel_job=True))
         self.say(f"Savepoint: {location}")
         operations.wait_canceled(job_id)
+        return location
+
+    def _end_state(self, launch: Json) -> str | None:
+        """Return where a job that ended by itself goes on; of another ended job the newest usable state."""
+        end = self.operations.client.get(f"/jobs/{self.job_id}").get("ended-by-itself")
+        if not end or not end["is-saved"]:
+            return self._newest_state(launch)
+        location: str | None = end["state-path"]
+        if location is not None:
+            self._check_usable(location, launch)
+        said = f"from {location}" if location else "without state, since no run of it has had a batch"
+        self.say(f"Running {self.job['name']} again, {said}.")
         return location
 
     def _newest_state(self, launch: Json) -> str:

@@ -10,6 +10,7 @@ from django.db import transaction
 from dashboard.forms.automation import AutomationForm
 from dashboard.forms.keeping import RetentionForm
 from monitoring import audit
+from monitoring.recovery.run_schedule import set_run_schedule
 from monitoring.savepoints.schedule import set_schedule
 
 
@@ -20,6 +21,8 @@ def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
     changed.save(update_fields=[*form.Meta.fields, "automation_paused_until"])
     if form.schedule_changed:
         set_schedule(changed, form.timetable, by, now)
+    if form.run_schedule_changed:
+        set_run_schedule(changed, form.run_timetable, by, now)
     was, is_now = _difference(form)
     audit.record(by, "job.automation", f"job {changed.name}", changed.automation_note, was=was, now=is_now)
 

@@ -27,6 +27,7 @@ from dashboard.health import judge
 from dashboard.queries.facts import gather_facts
 from dashboard.views.job import find_job
 from monitoring.models import Job, Run, RunException, Savepoint
+from monitoring.recovery.run_schedule import run_timetable
 from monitoring.savepoints.keeping import verdicts
 from monitoring.savepoints.schedule import timetable_of
 
@@ -48,11 +49,14 @@ class AutomationIn(Body):
     labels: dict[str, str] = {}
     savepoint_schedule: str = Field("", description="Such as 1 h, or 0 3 * * *; empty: none.")
     savepoint_time_zone: str = "UTC"
+    run_schedule: str = Field("", description="When it is run again, such as 0 3 * * *; empty: only on request.")
+    run_time_zone: str = "UTC"
 
 
 class RetentionIn(Body):
     savepoints_kept: int | None = None
     savepoints_kept_s: Span = None
+    final_savepoints_kept: int | None = Field(10, description="Of those taken at the end of runs; null: all.")
 
 
 class RetentionVerdictOut(SavepointOut):
@@ -147,4 +151,5 @@ def cancel(request: HttpRequest, job_id: int, body: WhyShownIn | None = None) ->
 
 def _automation(found: Job) -> dict[str, Any]:
     own = {name: getattr(found, name) for name in AutomationOut.Meta.fields}
-    return own | {"savepoint_schedule": str(timetable_of(found) or "")}
+    schedules = {"savepoint_schedule": str(timetable_of(found) or ""), "run_schedule": str(run_timetable(found) or "")}
+    return own | schedules

@@ -30,6 +30,7 @@ from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecisio
 from monitoring.programs import copy_of
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.looking import StorageSilent
 
 routes = router("Restarts")
@@ -165,6 +166,22 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
         raise conflict(f"Nothing was stopped or started. {silent}.") from silent
     except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
         raise conflict(f"Nothing was stopped or started. {refused}") from refused
+
+
+@routes.post(
+    "/jobs/{int:job_id}/run-again",
+    response=answers(RestartOut, 202),
+    summary="Run a job that has ended again, from where it ended",
+)
+def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Status[RestartAttempt]:
+    """The same program and settings. 409 while the job runs, and when the state that it ended with is not known."""
+    require(request, Role.OPERATOR)
+    job = find_job(job_id)
+    try:
+        check_shown(job, body.shown if body else None, timezone.now())
+        return Status(202, run_again(job, actor_of(request), timezone.now()))
+    except (MovedOn, RestartRefused, BadLaunch, AttemptOpen) as refused:
+        raise conflict(f"Nothing was started. {refused}") from refused
 
 
 @routes.post("/jobs/{int:job_id}/breaker/close", response=answers(DecisionOut | None), summary="Close its breaker")

@@ -23,9 +23,11 @@ else:
 
 
 class AutomationForm(JobModelForm):
-    """`timetable` is what the two fields of the schedule come to; None: no savepoints on a schedule."""
+    """`timetable` is what the two fields of the schedule come to; None: no savepoints on a schedule. `run_timetable`:
+    the same of runs."""
 
     timetable: Timetable | None = None
+    run_timetable: Cron | None = None
     savepoint_schedule = forms.CharField(
         required=False,
         max_length=100,
@@ -38,6 +40,20 @@ class AutomationForm(JobModelForm):
         max_length=64,
         label=_("Time zone of these times"),
         help_text=_("Such as Europe/Berlin. Only for times written as for cron."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    run_schedule = forms.CharField(
+        required=False,
+        max_length=100,
+        label=_("Run it again at"),
+        help_text=_("Times written as for cron, such as 0 3 * * *. Empty: only when somebody runs it."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    run_time_zone = forms.CharField(
+        required=False,
+        max_length=64,
+        label=_("Time zone of these times"),
+        help_text=_("Such as Europe/Berlin."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     max_restarts_per_hour = forms.IntegerField(
@@ -119,6 +135,8 @@ class AutomationForm(JobModelForm):
         written = {
             "savepoint_schedule": instance.savepoint_cron if every is None else span_text(every),
             "savepoint_time_zone": instance.savepoint_time_zone,
+            "run_schedule": instance.run_cron,
+            "run_time_zone": instance.run_time_zone,
             "pause_lasts": _minutes_left(instance),
         }
         super().__init__(*args, **options | {"instance": instance, "initial": written})
@@ -128,6 +146,16 @@ class AutomationForm(JobModelForm):
     @property
     def schedule_changed(self) -> bool:
         return bool({"savepoint_schedule", "savepoint_time_zone"} & set(self.changed_data))
+
+    @property
+    def run_schedule_changed(self) -> bool:
+        return bool({"run_schedule", "run_time_zone"} & set(self.changed_data))
+
+    def clean_run_schedule(self) -> str:
+        return " ".join(self.cleaned_data["run_schedule"].split())
+
+    def clean_run_time_zone(self) -> str:
+        return self.cleaned_data["run_time_zone"] or "UTC"
 
     def clean_savepoint_schedule(self) -> str:
         return " ".join(self.cleaned_data["savepoint_schedule"].split())
@@ -146,6 +174,12 @@ class AutomationForm(JobModelForm):
             self.add_error(at, problem.allowed)
         except forms.ValidationError as problem:
             self.add_error("savepoint_schedule", problem)
+        try:
+            runs_at = cleaned.get("run_schedule", "")
+            self.run_timetable = Cron(runs_at, cleaned.get("run_time_zone", "UTC")) if runs_at else None
+        except BadSchedule as problem:
+            at = "run_time_zone" if problem.field == "savepoint_time_zone" else "run_schedule"
+            self.add_error(at, problem.allowed)
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", _("Say why, for whoever finds the job paused."))
         self.instance.automation_paused_until = self._pause_end(cleaned)

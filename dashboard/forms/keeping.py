@@ -40,9 +40,22 @@ class RetentionForm(JobModelForm):
         help_text=_("Such as 7 d. Empty: age does not count. With both, a savepoint goes only when neither keeps it."),
     )
 
+    final_savepoints_kept = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_KEPT,
+        label=_("Keep the newest of ends of runs"),
+        help_text=_("How many of those that were taken when a run ended by itself. Empty: all."),
+        error_messages={
+            "invalid": format_lazy(_("Write a whole number, from 1 to {most}, or nothing."), most=MOST_KEPT),
+            "min_value": _("At least 1; empty: all."),
+            "max_value": format_lazy(_("At most {most}."), most=MOST_KEPT),
+        },
+    )
+
     class Meta:
         model = Job
-        fields = ("savepoints_kept", "savepoints_kept_s")
+        fields = ("savepoints_kept", "savepoints_kept_s", "final_savepoints_kept")
 
 
 class KeepForm(SavepointModelForm):

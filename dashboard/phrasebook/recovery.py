@@ -61,6 +61,12 @@ STATES = {
     "the savepoint that it is stopped with": "停止时生成的保存点",
     "{by} asked to restart from {state}.": "{by} 要求从 {state} 重启。",
     "{by} asked to clone {job}, from {state}.": "{by} 要求从 {state} 克隆 {job}。",
+    "{by} asked to run {job} again, from {state}.": "{by} 要求从 {state} 再次运行 {job}。",
+    "The schedule asked, for {time},": "计划（{time}）",
+    "an empty state, since no run of it has had a batch": "空状态（其运行从未有过批次）",
+    "The job has no state: no run of it has had a batch.": "作业没有状态：其运行从未有过批次。",
+    "The run that was due at {time} was not started: {why}": "应于 {time} 开始的运行未启动：{why}",
+    "The run that was due at {time} waits: {why}": "应于 {time} 开始的运行正在等待：{why}",
     "{by} asked to rescale it from {was} to {now} ({note}), from {state}.": (
         "{by} 要求把并行度从 {was} 改为 {now}（{note}），自 {state} 继续。"
     ),

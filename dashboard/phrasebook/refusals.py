@@ -17,6 +17,13 @@ REFUSALS = {
     "savepoint is {value}: {allowed}.": "保存点为 {value}：{allowed}。",
     "managed_elsewhere is {value}: {allowed}.": "由他处管理（{value}）：{allowed}。",
     "not known": "未知",
+    "the job has never run here, so submit it first": "作业从未在此运行过，请先提交它",
+    "the job still runs. Wait until it has ended, or restart it from a savepoint": "作业仍在运行。请等待其结束，或从保存点重启",
+    "no savepoint or retained checkpoint of it is known, and a run without state would read its input from the beginning again": (
+        "没有已知的保存点或保留的检查点，而不带状态的运行会从头重新读取其输入"
+    ),
+    "automation is {value}: {allowed}.": "自动化为 {value}：{allowed}。",
+    "paused": "已暂停",
     "the job does not run, so choose the savepoint to go on from": "作业未在运行，请选择继续所用的保存点",
     "{state} is there only when it is stopped with one": "只有以保存点停止作业时，才会有{state}",
     "a name of at most {most} characters is needed": "需要一个最多 {most} 个字符的名称",

@@ -32,6 +32,7 @@ from monitoring.recovery.manual import (
     restart_from,
 )
 from monitoring.recovery.replay import replayed
+from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.looking import StorageSilent
 
@@ -102,6 +103,24 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
         return _refused(request, pk, str(refused), again)
     return redirect("restart-progress", attempt.pk)
+
+
+@action
+def run_job_again(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    try:
+        check_shown(job, Shown.read(request.POST), timezone.now())
+        attempt = run_again(job, actor_of(request), timezone.now())
+    except MovedOn as moved:
+        return _not_run(request, pk, f"{moved} {look_again()}")
+    except (RestartRefused, BadLaunch, AttemptOpen) as refused:
+        return _not_run(request, pk, str(refused))
+    return redirect("restart-progress", attempt.pk)
+
+
+def _not_run(request: HttpRequest, pk: int, why: str) -> HttpResponse:
+    messages.error(request, _("Nothing was started. %(refused)s") % {"refused": told(why)})
+    return redirect("job-runs", pk)
 
 
 def _refused(request: HttpRequest, pk: int, why: str, again: dict[str, str]) -> HttpResponse:

@@ -10,6 +10,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "failed_in_window": {"name": "Failed checkpoints", "check_every_s": 300},
     "no_completed_checkpoint": {"name": "No completed checkpoint", "check_every_s": 60},
     "job_failed": {"name": "Job failed", "check_every_s": 15, "severity": Severity.CRITICAL},
+    "run_missed": {"name": "Scheduled run missing or late", "check_every_s": 60},
     "restart_loop": {"name": "Restart loop", "check_every_s": 60},
     "cluster_unreachable": {"name": "Cluster unreachable", "check_every_s": 15, "severity": Severity.CRITICAL},
     "another_cluster": {"name": "Another cluster answers", "check_every_s": 15, "severity": Severity.CRITICAL},

@@ -58,6 +58,14 @@ class Job(models.Model):
     # How many of the savepoints that Waymark took stay, and for how long; neither: all stay.
     savepoints_kept = models.PositiveIntegerField(null=True, blank=True)
     savepoints_kept_s = models.PositiveIntegerField(null=True, blank=True)
+    # A job that ends by itself is run again at the times of this cron expression; "": only when somebody asks for it.
+    run_cron = models.CharField(max_length=100, blank=True, default="")
+    run_time_zone = models.CharField(max_length=64, default="UTC")
+    run_cron_since = models.DateTimeField(null=True, blank=True)
+    next_run_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    run_problem = models.TextField(blank=True, default="")  # why the last run that was due has not been started
+    # How many of the savepoints stay that runs took at their end; None: all.
+    final_savepoints_kept = models.PositiveIntegerField(null=True, blank=True, default=10)
     automation_paused = models.BooleanField(default=False)
     automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until somebody ends it
     automation_note = models.TextField(blank=True, default="")
@@ -141,6 +149,9 @@ class Run(models.Model):
     exceptions = models.JSONField(default=list)  # newest first: [{"name", "message", "stacktrace", "at", "task"}]
     # The last read met a problem: the run is read again then, whatever its rhythm (polling/plan.py) says.
     next_read_at = models.DateTimeField(null=True)
+    # How a run that ended by itself left its state: {"saved", "savepoint", "state", "rows", "batches"}, see
+    # engine/answers/jobs.py; {}: it did not end so, or the engine does not say.
+    outcome = models.JSONField(default=dict)
     # Follow-up reads that are still due: details of a terminal run are read once more.
     final_read_done = models.BooleanField(default=False)
     # The engine started a new run under the same job ID: the next run has the ID.

@@ -13,6 +13,9 @@ from monitoring.models.sealed_json import SealedLaunchField
 class RestartTrigger(models.TextChoices):
     AUTOMATIC = "automatic", _("automatic")
     MANUAL = "manual", _("by hand")
+    # Of a job that has ended: another run, from where it ended.
+    AGAIN = "again", _("run again")
+    SCHEDULED = "scheduled", _("on schedule")
 
 
 class AttemptState(models.TextChoices):

@@ -29,6 +29,7 @@ class SavepointOrigin(models.TextChoices):
     SCHEDULED = "scheduled", _("schedule")
     MANUAL = "manual", _("by hand")
     RESTART = "restart", _("before a restart")
+    FINAL = "final", _("at the end of a run")
     ADOPTED = "adopted", _("taken elsewhere")
 
 

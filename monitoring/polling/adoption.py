@@ -10,12 +10,13 @@ from monitoring.models import (
     Checkpoint,
     CheckpointType,
     Cluster,
+    Run,
     Savepoint,
     SavepointOrigin,
     SavepointState,
 )
 from monitoring.polling import bulk
-from monitoring.savepoints.history import plain_path
+from monitoring.savepoints.history import plain_path, spellings
 
 
 def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savepoint]:
@@ -27,12 +28,20 @@ def adopt_savepoints(cluster: Cluster, just_read: Collection[int]) -> list[Savep
     statement = _FOUND.format(columns=", ".join(f"found.{column}" for column in columns))
     with connection.cursor() as cursor:
         cursor.execute(statement, {"cluster": cluster.pk, "open": _OPEN, "just_read": list(just_read)})
-        return _adopt([(row[-1], bulk.loaded(Checkpoint, columns, row)) for row in cursor.fetchall()])
+        return _adopt([(row[-1], bulk.loaded(Checkpoint, columns, row), row[-2] or "") for row in cursor.fetchall()])
+
+
+def mark_final(runs: Collection[Run]) -> None:
+    """Savepoints that were adopted before their run was seen to have ended with them."""
+    for run in runs:
+        if run.outcome.get("savepoint"):
+            adopted = Savepoint.objects.filter(run=run, origin=SavepointOrigin.ADOPTED)
+            adopted.filter(path__in=spellings(run.outcome["savepoint"])).update(origin=SavepointOrigin.FINAL)
 
 
 # The same as Django's, but for what it takes to put together at every poll.
 _FOUND = """
-SELECT {columns}, run.job_id
+SELECT {columns}, run.outcome ->> 'savepoint', run.job_id
 FROM monitoring_checkpoint found
 JOIN monitoring_run run ON run.id = found.run_id
 JOIN monitoring_job job ON job.id = run.job_id
@@ -45,12 +54,16 @@ WHERE job.cluster_id = %(cluster)s AND (NOT run.final_read_done OR run.id = ANY(
 _OPEN = [state.value for state in SavepointState if state.open]
 
 
-def _adopt(found: Sequence[tuple[int, Checkpoint]]) -> list[Savepoint]:
-    """Checkpoints, each with the key of its job."""
+def _adopt(found: Sequence[tuple[int, Checkpoint, str]]) -> list[Savepoint]:
+    """Checkpoints, each with the key of its job and the path of its run's final savepoint."""
     if not found:
         return []
-    explained = _explained({job_id for job_id, _ in found})
-    adopted = [_adopted(key, one) for key, one in found if (key, plain_path(one.external_path)) not in explained]
+    explained = _explained({job_id for job_id, *_ in found})
+    adopted = [
+        _adopted(key, one, is_final=plain_path(one.external_path) == plain_path(final))
+        for key, one, final in found
+        if (key, plain_path(one.external_path)) not in explained
+    ]
     Savepoint.objects.bulk_create(adopted, ignore_conflicts=True)
     return adopted
 
@@ -61,12 +74,12 @@ def _explained(jobs: Collection[int]) -> set[tuple[int, str]]:
     return {(job_id, plain_path(path)) for job_id, path in paths}
 
 
-def _adopted(job_id: int, checkpoint: Checkpoint) -> Savepoint:
+def _adopted(job_id: int, checkpoint: Checkpoint, *, is_final: bool) -> Savepoint:
     return Savepoint(
         job_id=job_id,
         run_id=checkpoint.run_id,
         checkpoint=checkpoint,
-        origin=SavepointOrigin.ADOPTED,
+        origin=SavepointOrigin.FINAL if is_final else SavepointOrigin.ADOPTED,
         state=SavepointState.COMPLETED,
         stops_job=checkpoint.checkpoint_type == CheckpointType.SYNC_SAVEPOINT,
         path=checkpoint.external_path,

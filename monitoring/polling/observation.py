@@ -15,6 +15,7 @@ from monitoring.engine.answers import (
     ManagerConfig,
     OperatorSubtasks,
     Overview,
+    OwnEnd,
     Vertex,
 )
 from monitoring.engine.evidence import ClusterAnswer
@@ -41,6 +42,7 @@ class RunObservation:
     job: JobOverview
     due: bool
     vertices: tuple[Vertex, ...] | None = None
+    own_end: OwnEnd | None = None
     job_config: JobConfig | None = None
     config: CheckpointConfig | None = None
     checkpoints: Checkpoints | None = None

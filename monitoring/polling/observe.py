@@ -266,7 +266,7 @@ class _RunReader:
             self._told["job_config"] = await self._ask(self._client.job_config, job_id)
         if changed or (known is not None and not known.vertices):
             detail = await self._ask(self._client.job, job_id)
-            self._told["vertices"] = detail.vertices if detail else None
+            self._told |= {"vertices": detail.vertices, "own_end": detail.own_end} if detail else {}
         if answer is not None and (changed or (known is not None and not known.has_config)):
             self._told["config"] = await self._ask(self._client.checkpoint_config, job_id)
         if changed or self.job.state != RunState.RUNNING:

@@ -25,7 +25,7 @@ _NAME_LIMIT = 500
 _CHANGING = (
     *("state", "ended_at", "missing_since", "missing_polls", "vertices", "checkpoint_config", "counts", "summary"),
     *("restored_path", "restored_checkpoint_id", "restored_is_savepoint", "restored_at", "exception", "exceptions"),
-    *("next_read_at", "final_read_done", "superseded", "observed_at", "moved_at", "end_seen_at"),
+    *("outcome", "next_read_at", "final_read_done", "superseded", "observed_at", "moved_at", "end_seen_at"),
 )
 
 # May be left out when runs are loaded, and then are written only where they were read anew. Never null.
@@ -314,6 +314,8 @@ def remember_answers(runs: Runs, now: datetime) -> None:
             continue
         if observed.vertices:
             run.vertices = [vertex.as_row() for vertex in observed.vertices]
+        if observed.own_end is not None:
+            run.outcome = observed.own_end.as_row()
         if observed.config is not None:
             run.checkpoint_config = dict(observed.config.raw)
         if observed.checkpoints is not None:

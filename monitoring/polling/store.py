@@ -14,7 +14,7 @@ from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoA
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Engine, Run
 from monitoring.polling import bulk, history, outages, plan, runs
-from monitoring.polling.adoption import adopt_savepoints
+from monitoring.polling.adoption import adopt_savepoints, mark_final
 from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
 from monitoring.polling.observation import ClusterObservation
@@ -138,6 +138,7 @@ def _answered(
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named(), now)
     adopted = _adopt(cluster, observation, found, now)
+    mark_final([each.run for each in found.named() if each.observed and each.observed.own_end])
     back = [] if cluster.reachable else [f"{cluster} answers again"]
     if observation.runs or observation.missing:
         cluster.revision += 1

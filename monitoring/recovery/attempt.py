@@ -49,6 +49,7 @@ def open_attempt(
     savepoint: Savepoint | None = None,
     stop_first: bool = False,
     from_stop: bool = False,
+    start_empty: bool = False,
     launch: dict[str, object] | None = None,
     goes_back: bool = False,
 ) -> RestartAttempt:
@@ -77,6 +78,7 @@ def open_attempt(
                 savepoint=savepoint,
                 stop_first=stop_first,
                 from_stop=from_stop,
+                start_empty=start_empty,
                 launch=launch,
                 goes_back=goes_back,
                 created_at=now,

@@ -46,11 +46,13 @@ class Life:
     restored_path: str
 
 
-def retains(state: RunState, checkpoint_config: Mapping[str, object]) -> bool:
+def retains(
+    state: RunState, checkpoint_config: Mapping[str, object], outcome: Mapping[str, object] | None = None
+) -> bool:
     """Do checkpoints outlive a run that ended so, or lives: then somebody cancels it? Without externalization an engine
-    deletes them; those of a FINISHED job always."""
+    deletes them; those of a FINISHED job always, unless it ended by itself and no final savepoint could be taken."""
     if state is RunState.FINISHED:
-        return False
+        return (outcome or {}).get("saved") is False
     externalization = checkpoint_config.get("externalization")
     if not isinstance(externalization, dict):
         return True  # not known; a state is validated before it is used

@@ -18,6 +18,7 @@ from monitoring.recovery.decisions import record
 from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBreaker, Restart, breaker_is_open, decide
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
+from monitoring.recovery.run_schedule import start_due_runs
 from monitoring.recovery.telling import all_clear, tell
 from monitoring.recovery.traces import remove_traces
 
@@ -29,7 +30,7 @@ def advance(now: datetime) -> str:
     """
     resumed = [f"The pause of {name} is over." for name in end_of_jobs(now)]
     done, left = _decide_all(now)
-    done = resumed + done + _moved(move_attempts(now))
+    done = resumed + done + start_due_runs(now) + _moved(move_attempts(now))
     remove_traces()
     if back := all_clear(now):
         done.append(f"{back} back again.")

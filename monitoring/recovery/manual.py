@@ -49,7 +49,7 @@ def restart_from(
     Raises RestartRefused, BadLaunch or AttemptOpen (it says which restart is under way).
     """
     check_launch(job.launch)
-    _require_answer(job)
+    require_answer(job)
     if state is None:
         _require_savepoint_on_stop(job, stop_first)
         reason = f"{by} asked to restart from {STOPPED_WITH}."
@@ -57,7 +57,7 @@ def restart_from(
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
-    return _open(
+    return open_held(
         job,
         f"{by} asked to restart from {chosen or path}.",
         by,
@@ -87,11 +87,11 @@ def change_and_restart(
     asked to …". The job's own launch record changes only once the new run is there. Raises as `restart_from`.
     """
     check_launch(launch)
-    _require_answer(job)
+    require_answer(job)
     if state is None:
         _require_savepoint_on_stop(job)
     chosen = None if state is None else _of_savepoint(job, state)
-    return _open(
+    return open_held(
         job,
         f"{by} asked to {what}, from {chosen or STOPPED_WITH}.",
         by,
@@ -114,14 +114,14 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
     check_launch(launch)
-    _require_answer(job)
+    require_answer(job)
     chosen, name = _of_savepoint(job, state), name.strip()
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         raise RestartRefused("name", name[:100], f"a name of at most {LONGEST_NAME} characters is needed")
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
         raise RestartRefused("name", name, f"a name that no job of {job.cluster} has is needed")
     copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
-    return _open(
+    return open_held(
         copy,
         f"{by} asked to clone {job.name}, from {chosen}.",
         by,
@@ -135,17 +135,26 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
 
 
 @transaction.atomic
-def _open(job: Job, reason: str, by: str, now: datetime, *, restore_path: str, **options: Any) -> RestartAttempt:
+def open_held(
+    job: Job,
+    reason: str,
+    by: str,
+    now: datetime,
+    *,
+    restore_path: str,
+    trigger: RestartTrigger = RestartTrigger.MANUAL,
+    **options: Any,
+) -> RestartAttempt:
     """Decide the restart while no savepoint at `restore_path` can be let go. RestartRefused when one was."""
     try:
         hold(restore_path)
     except SavepointGoing as going:
         allowed = "its files are removed, or are being removed, so choose another state"
         raise RestartRefused("savepoint", going.state.value, allowed) from going
-    return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, restore_path=restore_path, **options)
+    return open_attempt(job, trigger, reason, by, now, restore_path=restore_path, **options)
 
 
-def _require_answer(job: Job) -> None:
+def require_answer(job: Job) -> None:
     if job.managed_elsewhere:
         raise RestartRefused("managed_elsewhere", job.managed_elsewhere, "that is who restarts this job")
     if not job.cluster.reachable:

@@ -74,5 +74,7 @@ def awaited(now: datetime) -> Awaited:
     steps = RestartAttempt.objects.filter(claimed_until=None, next_step_at__gt=now).exclude(state__in=ENDED)
     moments = [at + HOLD_DOWN for _, at, _ in seen if at is not None]
     moments += [at for at in steps.values_list("next_step_at", flat=True) if at is not None]
+    runs = Job.objects.filter(next_run_at__gt=now).order_by("next_run_at").values_list("next_run_at", flat=True)
+    moments += [at for at in runs[:1] if at is not None]
     unread = frozenset(run for run, _, done in seen if run is not None and not done)
     return Awaited(min((at for at in moments if at > now), default=None), unread)

@@ -87,5 +87,5 @@ def _checkpoints(job: Job) -> list[State]:
 
 def _retaining_runs(job: Job) -> list[int]:
     """Runs whose checkpoints outlive them."""
-    rows = Run.objects.filter(job=job).values_list("pk", "state", "checkpoint_config")
-    return [pk for pk, state, config in rows if retains(RunState(state), config)]
+    rows = Run.objects.filter(job=job).values_list("pk", "state", "checkpoint_config", "outcome")
+    return [pk for pk, state, config, outcome in rows if retains(RunState(state), config, outcome)]

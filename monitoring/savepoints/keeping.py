@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext as _
 
 from monitoring import audit
@@ -42,7 +42,7 @@ class NotPinned(Exception):
 
 def policy_of(job: Job) -> Policy:
     age = job.savepoints_kept_s
-    return Policy(job.savepoints_kept, None if age is None else timedelta(seconds=age))
+    return Policy(job.savepoints_kept, None if age is None else timedelta(seconds=age), job.final_savepoints_kept)
 
 
 def verdicts(job: Job, now: datetime) -> list[Verdict]:
@@ -90,7 +90,12 @@ def why_it_stays(savepoint: Savepoint, now: datetime) -> str:
 
 def apply_retention(now: datetime) -> int:
     """Begin to dispose of what every job's retention lets go; returns how many savepoints."""
-    with_policy = Job.objects.filter(Q(savepoints_kept__isnull=False) | Q(savepoints_kept_s__isnull=False))
+    ends = Exists(Savepoint.objects.filter(job=OuterRef("pk"), origin=SavepointOrigin.FINAL))
+    with_policy = Job.objects.filter(
+        Q(savepoints_kept__isnull=False)
+        | Q(savepoints_kept_s__isnull=False)
+        | Q(ends, final_savepoints_kept__isnull=False)
+    )
     grouped: dict[int, list[Savepoint]] = defaultdict(list)
     for savepoint in _completed(with_policy.values_list("pk", flat=True), gone_at=None):
         grouped[savepoint.job_id].append(savepoint)

@@ -1,13 +1,14 @@
 """Which savepoints of a job are kept, and why each of the others may go. Pure.
 
-Only savepoints that Waymark took by itself (on the schedule, before a restart) ever go by themselves: what a person or
-another tool took is theirs. And whatever the policy says, these stay: pinned ones, the newest one that is good to
-restore from, and those that a job needs (needed.py).
+Only savepoints that were taken by themselves (on the schedule, before a restart, at the end of a run) ever go by
+themselves: what a person or another tool took is theirs. Those of ends are counted apart from the others. Whatever the
+policy says, these stay: pinned ones, the newest one that is good to restore from, and those that a job needs
+(needed.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,10 +23,15 @@ OURS = (SavepointOrigin.SCHEDULED, SavepointOrigin.RESTART)
 @dataclass(frozen=True)
 class Policy:
     """A savepoint goes once it is neither among the `count` newest that Waymark took nor younger than `age`; None: not
-    asked for. With neither of the two, nothing goes."""
+    asked for. With neither of the two, nothing goes. `final`: how many of those that runs took at their end stay."""
 
     count: int | None = None
     age: timedelta | None = None
+    final: int | None = None
+
+    def of(self, origin: SavepointOrigin) -> Policy:
+        """The part that holds for savepoints of this origin."""
+        return Policy(self.final) if origin is SavepointOrigin.FINAL else Policy(self.count, self.age)
 
     def __str__(self) -> str:
         wanted = []
@@ -59,8 +65,12 @@ def judge(savepoints: Iterable[Held], policy: Policy, now: datetime) -> list[Ver
     """One verdict for each, the newest first."""
     newest_first = sorted(savepoints, key=_age, reverse=True)
     last_good = newest_good(newest_first)
-    places = {held: place for place, held in enumerate((h for h in newest_first if h.origin in OURS), start=1)}
-    return [_judge(held, places.get(held), last_good, policy, now) for held in newest_first]
+    places = {**_places(newest_first, OURS), **_places(newest_first, (SavepointOrigin.FINAL,))}
+    return [_judge(held, places.get(held), last_good, policy.of(held.origin), now) for held in newest_first]
+
+
+def _places(newest_first: Sequence[Held], origins: Collection[SavepointOrigin]) -> dict[Held, int]:
+    return {held: place for place, held in enumerate((h for h in newest_first if h.origin in origins), start=1)}
 
 
 def newest_good(savepoints: Iterable[Held]) -> Held | None:

@@ -25,7 +25,8 @@ ROOT = Path(settings.BASE_DIR)
 SPOKEN = (
     *("monitoring/recovery/detection.py", "monitoring/recovery/manual.py", "monitoring/recovery/going_back.py"),
     *("monitoring/recovery/launching.py", "monitoring/recovery/launch_command.py", "monitoring/recovery/attempt.py"),
-    "monitoring/recovery/launch_values.py",
+    *("monitoring/recovery/launch_values.py", "monitoring/recovery/run_again.py"),
+    "monitoring/recovery/run_schedule.py",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "monitoring/recovery/stages").glob("*.py")),
     *("monitoring/pauses.py", "monitoring/savepoints/preflight.py", "monitoring/savepoints/request.py"),
     *("monitoring/savepoints/settle.py", "monitoring/savepoints/disposal.py", "monitoring/savepoints/retention.py"),

@@ -41,6 +41,7 @@ class JobOut(ModelSchema):
 
 class AutomationOut(ModelSchema):
     savepoint_schedule: str = Field(description="Such as every 1 h; empty: none.")
+    run_schedule: str = Field(description="When it is run again, such as at 03:00 every day (UTC); empty: on request.")
 
     class Meta:
         model = Job
@@ -49,7 +50,8 @@ class AutomationOut(ModelSchema):
             *("restart_on_lost", "allow_empty_start", "managed_elsewhere", "automation_paused", "automation_note"),
             "automation_paused_until",
             *("labels", "breaker_opened_at", "breaker_reason", "savepoint_time_zone", "next_savepoint_at"),
-            *("savepoints_kept", "savepoints_kept_s"),
+            *("savepoints_kept", "savepoints_kept_s", "final_savepoints_kept"),
+            *("run_time_zone", "next_run_at", "run_problem"),
         )
 
 

@@ -53,6 +53,10 @@ class ClusterOut(ModelSchema):
 class RunOut(ModelSchema):
     job_id: int
     vertices: list[dict[str, Any]] = Field(description="The operators: id, name and parallelism of each.")
+    outcome: dict[str, Any] = Field(
+        description="How a run that ended by itself left its state: saved, savepoint (its final one), state (where the "
+        "next run goes on), rows and batches. Empty for every other run."
+    )
 
     class Meta:
         model = Run

@@ -45,7 +45,7 @@ after --timeout; the operation continues · 130 interrupted; the operation conti
 
 
 class Command(BaseCommand):
-    help = "List, show, save, stop, cancel and restart the jobs of the job manager."
+    help = "List, show, save, stop, cancel, restart and run again the jobs of the job manager."
     requires_system_checks = []  # noqa: RUF012  (Django's own form)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,8 @@ class Command(BaseCommand):
             "restart",
             help="start a job again: a running one from a new savepoint, an ended one from its newest state",
         )
-        for action in (show, savepoint, stop, cancel, restart):
+        again = actions.add_parser("run-again", help="run a job that has ended again, from where it ended")
+        for action in (show, savepoint, stop, cancel, restart, again):
             action.add_argument("job", metavar="JOB", help="id, beginning of an id, or name")
         savepoint.add_argument("directory", metavar="DIR", nargs="?", type=as_absolute, help="where the savepoint goes")
         stop.add_argument("-p", "--savepointPath", metavar="DIR", type=as_absolute, help="where the savepoint goes")
@@ -75,10 +76,12 @@ class Command(BaseCommand):
             type=as_absolute,
             help="start from this savepoint or retained checkpoint; a running job is canceled, with a savepoint",
         )
-        restart.add_argument("--allow-non-restored-state", action="store_true")
+        again.set_defaults(from_savepoint=None)
+        for action in (restart, again):
+            action.add_argument("--allow-non-restored-state", action="store_true")
         for action in (savepoint, stop):
             action.add_argument("--detached", action="store_true", help="return at once, with the trigger id")
-        for action in (savepoint, stop, cancel, restart):
+        for action in (savepoint, stop, cancel, restart, again):
             action.add_argument("--timeout", type=float, default=900.0, help="seconds to wait (900)")
         for action in actions.choices.values():
             action.add_argument("--json", action="store_true", help="print one JSON object")
@@ -92,6 +95,7 @@ class Command(BaseCommand):
             "stop": self._stop,
             "cancel": self._cancel,
             "restart": self._restart,
+            "run-again": self._restart,
         }
         self._is_json = bool(options["json"])
         try:
@@ -176,7 +180,8 @@ class Command(BaseCommand):
 
     def _restart(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job, lenient = _job(operations, options), options["allow_non_restored_state"]
-        restart = JobRestart(operations, job, options["from_savepoint"], lenient, self._say)
+        only_ended = options["action"] == "run-again"
+        restart = JobRestart(operations, job, options["from_savepoint"], lenient, self._say, only_ended)
         with self._interruptible(f"What was triggered continues; see: manage.py job show {job['jid']}"):
             job_id, location = restart.run()
         with self._interruptible(f"The job starts all the same; see: manage.py job show {job_id}"):

@@ -6,7 +6,7 @@ In a healthy fleet that is nearly all of them, and they cost no more than their 
 
 from __future__ import annotations
 
-from monitoring.alerts.gathering import completions, failures, figures, growth, runs, savepoints
+from monitoring.alerts.gathering import completions, failures, figures, growth, runs, savepoints, scheduled_runs
 from monitoring.alerts.gathering.ask import Ask, Found, Gatherer
 from monitoring.alerts.kinds.base import Source
 
@@ -20,6 +20,7 @@ _GATHERERS: dict[Source, Gatherer] = {
     Source.FAILED_SAVEPOINTS: savepoints.gather_failed_savepoints,
     Source.RUNS: runs.gather_dead,
     Source.RESTARTS: runs.gather_restarts,
+    Source.SCHEDULED_RUNS: scheduled_runs.gather_scheduled_runs,
 }
 
 

@@ -71,6 +71,7 @@ class Source(Enum):
     FAILED_SAVEPOINTS = "failed savepoints"
     RUNS = "runs"
     RESTARTS = "restarts"
+    SCHEDULED_RUNS = "scheduled runs"
     OUTAGES = "outages"
     STRANGERS = "strangers"
     NOT_ASKED = "not asked"

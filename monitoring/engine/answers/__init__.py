@@ -14,7 +14,7 @@ from monitoring.engine.answers.cluster import (
 )
 from monitoring.engine.answers.configuration import CheckpointConfig, JobConfig
 from monitoring.engine.answers.exceptions import JobException
-from monitoring.engine.answers.jobs import TERMINAL_STATES, JobDetail, JobOverview, SourceRows, Vertex
+from monitoring.engine.answers.jobs import TERMINAL_STATES, JobDetail, JobOverview, OwnEnd, SourceRows, Vertex
 from monitoring.engine.answers.savepoints import SavepointValidation
 from monitoring.engine.answers.subtasks import OperatorSubtasks, SubtaskStats
 
@@ -34,6 +34,7 @@ __all__ = [
     "ManagerConfig",
     "OperatorSubtasks",
     "Overview",
+    "OwnEnd",
     "Restored",
     "SavepointValidation",
     "SourceRows",

@@ -112,6 +112,49 @@ def _sources(node: Fields) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
+class OwnEnd:
+    """How a job of our job manager ended by itself.
+
+    `is_saved`: a savepoint holds all that it did, else checkpoints stay. `savepoint`: its final one, "" where no batch
+    was new. `state`: where the next run goes on; "": there is no state. `rows` that its sources read and `batches`,
+    both of its last attempt; None: not known.
+    """
+
+    is_saved: bool
+    savepoint: str
+    state: str
+    rows: int | None
+    batches: int | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> OwnEnd | None:
+        """Read /jobs/:id. None: the job did not end so, or runs."""
+        end = fields.optional_child("ended-by-itself")
+        if end is None or fields.text("state") not in TERMINAL_STATES:
+            return None
+        counted = [query.amount("batches") for query in fields.children("queries")]
+        return cls(
+            is_saved=end.flag("is-saved"),
+            savepoint=end.optional_text("final-savepoint"),
+            state=end.optional_text("state-path"),
+            rows=_rows_read(fields),
+            batches=None if None in counted else sum(count or 0 for count in counted),
+        )
+
+    def as_row(self) -> dict[str, object]:
+        """Return it as Run.outcome stores it."""
+        row: dict[str, object] = {"saved": self.is_saved, "savepoint": self.savepoint, "state": self.state}
+        return row | {"rows": self.rows, "batches": self.batches}
+
+
+def _rows_read(fields: Fields) -> int | None:
+    metrics = [vertex.child("metrics") for vertex in fields.children("vertices") if vertex.raw.get("kind") == "source"]
+    if not all(each.flag("write-records-complete", default=False) for each in metrics):
+        return None
+    return sum(each.amount("write-records") or 0 for each in metrics)
+
+
+@dataclass(frozen=True)
 class JobDetail:
     id: str
     name: str
@@ -119,6 +162,7 @@ class JobDetail:
     started_at: datetime
     ended_at: datetime | None
     vertices: tuple[Vertex, ...]
+    own_end: OwnEnd | None = None
 
     @property
     def all_vertices_running(self) -> bool:
@@ -134,6 +178,7 @@ class JobDetail:
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
             vertices=tuple(Vertex.parse(vertex, inputs) for vertex in fields.children("vertices")),
+            own_end=OwnEnd.parse(fields),
         )
 
 

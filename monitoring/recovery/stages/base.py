@@ -87,13 +87,20 @@ def automatic(attempt: RestartAttempt) -> bool:
     return attempt.trigger == RestartTrigger.AUTOMATIC
 
 
+def of_ended_job(attempt: RestartAttempt) -> bool:
+    """It was decided because the job had ended. A job that lives all the same is left alone."""
+    return attempt.trigger in (RestartTrigger.AUTOMATIC, RestartTrigger.AGAIN, RestartTrigger.SCHEDULED)
+
+
 def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     """Looked at before every act: automation that was paused meanwhile goes no further, nor one that was decided on
     a death that was not the last. A new death is held down and decided anew."""
-    if not automatic(attempt):
+    if attempt.trigger not in (RestartTrigger.AUTOMATIC, RestartTrigger.SCHEDULED):
         return None
     if why := why_paused(attempt.job, now):
         return End(AttemptState.CANCELED, f"Nothing was started: {why}.")
+    if not automatic(attempt):
+        return None
     run = attempt.old_run
     if run is not None and run.end_seen_at is not None and run.end_seen_at > attempt.created_at:
         return End(AttemptState.CANCELED, DIED_ANEW)

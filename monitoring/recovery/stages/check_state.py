@@ -43,6 +43,9 @@ class CheckState:
             return Next(
                 AttemptState.STOPPING, "The job is stopped with the savepoint to go on from.", StepState.SKIPPED
             )
+        if attempt.start_empty and not automatic(attempt):
+            text = "The job has no state: no run of it has had a batch."
+            return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
         if not attempt.restore_path and (outcome := _choose(attempt)):
             return outcome
         path, program = attempt.restore_path, entry_class(launch_of(attempt))

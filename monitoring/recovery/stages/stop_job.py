@@ -43,6 +43,7 @@ from monitoring.recovery.stages.base import (
     given_up,
     launch_of,
     lives_of,
+    of_ended_job,
     write,
 )
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
@@ -119,7 +120,7 @@ class StopJob:
                 # However long the stop took, the start has its whole time.
                 write(attempt, deadline_at=now + TIME_LIMIT)
                 return _ended(attempt)
-            case Living(JobOverview() as life) if automatic(attempt):
+            case Living(JobOverview() as life) if of_ended_job(attempt):
                 return End(AttemptState.CANCELED, f"The job lives: {life.id} is {life.state}. Nothing was started.")
             case Living(JobOverview() as life) if life.id != _known_life(attempt):
                 why = f"Another life of this job, {life.id}, is {life.state}. It was not stopped, nothing was started."
@@ -174,7 +175,7 @@ def _held(unseen: HighAvailability, until: datetime) -> str:
 
 
 def _may_cancel(attempt: RestartAttempt) -> bool:
-    if automatic(attempt):
+    if of_ended_job(attempt):
         return False
     saved = attempt.stop_savepoint
     is_saved = saved is not None and saved.state == SavepointState.COMPLETED
@@ -213,7 +214,7 @@ def _ended(attempt: RestartAttempt) -> Outcome:
     saved = attempt.stop_savepoint
     if attempt.from_stop:
         return _go_on_from(attempt, saved)
-    if saved is None and (automatic(attempt) or attempt.stop_first):
+    if saved is None and (of_ended_job(attempt) or attempt.stop_first):
         return Next(AttemptState.LAUNCHING, "The job is not running.", StepState.SKIPPED)
     text = f"Stopped; what it had is saved at {saved.path}." if saved and saved.path else "Stopped."
     return Next(AttemptState.LAUNCHING, text)

@@ -109,9 +109,11 @@ def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retent
 @pytest.mark.parametrize(
     ("retention", "status", "as_asked", "goes"),
     [
-        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FINISHED, False, True),
+        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FINISHED, True, True),
+        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FINISHED, False, False),
         (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FAILED, False, True),
-        (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.FINISHED, False, True),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.FINISHED, True, True),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.FINISHED, False, False),
         (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.CANCELED, True, True),
         (RetentionPolicy.DELETE_ON_CANCELLATION, JobStatus.FAILED, False, False),
         (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.FINISHED, True, True),

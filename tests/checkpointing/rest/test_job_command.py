@@ -135,6 +135,46 @@ async def test_restart_of_an_ended_job_starts_from_its_newest_state(manager: Run
     assert restore.checkpoint_id == checkpoint
 
 
+@pytest.mark.parametrize("action", ["run-again", "restart"])
+async def test_a_job_that_ended_by_itself_is_run_again_from_its_final_savepoint(
+    manager: RunningJobManager, action: str
+) -> None:
+    job_id = await manager.submit_running(jobName="Words", programArgsList=["--a", "b"])
+    await (await manager.driver(1)).ends()
+    await manager.until(job_id, "FINISHED")
+
+    again = await run_json(manager, action, "Words")
+
+    spec = manager.launcher.specs[-1]
+    assert (spec.job_id, spec.job_name, spec.program_args) == (again["job"], "Words", ("--a", "b"))
+    assert spec.restore is not None
+    assert (spec.restore.directory, spec.restore.is_savepoint) == (local_path(again["from"]), True)
+
+    await manager.launcher.drivers[-1].ends(has_advanced=False)
+    await manager.until(again["job"], "FINISHED")
+    third = await run_json(manager, action, again["job"])
+    assert third["from"] == again["from"], "a run without a new batch leaves the state where it was"
+
+
+async def test_a_job_that_never_had_a_batch_is_run_again_without_state(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(jobName="Words")
+    await (await manager.driver(1)).ends(has_advanced=False)
+    await manager.until(job_id, "FINISHED")
+
+    assert (await run_json(manager, "run-again", "Words"))["from"] is None
+
+    assert manager.launcher.specs[-1].restore is None
+
+
+async def test_a_job_that_runs_is_not_run_again(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+
+    error = await refused(manager, "run-again", job_id)
+
+    assert str(error) == (f"Job {job_id} is RUNNING. It can be run again once it has ended; nothing was started.")
+    assert await manager.status(job_id) == "RUNNING"
+
+
 async def test_restart_passes_over_a_damaged_state_and_says_so(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(RETAINED)
     savepoint = (await manager.savepoint(job_id))["location"]

@@ -81,7 +81,14 @@ async def test_a_running_jobs_details(manager: RunningJobManager) -> None:
     count = next(node for node in job["plan"]["nodes"] if node["id"] == COUNT.id)
     assert [source["ship_strategy"] for source in count["inputs"]] == ["HASH"]
     assert job["queries"] == [
-        {"name": "wordcount", "last-batch-id": 5, "last-batch-rows": 12, "last-batch-duration": 34, "watermark": None}
+        {
+            "name": "wordcount",
+            "last-batch-id": 5,
+            "last-batch-rows": 12,
+            "last-batch-duration": 34,
+            "watermark": None,
+            "batches": None,
+        }
     ]
 
 
@@ -98,7 +105,8 @@ async def test_a_figure_that_spark_does_not_report_is_unknown_and_not_0(manager:
         return next((each for each in answer["queries"] if each["name"] == "epochs"), None)
 
     assert await eventually(query) == {
-        "name": "epochs", "last-batch-id": 7, "last-batch-rows": None, "last-batch-duration": None, "watermark": None
+        "name": "epochs", "last-batch-id": 7, "last-batch-rows": None, "last-batch-duration": None, "watermark": None,
+        "batches": None,
     }  # fmt: skip
 
 

@@ -68,7 +68,9 @@ class Runs:
             return details if details["state"] == "FINISHED" else None
 
         details = dict(await soon(finished, LIMIT_S))
-        self.savepoint = details["ended-by-itself"]["final-savepoint"] or self.savepoint
+        driver = Path("/proc", str(details["attempts"][0]["pid"]))
+        await soon(lambda: not driver.exists(), LIMIT_S)  # the job manager has reaped it
+        self.savepoint = details["ended-by-itself"]["state-path"]
         return details
 
     async def run(self) -> dict[str, Any]:
@@ -108,8 +110,7 @@ async def test_a_second_run_goes_on_where_the_first_ended(manager: RunningJobMan
     third = await runs.run()
 
     assert read() == rows(150)
-    assert third["ended-by-itself"] == {"final-savepoint": None, "final-savepoint-id": None, "is-saved": True}
-    assert runs.savepoint == newest
+    assert third["ended-by-itself"] == {"is-saved": True, "final-savepoint": None, "state-path": newest}
 
 
 @pytest.mark.nightly
@@ -165,7 +166,7 @@ async def test_a_first_run_without_input_can_be_followed_by_one_with(
     runs, read = Runs(manager, "files", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
 
     first = await runs.run()
-    assert first["ended-by-itself"] == {"final-savepoint": None, "final-savepoint-id": None, "is-saved": True}
+    assert first["ended-by-itself"] == {"is-saved": True, "final-savepoint": None, "state-path": None}
     runs.feed(0, 100)
     await runs.run()
 

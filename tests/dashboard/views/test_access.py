@@ -19,7 +19,7 @@ from tests.dashboard import builders as make
 
 PAGES = [
     *("job", "job-header", "job-summary", "job-history", "job-configuration", "job-savepoints", "job-alerts"),
-    *("job-restarts", "job-exceptions", "job-restart", "job-stop", "job-state", "job-compare"),
+    *("job-runs", "job-restarts", "job-exceptions", "job-restart", "job-stop", "job-state", "job-compare"),
 ]
 LISTS = [
     "fleet",

@@ -75,12 +75,16 @@ def test_what_would_go_is_shown_and_changes_nothing(operator: Client, job: Job) 
     assert not Savepoint.objects.filter(state=SavepointState.DISPOSING).exists()
 
 
+def _retention(final: str) -> dict[str, str]:
+    return {"savepoints_kept": "2", "savepoints_kept_s": "7 d", "final_savepoints_kept": final}
+
+
 def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
-    operator.post(reverse("job-change-retention", args=[job.pk]), {"savepoints_kept": "2", "savepoints_kept_s": "7 d"})
+    operator.post(reverse("job-change-retention", args=[job.pk]), _retention("5"))
     job.refresh_from_db()
-    assert (job.savepoints_kept, job.savepoints_kept_s) == (2, 7 * 86_400)
+    assert (job.savepoints_kept, job.savepoints_kept_s, job.final_savepoints_kept) == (2, 7 * 86_400, 5)
     details = AuditEntry.objects.get(action="savepoint.retention").details
-    assert details["now"] == {"savepoints_kept": 2, "savepoints_kept_s": 604_800}
+    assert details["now"] == {"savepoints_kept": 2, "savepoints_kept_s": 604_800, "final_savepoints_kept": 5}
     page = operator.get(reverse("job-savepoints", args=[job.pk])).content.decode()
     assert "keeps the newest 2 and those of the last 7 d" in page
 
@@ -90,6 +94,7 @@ def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
     [
         ("savepoints_kept", "0", "At least 1"),
         ("savepoints_kept", "many", "Write a whole number"),
+        ("final_savepoints_kept", "0", "At least 1"),
         ("savepoints_kept_s", "5 min", "is not allowed"),
         ("savepoints_kept_s", "long", "Write a number and a unit"),
     ],

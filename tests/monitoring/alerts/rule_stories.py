@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from monitoring.models import Outage, OutageKind, Run, RunStateChange, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import Job, Outage, OutageKind, Run, RunStateChange, Savepoint, SavepointOrigin, SavepointState
 
 HOUR, DAY = 3600, 86_400
 CONFIG = {"interval": 60_000, "timeout": 300_000, "tolerable_failed_checkpoints": 1}  # derived limit: 15 min
@@ -60,6 +60,19 @@ class Story:
 
     def starts_again(self, moment: float) -> None:
         self.run = self.rows.run(self.run.job, started_at=self.at(moment), checkpoint_config=CONFIG)
+
+    def scheduled(self, cron: str, since: float = 0) -> None:
+        """The job is run on this schedule; its first run, which began an hour before, ended by then."""
+        Run.objects.filter(pk=self.run.pk).update(state="FINISHED", ended_at=self.at(since - 60))
+        Job.objects.filter(pk=self.run.job_id).update(run_cron=cron, run_cron_since=self.at(since))
+
+    def runs(self, began: float, ended: float | None, state: str = "FINISHED") -> None:
+        self.run = self.rows.run(
+            self.run.job,
+            "RUNNING" if ended is None else state,
+            started_at=self.at(began),
+            ended_at=None if ended is None else self.at(ended),
+        )
 
     def restarts(self, *moments: float) -> None:
         for moment in moments:

@@ -13,6 +13,7 @@ from monitoring.models import SavepointState as State
 from monitoring.polling.poller import Poller
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1000)
 
 
 def moves(run: Run) -> list[tuple[str, str]]:
@@ -451,6 +452,51 @@ def test_two_jobs_of_one_name_are_two_runs_and_the_living_one_is_current(engine,
     poll()
     assert Job.objects.get().current_run.engine_job_id == living.id
     assert Run.objects.count() == 2
+
+
+def ended_by_itself(job, **end):
+    """/jobs/:id as our job manager answers it."""
+    source = {"write-records": 100, "write-records-complete": True}
+    metrics = [("source", source), ("sink", {})]
+    vertices = [
+        {"id": f"{number}" * 32, "name": kind, "parallelism": 1, "status": job.state, "kind": kind, "metrics": metrics}
+        for number, (kind, metrics) in enumerate(metrics, start=1)
+    ]
+    told = {"is-saved": True, "final-savepoint": None, "state-path": None, **end}
+    queries = [{"name": "a", "batches": 2}, {"name": "b", "batches": 1}]
+    return {**job.overview(), "vertices": vertices, "queries": queries, "ended-by-itself": told}
+
+
+@pytest.mark.parametrize("adopted_before", [False, True])
+def test_the_final_savepoint_of_a_run_that_ended_by_itself_is_known_as_such(engine, cluster, poll, adopted_before):
+    job = engine.job()
+    poll()
+    job.add(1, is_savepoint=True, path="file:/sp/end")
+    if adopted_before:
+        engine.instead[f"/jobs/{job.id}"] = ended_by_itself(job, **{"is-saved": False})  # it still runs
+        poll()
+        assert (Savepoint.objects.get().origin, Run.objects.get().outcome) == (SavepointOrigin.ADOPTED, {})
+    job.state, job.ended = "FINISHED", job.started + 9000
+    end = {"final-savepoint": "file:/sp/end", "state-path": "file:/sp/end"}
+    engine.instead[f"/jobs/{job.id}"] = ended_by_itself(job, **end)
+
+    poll()
+
+    assert Run.objects.get().outcome == {
+        "saved": True,
+        "savepoint": "file:/sp/end",
+        "state": "file:/sp/end",
+        "rows": 100,
+        "batches": 3,
+    }
+    assert Savepoint.objects.get().origin == SavepointOrigin.FINAL
+
+
+def test_a_run_that_was_stopped_has_no_outcome_of_its_own(engine, cluster, poll):
+    job = engine.job(state="FINISHED", ended=START_MS + 9000)
+    engine.instead[f"/jobs/{job.id}"] = {**ended_by_itself(job), "ended-by-itself": None}
+    poll()
+    assert Run.objects.get().outcome == {}
 
 
 def test_a_savepoint_taken_elsewhere_is_adopted_once(engine, cluster, poll):

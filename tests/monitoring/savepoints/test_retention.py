@@ -109,3 +109,11 @@ def test_keeping_twice_is_keeping_once(savepoints, policy):
     gone = outlasted(judge(savepoints, policy, NOW))
     kept = [each for each in savepoints if each not in gone]
     assert outlasted(judge(kept, policy, NOW)) == []
+
+
+def test_those_of_the_ends_of_runs_are_counted_apart():
+    ends = [held(key, hours_old=key - 10, origin=SavepointOrigin.FINAL) for key in range(11, 15)]
+    found = judge([*FIVE, *ends], Policy(count=4, final=2), NOW)
+    assert [each.key for each in outlasted(found)] == [5, 14, 13]
+    assert next(each.why for each in found if each.held.key == 14) == "number 4, 4 h old; the job keeps the newest 2"
+    assert [each.key for each in outlasted(judge(ends, Policy(count=1), NOW))] == [], "all stay without a number"

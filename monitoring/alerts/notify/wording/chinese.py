@@ -133,6 +133,18 @@ def _savepoint_too_old(job: str, e: Mapping[str, Any]) -> str:
     return f"{job} 最新的保存点完成于 {_moment(e['completed_at'])}{limit}。"
 
 
+def _run_missed(job: str, e: Mapping[str, Any]) -> str:
+    if e["due_at"] is None:
+        return f"{job} 已按计划运行。"
+    due = f"{job} 应于 {_moment(e['due_at'])} 运行"
+    limit = f"（上限 {length_of(e['threshold_s'])}）"
+    if e["run"] is None:
+        return f"{due}，但没有运行{limit}。"
+    if e["failed"]:
+        return f"{due}，但第 {e['run']} 次运行失败{limit}。"
+    return f"{due}，但尚未完成：第 {e['run']} 次运行仍在进行{limit}。"
+
+
 def _data_loss(job: str, e: Mapping[str, Any]) -> str:
     if e["last_completed_at"] is None:
         return f"{job} 没有任何状态。"
@@ -211,6 +223,7 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "data_loss_risk": _data_loss,
     "job_failed": _job_failed,
     "restart_loop": _restart_loop,
+    "run_missed": _run_missed,
     "not_restarted": _not_restarted,
     "cluster_unreachable": _unreachable,
     "another_cluster": _stranger,

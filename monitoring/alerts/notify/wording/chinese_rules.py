@@ -83,6 +83,9 @@ _EXPLANATIONS: dict[str, Callable[[Terms], str]] = {
     "data_loss_risk": _data_loss,
     "job_failed": lambda t: "作业失败或被引擎丢失时触发；重新运行或被有意结束时恢复。",
     "restart_loop": lambda t: f"作业在 {_window(t)}内重启 {t.threshold} 次（自行重启或作为新的运行）时触发。",
+    "run_missed": lambda t: (
+        f"按计划运行的作业在应运行时间之后 {_limit(t)}仍未完成时触发：未启动、失败或耗时更长。之后的运行完成时恢复。"
+    ),
     "cluster_unreachable": lambda t: (
         f"集群 {_limit(t)}没有响应时触发。期间其作业的规则冻结：没有响应不能说明作业的情况。"
     ),

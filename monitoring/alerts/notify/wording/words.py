@@ -46,6 +46,7 @@ _KINDS = {
     "savepoint_too_old": "保存点缺失或过旧",
     "job_failed": "作业失败",
     "restart_loop": "作业反复重启",
+    "run_missed": "计划运行缺失或延误",
     "not_restarted": "作业已停止且未能自动重启",
     "cluster_unreachable": "集群无法访问",
     "another_cluster": "地址指向了另一个集群",

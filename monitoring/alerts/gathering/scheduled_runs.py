@@ -1,0 +1,54 @@
+"""Jobs with a schedule of runs: when a run was due, and which runs there were. Such jobs are few, so all are walked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+
+from monitoring.alerts.facts import Event, Facts, RunFact
+from monitoring.alerts.gathering.ask import Ask, Found, select
+from monitoring.alerts.gathering.runs import runs_of
+from monitoring.alerts.kinds.run_missed import CLOCK_SKEW
+from monitoring.models import Job
+from monitoring.savepoints.timetable import BadSchedule, Cron
+
+# The last run before the stretch that ended without failing.
+_COVERED = """
+SELECT DISTINCT ON (job_id) job_id, number, started_at, ended_at FROM monitoring_run
+WHERE job_id = ANY(%(jobs)s) AND ended_at <= %(since)s AND state NOT IN ('FAILED', 'LOST')
+ORDER BY job_id, started_at DESC
+"""
+
+
+def gather_scheduled_runs(ask: Ask) -> Found:
+    jobs = {job.pk: job for job in Job.objects.filter(pk__in=ask.jobs).exclude(run_cron="")}
+    runs = _runs(jobs, ask.since)
+    found = {key: Facts(events=_due_times(job, runs[key], ask.until), runs=runs[key]) for key, job in jobs.items()}
+    return found | {key: Facts() for key in ask.must if key not in found}
+
+
+def _runs(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
+    found: dict[int, dict[int, RunFact]] = defaultdict(dict)
+    for key, number, started_at, ended_at in select(_COVERED, {"jobs": list(jobs), "since": since}) if jobs else ():
+        found[key][number] = RunFact(number, started_at, ended_at, failed=False)
+    for key, runs in (runs_of(jobs, since) if jobs else {}).items():
+        found[key] |= {run.number: run for run in runs}
+    return {key: sorted(found[key].values(), key=lambda run: run.started_at) for key in jobs}
+
+
+def _due_times(job: Job, runs: Iterable[RunFact], until: datetime) -> list[Event]:
+    """Up to `until`: the first one after the schedule was set, and after each run that may cover the ones before."""
+    since = job.run_cron_since or job.created_at
+    try:
+        timetable = Cron(job.run_cron, job.run_time_zone)
+    except BadSchedule:
+        return []
+    bases = {max(since, run.started_at + CLOCK_SKEW) for run in runs if not run.failed} | {since}
+    due = sorted({timetable.after(base, job.pk, timedelta()) for base in bases})
+    return [Event(at, 1.0, 0, 0, _problem(job, at)) for at in due if at <= until]
+
+
+def _problem(job: Job, due_at: datetime) -> str:
+    """What the page says of this very time, if it does."""
+    return job.run_problem if f"due at {due_at:%Y-%m-%d %H:%M}" in job.run_problem else ""

@@ -1,0 +1,82 @@
+"""A job with a schedule of runs did not run, or did not finish, when it should have."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.alerts.facts import Event, Facts, RunFact
+from monitoring.alerts.kinds.ages import Age
+from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
+from monitoring.durations import in_words
+
+# The engine's clock tells when a run started, ours when it was due.
+CLOCK_SKEW = timedelta(minutes=1)
+
+
+class RunMissed(Age):
+    """The age counts from the first due time that no run has covered. A run that started then or later, and has ended
+    without failing, covers it. Events are due times; of those that follow each other without a run, the first."""
+
+    name = "run_missed"
+    title = _("Scheduled run missing or late")
+    group = _("Job")
+    source = Source.SCHEDULED_RUNS
+    threshold = Number(
+        _("Finished within"), Unit.SECONDS, 3600, 60, 30 * 86_400, _("After the time when it was due, such as 1 h.")
+    )
+
+    def explain(self, terms: Terms) -> str:
+        return (
+            f"Opens when a job that is run on a schedule has not finished {in_words(terms.threshold or 0)} after the "
+            "time when a run was due: it was not started, failed, or takes longer. Closes when a later run finishes."
+        )
+
+    def begin(self, facts: Facts, terms: Terms, at: datetime) -> datetime | None:
+        due = _missed(facts, at)
+        return due.at if due else None
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        due, limit = _missed(facts, at), in_words(terms.threshold or 0)
+        if due is None:
+            return Finding(f"{subject} has run as scheduled.", {"threshold_s": terms.threshold, "due_at": None})
+        run = _run_for(facts, due, at)
+        evidence = {
+            "threshold_s": terms.threshold,
+            "due_at": due.at.isoformat(),
+            "run": run.number if run else None,
+            "failed": bool(run and not run.lives_at(at)),
+            "cause": run.cause[:1000] if run and run.failed else "",
+            "problem": due.text,
+        }
+        when = f"{due.at:%Y-%m-%d %H:%M} UTC"
+        if run is None:
+            why = f" {due.text}" if due.text else ""
+            return Finding(f"{subject} was due at {when} and has not run (limit {limit}).{why}", evidence)
+        if run.lives_at(at):
+            return Finding(
+                f"{subject} was due at {when} and has not finished: run {run.number} is in progress (limit {limit}).",
+                evidence,
+            )
+        return Finding(f"{subject} was due at {when}, and run {run.number} failed (limit {limit}).", evidence)
+
+
+def _missed(facts: Facts, at: datetime) -> Event | None:
+    """The first due time up to `at` that no run has covered by then."""
+    covered = [run.started_at for run in facts.runs if _has_finished(run, at)]
+    after = max(covered) + CLOCK_SKEW if covered else None
+    due = facts.events[: facts.index(at)]
+    return next((event for event in due if after is None or event.at > after), None)
+
+
+def _has_finished(run: RunFact, at: datetime) -> bool:
+    return run.ended_at is not None and run.ended_at <= at and not run.failed
+
+
+def _run_for(facts: Facts, due: Event, at: datetime) -> RunFact | None:
+    run = facts.run(at)
+    return run if run and run.started_at >= due.at - CLOCK_SKEW else None
+
+
+KIND = RunMissed()

@@ -1,0 +1,84 @@
+"""Another run of a job that has ended: the same program and settings, from where the last run ended.
+
+Used by the page, the REST API, `manage.py job run-again` and the schedule of runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitoring.models import Job, RestartAttempt, RestartTrigger, Run, RunState
+from monitoring.recovery.attempt import AttemptOpen
+from monitoring.recovery.candidates import State
+from monitoring.recovery.launching import BadLaunch, check_launch
+from monitoring.recovery.manual import RestartRefused, open_held, require_answer
+from monitoring.recovery.states import known_states, restore_candidates
+from monitoring.savepoints.history import plain_path
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run goes on. `path` "": the job has no state, and none is missing. `state`: as the history knows it."""
+
+    path: str
+    state: State | None = None
+
+    def __str__(self) -> str:
+        return str(self.state or self.path or "an empty state, since no run of it has had a batch")
+
+
+def run_again(
+    job: Job, by: str, now: datetime, trigger: RestartTrigger = RestartTrigger.AGAIN, asked: str = ""
+) -> RestartAttempt:
+    """Decide another run of `job`. `asked` begins the sentence that says why, for example "alice asked".
+
+    Raises RestartRefused while the job runs or when its state is not known, BadLaunch, and AttemptOpen.
+    """
+    check_launch(job.launch)
+    require_answer(job)
+    origin = origin_of_next_run(job)
+    state = origin.state
+    return open_held(
+        job,
+        f"{asked or f'{by} asked'} to run {job.name} again, from {origin}.",
+        by,
+        now,
+        trigger=trigger,
+        restore_path=origin.path,
+        restore_is_savepoint=state.is_savepoint if state else None,
+        restore_state_at=state.taken_at if state else None,
+        savepoint=job.savepoints.filter(pk=state.savepoint_row).first() if state and state.savepoint_row else None,
+        start_empty=not origin.path,
+    )
+
+
+def origin_of_next_run(job: Job) -> Origin:
+    """Where the next run goes on. Raises RestartRefused."""
+    run = job.current_run
+    if run is None:
+        raise RestartRefused("state", "not known", "the job has never run here, so submit it first")
+    if run.live:
+        allowed = "the job still runs. Wait until it has ended, or restart it from a savepoint"
+        raise RestartRefused("state", str(run.state), allowed)
+    if run.state == RunState.FINISHED and run.outcome.get("saved"):
+        return _of_end(job, run)
+    newest = next(iter(restore_candidates(job)), None)
+    if newest is None:
+        allowed = (
+            "no savepoint or retained checkpoint of it is known, and a run without state would read its input from "
+            "the beginning again"
+        )
+        raise RestartRefused("state", str(run.state), allowed)
+    return Origin(newest.path, newest)
+
+
+def _of_end(job: Job, run: Run) -> Origin:
+    """The engine itself said where the state is that the run ended with."""
+    path = str(run.outcome.get("state") or "")
+    known = (state for state in known_states(job) if path and plain_path(state.path) == plain_path(path))
+    # Of one place, the savepoint's own row comes first: it is what people know it by.
+    return Origin(path, max(known, key=lambda state: state.savepoint_row is not None, default=None))
+
+
+__all__ = ["AttemptOpen", "BadLaunch", "Origin", "RestartRefused", "origin_of_next_run", "run_again"]

@@ -1,0 +1,198 @@
+"""Another run of a job that has ended, from where the last one ended: by hand and on schedule."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring.models import AutomationPause, Job, RestartAttempt, RunState, Savepoint
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.planned import awaited
+from monitoring.recovery.run_again import AttemptOpen, RestartRefused, run_again
+from monitoring.recovery.run_schedule import set_run_schedule
+from monitoring.savepoints.timetable import Cron
+
+
+@pytest.fixture
+def ended(job: Job, job_manager) -> Job:
+    """The job's only run ended by itself, with a final savepoint."""
+    run = job.current_run
+    job_manager.jobs[run.engine_job_id].state = "FINISHED"
+    run.state = RunState.FINISHED
+    run.outcome = {"saved": True, "savepoint": "file:/sp/end", "state": "file:/sp/end", "rows": 100, "batches": 2}
+    run.save()
+    Job.objects.filter(pk=job.pk).update(auto_restart=False)
+    job.refresh_from_db()
+    return job
+
+
+def started(job_manager) -> list[str | None]:
+    return [body.get("savepointPath") for body in job_manager.ran]
+
+
+def test_it_goes_on_from_the_final_savepoint(ended, rows, job_manager, go_on, now):
+    row = Savepoint.objects.create(
+        job=ended,
+        run=ended.current_run,
+        origin="final",
+        state="completed",
+        path="file:/sp/end",
+        requested_at=rows.ago(9),
+    )
+
+    attempt = run_again(ended, "ada", now)
+
+    assert (attempt.trigger, attempt.savepoint, attempt.restore_is_savepoint) == ("again", row, True)
+    assert attempt.reason.startswith("ada asked to run flights again, from savepoint")
+    assert go_on(ended, now).state == "succeeded"
+    assert started(job_manager) == ["file:/sp/end"]
+
+
+def test_the_engine_says_where_it_goes_on_though_the_history_knows_a_newer_state(ended, rows, job_manager, go_on, now):
+    Savepoint.objects.create(
+        job=ended, run=ended.current_run, origin="manual", state="completed", path="file:/sp/other", requested_at=now
+    )
+    run_again(ended, "ada", now)
+    go_on(ended, now)
+    assert started(job_manager) == ["file:/sp/end"]
+
+
+def test_a_run_without_a_new_batch_is_followed_by_one_from_the_same_savepoint(ended, job_manager, go_on, now):
+    run = ended.current_run
+    run.outcome = {"saved": True, "savepoint": "", "state": "file:/sp/before", "rows": 0, "batches": 0}
+    run.save()
+    run_again(ended, "ada", now)
+    go_on(ended, now)
+    assert started(job_manager) == ["file:/sp/before"]
+
+
+def test_a_job_that_never_had_a_batch_is_run_without_state(ended, job_manager, go_on, now):
+    run = ended.current_run
+    run.outcome = {"saved": True, "savepoint": "", "state": "", "rows": 0, "batches": 0}
+    run.save()
+
+    attempt = run_again(ended, "ada", now)
+
+    assert attempt.reason.endswith("from an empty state, since no run of it has had a batch.")
+    assert go_on(ended, now).state == "succeeded"
+    assert started(job_manager) == [None]
+
+
+def test_checkpoints_that_stayed_instead_of_a_final_savepoint_are_used(ended, rows, job_manager, go_on, now):
+    run = ended.current_run
+    run.outcome = {"saved": False, "savepoint": "", "state": "", "rows": None, "batches": None}
+    run.save()
+    run_again(ended, "ada", now)
+    go_on(ended, now)
+    assert started(job_manager) == ["file:/chk/7"]
+
+
+def test_a_finished_run_of_which_no_state_is_known_is_not_followed_by_an_empty_one(ended, job_manager, now):
+    run = ended.current_run
+    run.outcome = {}
+    run.save()
+    with pytest.raises(RestartRefused, match="would read its input from the beginning again"):
+        run_again(ended, "ada", now)
+    assert not RestartAttempt.objects.exists()
+
+
+def test_it_is_refused_while_the_job_runs(live, now):
+    with pytest.raises(RestartRefused, match="state is 'RUNNING': the job still runs"):
+        run_again(live, "ada", now)
+
+
+def test_it_is_refused_while_a_run_is_being_started(ended, now):
+    run_again(ended, "ada", now)
+    with pytest.raises(AttemptOpen):
+        run_again(ended, "bob", now)
+
+
+def test_a_job_that_lives_all_the_same_is_left_alone(ended, job_manager, go_on, now):
+    run_again(ended, "ada", now)
+    job_manager.add("f" * 32, "flights", "RUNNING")
+
+    attempt = go_on(ended, now)
+
+    assert (attempt.state, started(job_manager)) == ("canceled", [])
+    assert job_manager.jobs["f" * 32].state == "RUNNING"
+
+
+def test_a_run_that_ended_before_it_was_seen_to_run_has_succeeded(ended, job_manager, go_on, now):
+    job_manager.starts_as = "FINISHED"
+    run_again(ended, "ada", now)
+    assert go_on(ended, now).state == "succeeded"
+
+
+# --- on schedule
+
+
+@pytest.fixture
+def hourly(ended: Job, now) -> Job:
+    set_run_schedule(ended, Cron("0 * * * *"), "ada", now)
+    assert ended.next_run_at == now + timedelta(hours=1)
+    return ended
+
+
+def test_a_run_starts_when_its_time_comes(hourly, job_manager, go_on, now):
+    assert awaited(now + timedelta(minutes=59)).soonest == now + timedelta(hours=1)
+    advance(now + timedelta(minutes=59))
+    assert not RestartAttempt.objects.exists()
+
+    attempt = go_on(hourly, now + timedelta(hours=1))
+
+    assert (attempt.trigger, attempt.state) == ("scheduled", "succeeded")
+    assert attempt.reason.startswith("The schedule asked, for 2026-11-21 13:00 UTC, to run flights again, from ")
+    assert started(job_manager) == ["file:/sp/end"]
+    assert Job.objects.get().next_run_at == now + timedelta(hours=2)
+
+
+def test_times_that_were_missed_are_one_run(hourly, job_manager, go_on, now):
+    go_on(hourly, now + timedelta(hours=5, minutes=1))
+    assert len(job_manager.ran) == 1
+    assert Job.objects.get().next_run_at == now + timedelta(hours=6)
+
+
+def test_a_time_at_which_the_last_run_goes_on_is_skipped_and_the_page_can_say_so(hourly, job_manager, now):
+    run = hourly.current_run
+    run.state, run.ended_at = RunState.RUNNING, None
+    run.save()
+    job_manager.jobs[run.engine_job_id].state = "RUNNING"
+
+    assert "flights: The run that was due at 2026-11-21 13:00 UTC was not started: " in advance(
+        now + timedelta(hours=1)
+    )
+
+    job = Job.objects.get()
+    assert "the job still runs" in job.run_problem
+    assert job.next_run_at == now + timedelta(hours=2)
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_cluster_that_is_away_is_waited_for(hourly, job_manager, go_on, now):
+    cluster = hourly.cluster
+    type(cluster).objects.filter(pk=cluster.pk).update(unreachable_since=now)
+    at = now + timedelta(hours=1)
+    advance(at)
+    job = Job.objects.get()
+    assert (job.next_run_at, "waits" in job.run_problem) == (at, True)
+    type(cluster).objects.filter(pk=cluster.pk).update(unreachable_since=None)
+
+    go_on(hourly, at + timedelta(minutes=10))
+
+    assert len(job_manager.ran) == 1
+    job = Job.objects.get()
+    assert (job.next_run_at, job.run_problem) == (now + timedelta(hours=2), "")
+
+
+def test_a_paused_automation_starts_no_run(hourly, job_manager, now):
+    AutomationPause.objects.create(reason="Migration.", author="ada", started_at=now)
+    advance(now + timedelta(hours=1))
+    assert not RestartAttempt.objects.exists()
+    assert "the automation of everything is paused by ada" in Job.objects.get().run_problem
+
+
+def test_a_run_that_was_started_clears_the_problem_of_the_one_before(hourly, job_manager, go_on, now):
+    Job.objects.filter(pk=hourly.pk).update(run_problem="The run that was due yesterday was not started.")
+    go_on(hourly, now + timedelta(hours=1))
+    assert Job.objects.get().run_problem == ""

@@ -1,7 +1,7 @@
 """Uploaded programs: where they lie, and whether a program could start at all (checked without running it).
 
 A program is a `.py` file or a `.zip` of them. `entry_class` names its function: `module:function` (`wordcount:main`,
-`jobs.wordcount:main`) or `file.py:function`.
+`jobs.wordcount:main`) or `file.py:function`; or a whole script: `file.py`, or in a `.zip` its module.
 """
 
 from __future__ import annotations
@@ -121,10 +121,12 @@ def _checked_name(file_name: str) -> str:
 
 
 def check_program(program: Program, entry_class: str) -> None:
-    """InvalidProgram unless the file parses and has the function at its top level."""
+    """InvalidProgram unless the file parses and has the function, if one is named, at its top level."""
     module, function = split_entry_class(entry_class)
     source = _zipped_source(program, module) if program.path.suffix == ".zip" else _plain_source(program, module)
     tree = _parsed(source, _file_of(module))
+    if function is None:
+        return
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     if function in names or function in _bound_names(tree):
         return
@@ -138,27 +140,41 @@ def check_program(program: Program, entry_class: str) -> None:
 
 
 def entry_functions(program: Program) -> tuple[str, ...]:
-    """What a `.py` program offers as `entry_class`: its public top-level functions that take two arguments."""
+    """What a `.py` program offers as `entry_class`: its public top-level functions that take two arguments.
+
+    A file without such a function, or with code for `__main__`, is also offered as a script.
+    """
     if program.path.suffix != ".py":
         return ()
     try:
         tree = _parsed(program.path.read_bytes(), program.name)
     except (InvalidProgram, OSError):
         return ()
-    return tuple(
+    functions = tuple(
         f"{program.name}:{node.name}"
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and len(node.args.args) == 2
     )
+    is_script = not functions or any(
+        isinstance(node, ast.If) and "__main__" in ast.dump(node.test) for node in tree.body
+    )
+    return (*functions, program.name) if is_script else functions
 
 
-def split_entry_class(entry_class: str) -> tuple[str, str]:
-    """(dotted module, function) of `module:function` or `file.py:function`."""
-    module, _, function = entry_class.partition(":")
+def split_entry_class(entry_class: str) -> tuple[str, str | None]:
+    """(dotted module, function) of `module:function` or `file.py:function`; None for the function of a script."""
+    module, colon, function = entry_class.partition(":")
+    is_file = module.endswith(".py")
     module = module.removesuffix(".py")
-    if not all(part.isidentifier() for part in [*module.split("."), function]):
-        raise InvalidProgram(f"entryClass: {entry_class!r} is not allowed; write module:function or file.py:function")
-    return module, function
+    if not colon and is_file and module:
+        return module, None  # whatever its name: it is not imported
+    names = [*module.split("."), function] if colon else module.split(".")
+    if not all(part.isidentifier() for part in names):
+        raise InvalidProgram(
+            f"entryClass: {entry_class!r} is not allowed; write module:function or file.py:function, "
+            "or file.py to run the whole file as a script"
+        )
+    return module, function if colon else None
 
 
 def _plain_source(program: Program, module: str) -> bytes:

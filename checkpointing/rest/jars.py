@@ -193,10 +193,10 @@ class JarHandlers:
     def _graph(self, program: Program, body: Mapping[str, Any]) -> JobGraph:
         entry_class = text_field(body, "entryClass")
         if entry_class is None:
-            raise bad_request("entryClass: module:function or file.py:function is expected")
+            raise bad_request("entryClass: module:function or file.py:function is expected, or file.py for a script")
         configuration = _configuration(body)
         try:
-            _, function = split_entry_class(entry_class)
+            module, function = split_entry_class(entry_class)
             recovery = StateRecovery.parse(configuration)
             self._check_storage(configuration)
             JobEnvironment.parse(configuration)
@@ -205,7 +205,7 @@ class JarHandlers:
             raise bad_request(str(error)) from error
         return JobGraph(
             job_id=id_field(body, "jobId"),
-            name=text_field(body, "jobName") or configuration.get(JOB_NAME_KEY) or function,
+            name=text_field(body, "jobName") or configuration.get(JOB_NAME_KEY) or function or module,
             jar_id=program.jar_id,
             entry_class=entry_class,
             program_args=_program_args(body),

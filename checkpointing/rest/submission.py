@@ -30,10 +30,12 @@ class JobDidNotStart(Exception):
 
 @dataclass(frozen=True)
 class Submission:
+    """`arguments` are the program's, as a script finds them in `sys.argv[1:]`."""
+
     program: Path
     entry_class: str
     name: str | None
-    arguments: Mapping[str, str]
+    arguments: Sequence[str]
     settings: Mapping[str, str]
     parallelism: int | None
     savepoint: str | None
@@ -52,10 +54,13 @@ class Submission:
         allow_non_restored_state: bool,
         secrets: Sequence[str] = (),
         secret_files: Sequence[str] = (),
+        more_arguments: Sequence[str] = (),
     ) -> Submission:
-        """`program`: `path/wordcount.py:function` or `path/jobs.zip:module:function`. ValueError says what is wrong.
+        """`program`: `path/script.py`, `path/wordcount.py:function` or `path/jobs.zip:module:function`.
 
-        `secrets` and `secret_files` are NAME=FILE: the value is what the file holds. OSError when it cannot be read.
+        `arguments` are written KEY=VALUE and become `--KEY VALUE`; `more_arguments` stay as they are. `secrets` and
+        `secret_files` are NAME=FILE: the value is what the file holds. ValueError says what is wrong, OSError that a
+        file cannot be read.
         """
         path, entry = _split_program(program)
         configuration = _pairs("--conf", settings)
@@ -68,7 +73,10 @@ class Submission:
             path,
             entry,
             name,
-            _pairs("--arg", arguments),
+            [
+                *(part for key, value in _pairs("--arg", arguments).items() for part in (f"--{key}", value)),
+                *more_arguments,
+            ],
             configuration,
             parallelism,
             as_absolute(savepoint) if savepoint else None,
@@ -79,7 +87,7 @@ class Submission:
         """The body of `/jars/:id/run`."""
         body: dict[str, Any] = {
             "entryClass": self.entry_class,
-            "programArgsList": [part for key, value in self.arguments.items() for part in (f"--{key}", value)],
+            "programArgsList": list(self.arguments),
             "flinkConfiguration": dict(self.settings),
             "allowNonRestoredState": self.allow_non_restored_state,
         }
@@ -154,7 +162,11 @@ def _split_program(text: str) -> tuple[Path, str]:
         if found and entry:
             file = Path(path + suffix)
             return file, (f"{file.name}:{entry}" if suffix == ".py" else entry)
-    raise ValueError(f"{text!r} is not allowed; PROGRAM.py:FUNCTION or PROGRAM.zip:MODULE:FUNCTION is expected")
+    if text.endswith(".py"):
+        return Path(text), Path(text).name
+    raise ValueError(
+        f"{text!r} is not allowed; SCRIPT.py, PROGRAM.py:FUNCTION or PROGRAM.zip:MODULE:FUNCTION is expected"
+    )
 
 
 def _refuse_secrets(configuration: Mapping[str, str]) -> None:

@@ -250,6 +250,7 @@ class Driver:
         self._started_after = _commits(prepared)
         for query in prepared.queries:
             query.start()
+        prepared.program.begin(prepared.queries)
         self._job = prepared
         self._reports.job = prepared
         uploads = job.executor_uploads(self._spec, self._spark, self._clock)
@@ -261,7 +262,7 @@ class Driver:
         while True:
             self._turn(prepared, self._agent, executors)
 
-    def _prepare(self, spark: SparkSession, program: Program, arguments: dict[str, str]) -> job.SparkJob:
+    def _prepare(self, spark: SparkSession, program: Program, arguments: job.ProgramArguments) -> job.SparkJob:
         try:
             return job.prepare(self._spec, self._work, spark, program, arguments)
         except Exception as error:
@@ -311,21 +312,28 @@ class Driver:
 
     def _look_after(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
         """A query that died fails the job. Once all have ended on request, the attempt is over; once all have ended by
-        themselves, the job manager is told, takes the final savepoint and sends `Stop`."""
+        themselves, and the program after them, the job manager is told, takes the final savepoint and sends `Stop`.
+        """
+        program_error, program_has_ended = running.program.error, running.program.has_ended  # before the queries
         ended = [query for query in running.queries if not query.is_active]
         for query in ended:
             info = query.failure(self._clock.now_ms())
             if info is not None:
                 self._check_context(info.message)
                 raise _Over(DriverState.FAILED, self._with_task(query, info))
+        if program_error is not None:
+            raise program_error
         if self._stopping:
             if all(query.has_ended() for query in running.queries):
                 raise _Over(DriverState.FINISHED, finish_cause=self._stop_cause)
-        elif len(ended) == len(running.queries) and not agent.has_ended_queries and not self._has_ended:
+        elif ended and not agent.has_ended_queries and not self._has_ended:
             self._check_context()
-            self._has_ended = True
-            log.info("attempt %d: all queries have ended by themselves", self._spec.attempt)
-            self._reports.status(DriverState.ENDED, has_advanced=self._has_advanced)
+            for query in ended:
+                running.program.note_ended(query.name)
+            if len(ended) == len(running.queries) and program_has_ended:
+                self._has_ended = True
+                log.info("attempt %d: all queries have ended by themselves", self._spec.attempt)
+                self._reports.status(DriverState.ENDED, has_advanced=self._has_advanced)
 
     def _with_task(self, query: RunningQuery, info: ExceptionInfo) -> ExceptionInfo:
         """Told as well as it can be: the failure itself must get through."""

@@ -24,6 +24,7 @@ from checkpointing.spark.lost_input import check_input_is_there
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
+    query_name,
     sink_of,
     sources_of,
     writer_options,
@@ -36,6 +37,7 @@ from checkpointing.spark.program import (
     load_program,
     parse_arguments,
 )
+from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
@@ -56,6 +58,7 @@ class SparkJob:
 
     queries: tuple[RunningQuery, ...]
     restored: Mapping[str, int]
+    program: ProgramRun
 
     @property
     def is_at_least_once(self) -> bool:
@@ -67,10 +70,13 @@ class SparkJob:
         return tuple(vertex for query in self.queries for vertex in query.planned.plan.vertices)
 
 
-def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, dict[str, str]]:
+ProgramArguments = Mapping[str, str] | Sequence[str]
+
+
+def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, ProgramArguments]:
     """The program and its arguments, before any JVM starts; ProgramError."""
-    arguments = parse_arguments(spec.program_args)
-    return load_program(Path(spec.program_path), spec.entry_class, work.program), arguments
+    program = load_program(Path(spec.program_path), spec.entry_class, work.program)
+    return program, spec.program_args if program.is_script else parse_arguments(spec.program_args)
 
 
 def open_session(spec: DriverSpec, work: WorkDirectory) -> SparkSession:
@@ -95,24 +101,38 @@ def executor_uploads(spec: DriverSpec, spark: SparkSession, clock: Clock) -> Upl
 
 
 def prepare(
-    spec: DriverSpec, work: WorkDirectory, spark: SparkSession, program: Program, arguments: dict[str, str]
+    spec: DriverSpec, work: WorkDirectory, spark: SparkSession, program: Program, arguments: ProgramArguments
 ) -> SparkJob:
     """Call the program and build each query's checkpointLocation; nothing is started yet.
 
     ProgramError, RestoreRefused, SnapshotDamaged, SnapshotUnusable, LocalStateUnusable, or what the program raises.
     """
     state = starting_state(spec, work.root)
-    spark.sparkContext.addPyFile(str(program.path))
     _let_executors_import_this_package(spec, work, spark)
-    _let_drivers_workers_import(spark, program)
+    _let_workers_import(spark, program)
     log.info("calls %s", program.entry_class)  # which may take as long as it likes
-    writers = as_writers(call_program(program, spark, arguments), program.entry_class)
+    run = run_program(program, spark, arguments)
+    returned = run.until_settled()
+    writers = as_writers(returned, program.entry_class, [query.writer for query in run.queries])
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
     built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec, state))
     lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
-    return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after)
+    return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after, run)
+
+
+def run_program(program: Program, spark: SparkSession, arguments: ProgramArguments) -> ProgramRun:
+    """Make the run of the program, and take over from now on what it starts."""
+    from checkpointing.spark.taken_over import take_over
+
+    def call() -> Any:
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - this thread's
+        return call_program(program, spark, arguments)
+
+    run = ProgramRun(call)
+    take_over(run)
+    return run
 
 
 def _check_restored(spec: DriverSpec, state: StartingState, query: PlannedQuery, batch: int) -> None:
@@ -130,8 +150,14 @@ def _let_executors_import_this_package(spec: DriverSpec, work: WorkDirectory, sp
         spark.sparkContext.addPyFile(str(zipped_package(work.root / PACKAGE_NAME)))
 
 
-def _let_drivers_workers_import(spark: SparkSession, program: Program) -> None:
-    """transformWithState asks a Python worker beside the driver before it plans; added files do not reach that one."""
+def _let_workers_import(spark: SparkSession, program: Program) -> None:
+    """transformWithState asks a Python worker beside the driver before it plans; added files do not reach that one.
+
+    The functions of a single script reach workers by value. Its name may be that of a module that Python has.
+    """
+    if program.is_script and program.path.suffix != ".zip":
+        return
+    spark.sparkContext.addPyFile(str(program.path))
     directory = program.path if program.path.suffix == ".zip" else program.path.parent
     spark.sparkContext.environment["PYTHONPATH"] = str(directory)
 
@@ -149,7 +175,7 @@ def plan_queries(
     ends: list[QueryEnds] = []
     for number, writer in enumerate(writers):
         options = writer_options(writer)
-        name = options.get("queryname") or f"query-{number}"
+        name = query_name(options, number)
         if any(query.name == name for query in planned):
             raise ProgramError(f"two queries are named {name!r}; give each its own .queryName(...)")
         location = work.queries / f"{number}-{re.sub(r'[^A-Za-z0-9_-]', '_', name)}"

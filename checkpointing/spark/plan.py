@@ -14,6 +14,7 @@ from typing import Any
 from checkpointing.ids import stable_id
 from checkpointing.messages import Vertex, VertexKind
 from checkpointing.spark.layout import Owner
+from checkpointing.spark.program import ProgramError
 
 _SOURCE = re.compile(r"StreamingRelation (?P<name>.*), \[[^\[\]]*\](?:, name=\S+)?$")
 _STATEFUL = re.compile(r"(?P<name>\w+)\b.*\bopId = (?P<operator>\d+),.*\bnumPartitions = (?P<partitions>\d+)")
@@ -169,6 +170,11 @@ def writer_options(writer: Any) -> dict[str, str]:
     return _scala_map(_private_field(writer, "extraOptions").toMap())
 
 
+def query_name(options: Mapping[str, str], number: int) -> str:
+    """Return the query's own name, or a name that is the same in each attempt for the program's `number`th query."""
+    return options.get("queryname") or f"query-{number}"
+
+
 def _scala_map(scala_map: Any) -> dict[str, str]:
     """Keys in lower case: Spark's options do not care."""
     pairs = scala_map.iterator()
@@ -200,6 +206,24 @@ def output_mode(writer: Any) -> Any:
     return _private_field(writer, "outputMode")
 
 
+_TABLE = "_waymark_table"
+
+
+def set_table(writer: Any, name: str) -> None:
+    """Note that the query writes to a table: what `toTable(name)` is to PySpark's writer."""
+    setattr(writer, _TABLE, name)
+
+
+def table_of(writer: Any) -> str | None:
+    return getattr(writer, _TABLE, None)
+
+
+def start(writer: Any) -> Any:
+    """Start the query. PySpark's own `start` and `toTable` are taken over while a program runs (taken_over.py)."""
+    table, java_writer = table_of(writer), writer._jwrite  # noqa: SLF001
+    return writer._sq(java_writer.start() if table is None else java_writer.toTable(table))  # noqa: SLF001
+
+
 def session_of(writer: Any) -> Any:
     return _frame(writer).sparkSession
 
@@ -221,8 +245,38 @@ _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
 def sink_of(writer: Any, options: Mapping[str, str]) -> Sink:
-    name = str(_private_field(writer, "source"))
+    name, table = str(_private_field(writer, "source")), table_of(writer)
+    if table is not None and not options.get("path"):
+        return _table_sink(session_of(writer), table)
     return Sink(name, options.get("path") if name.lower() in _FILE_FORMATS else None)
+
+
+def _table_sink(spark: Any, table: str) -> Sink:
+    """Return where `toTable(table)` writes; ProgramError for a table that would go with the attempt."""
+    if spark.catalog.tableExists(table):
+        facts = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()}
+        provider = str(facts.get("Provider", ""))
+        if facts.get("Type") != "MANAGED" or not _is_temporary(spark, table):
+            return Sink(table, facts.get("Location") if provider.lower() in _FILE_FORMATS else None)
+    elif not _is_temporary(spark, table):
+        return Sink(table, None)
+    raise ProgramError(
+        f"toTable({table!r}): Spark's catalog is in memory, so the table would be gone after a restart. Name the place "
+        'of its files with .option("path", ...), or give the job a catalog (spark.sql.catalog...).'
+    )
+
+
+def _is_temporary(spark: Any, table: str) -> bool:
+    """Whether the table is in the catalog that Spark keeps in memory, its files in the attempt's scratch directory."""
+    conf = spark.conf
+    is_sessions = table.count(".") < 2 and spark.catalog.currentCatalog() == "spark_catalog"
+    has_other = conf.get("spark.sql.catalog.spark_catalog", "") or table.split(".")[0] in _catalogs(conf)
+    return bool(is_sessions and not has_other and conf.get("spark.sql.catalogImplementation") == "in-memory")
+
+
+def _catalogs(conf: Any) -> set[str]:
+    prefix = "spark.sql.catalog."
+    return {name.removeprefix(prefix).partition(".")[0] for name in conf.getAll if name.startswith(prefix)}
 
 
 def _private_field(writer: Any, name: str) -> Any:

@@ -1,5 +1,6 @@
-"""Loading a user's program: `module:function` out of a `.py` file or a `.zip` of them.
+"""Load a user's program out of a `.py` file or a `.zip` of them: a function (`module:function`), or a whole script.
 
+A script is named by its file (`job.py`), or in a `.zip` by its module. It runs as `__main__`, as under spark-submit.
 Every way in which a program can be unfit ends in a ProgramError whose text says, in plain words, what is wrong with it.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import shutil
 import sys
@@ -14,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from checkpointing.spark.mistakes import may_pass
@@ -24,21 +26,39 @@ class ProgramError(Exception):
     """The program cannot be run as it is: starting it again would change nothing."""
 
 
+class ScriptExited(Exception):
+    """The script ended with an exit code other than 0."""
+
+
 @dataclass(frozen=True)
 class Program:
-    """`path` is what Spark's Python workers must import the program's modules from."""
+    """`path` is what Spark's Python workers must import the program's modules from.
 
-    function: Callable[[Any, dict[str, str]], Any]
+    `function` takes the session and the arguments: of a function as a dictionary, of a script as a list.
+    """
+
+    function: Callable[[Any, Any], Any]
     path: Path
     entry_class: str
 
+    @property
+    def is_script(self) -> bool:
+        return is_script(self.entry_class)
+
+
+def is_script(entry_class: str) -> bool:
+    """Return whether `entry_class` names a whole script, `job.py` or `package.job`, and no function of it."""
+    return ":" not in entry_class
+
 
 def load_program(program_path: Path, entry_class: str, import_directory: Path) -> Program:
-    """The function that `entry_class` (`module:function` or `module.py:function`) names.
+    """The function or script that `entry_class` (`module:function`, `module.py:function`, `script.py`) names.
 
     `import_directory` is the attempt's own: a single file is copied there under its module's name, because an uploaded
     file carries another name and Spark's workers import functions by module.
     """
+    if is_script(entry_class):
+        return _load_script(program_path, entry_class, import_directory)
     module_name, function_name = _split_entry(entry_class)
     path = _importable(program_path, module_name, import_directory)
     sys.path.insert(0, str(path if path.suffix == ".zip" else path.parent))
@@ -66,10 +86,58 @@ def _importable(program_path: Path, module_name: str, import_directory: Path) ->
         raise ProgramError(f"{program_path.name} is neither a .py file nor a .zip of them")
     if "." in module_name:
         raise ProgramError(f"{program_path.name} is a single file and has no package {module_name!r}; upload a .zip")
-    import_directory.mkdir(parents=True, exist_ok=True)
-    target = import_directory / f"{module_name}.py"
+    return _copied(program_path, import_directory / f"{module_name}.py")
+
+
+def _copied(program_path: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(program_path, target)
     return target
+
+
+def _load_script(program_path: Path, entry: str, import_directory: Path) -> Program:
+    """Compile the script. Its functions reach Spark's workers by value: its module need not be importable."""
+    if not entry:
+        raise ProgramError("there is no entry; write module:function, or script.py")
+    path = _importable(program_path, "script", import_directory)
+    if path.suffix == ".zip":
+        code, file = _code_in_zip(path, entry.removesuffix(".py"))
+        return Program(_as_main(code, file, entry.removesuffix(".py").rpartition(".")[0]), path, entry)
+    path = path.rename(path.with_name(f"{entry.removesuffix('.py')}.py"))
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise ProgramError(f"{entry} does not compile: {type(error).__name__}: {error}") from error
+    return Program(_as_main(code, str(path), None), path, entry)
+
+
+def _code_in_zip(path: Path, module: str) -> tuple[CodeType, str]:
+    sys.path.insert(0, str(path))
+    importlib.invalidate_caches()
+    try:
+        spec = importlib.util.find_spec(module)
+        loader: Any = spec.loader if spec is not None else None
+        code = loader.get_code(module) if loader is not None else None
+    except (ImportError, SyntaxError, ValueError) as error:
+        raise ProgramError(f"{module} in {path.name} cannot be run: {type(error).__name__}: {error}") from error
+    if code is None or spec is None or not str(spec.origin).startswith(str(path)):
+        raise ProgramError(f"{path.name} has no module {module!r}")
+    return code, str(spec.origin)
+
+
+def _as_main(code: CodeType, file: str, package: str | None) -> Callable[[Any, Sequence[str]], None]:
+    def run(_: Any, arguments: Sequence[str]) -> None:
+        main = ModuleType("__main__")
+        main.__dict__.update(__file__=file, __package__=package)
+        sys.modules["__main__"] = main
+        sys.argv = [file, *arguments]
+        try:
+            exec(code, main.__dict__)  # noqa: S102 - the user's own program
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise ScriptExited(f"The script ended with exit code {end.code}; its output is in the log.") from end
+
+    return run
 
 
 def _import(module_name: str, path: Path) -> ModuleType:
@@ -129,7 +197,7 @@ def parse_arguments(program_args: Sequence[str]) -> dict[str, str]:
     return arguments
 
 
-def call_program(program: Program, spark: Any, arguments: dict[str, str]) -> Any:
+def call_program(program: Program, spark: Any, arguments: Any) -> Any:
     """What the program returns; whatever it raises, but an attempt to end the process is a ProgramError."""
     try:
         return program.function(spark, arguments)
@@ -173,21 +241,29 @@ def _without_exit(
     return call
 
 
-def as_writers(returned: Any, entry_class: str) -> list[Any]:
-    """What the program returned, as a list of DataStreamWriters."""
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+def as_writers(returned: Any, entry_class: str, started: Sequence[Any] = ()) -> list[Any]:
+    """The DataStreamWriters that the program `started`, and then those that it returned."""
+    from pyspark.sql.streaming import DataStreamWriter
 
+    if started:
+        return [*started, *_not_among(started, returned, DataStreamWriter)]
+    if is_script(entry_class):
+        raise ProgramError(f"{entry_class} ended without starting a streaming query: there is nothing to run")
     writers = list(returned) if isinstance(returned, list | tuple) else [returned]
     for writer in writers:
-        if isinstance(writer, StreamingQuery):
-            raise ProgramError(f"{entry_class} returned a query that it started itself; leave out .start()")
         if not isinstance(writer, DataStreamWriter):
             raise ProgramError(
-                f"{entry_class} must return a DataStreamWriter or a list of them, it returned {_described(writer)}"
+                f"{entry_class} must start a query, or return a DataStreamWriter or a list of them, "
+                f"it returned {_described(writer)}"
             )
     if not writers:
         raise ProgramError(f"{entry_class} returned an empty list: there is no query to run")
     return writers
+
+
+def _not_among(started: Sequence[Any], returned: Any, kind: type) -> list[Any]:
+    listed = returned if isinstance(returned, list | tuple) else [returned]
+    return [each for each in listed if isinstance(each, kind) and not any(each is writer for writer in started)]
 
 
 def _described(value: Any) -> str:

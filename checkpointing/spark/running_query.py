@@ -9,12 +9,12 @@ from typing import Any
 from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
 from checkpointing.spark.lost_input import loss_in_words
-from checkpointing.spark.plan import QueryPlan, Sink
+from checkpointing.spark.plan import QueryPlan, Sink, start
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
 
-# A sink's target belongs to another job or query. A restart changes nothing about it.
-_REFUSED_BY_THE_SINK = ("SinkDirectoryTaken", "SinkTableTaken")
+# A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
+_PERMANENT = ("SinkDirectoryTaken", "SinkTableTaken", "ProgramError")
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
 
@@ -64,6 +64,11 @@ class RunningQuery:
         return self.planned.name
 
     @property
+    def spark_query(self) -> Any:
+        """PySpark's StreamingQuery of the newest start."""
+        return self._query
+
+    @property
     def spark_id(self) -> str:
         """The id that Spark keeps in the checkpointLocation: the same across restarts."""
         return str(self._query.id)
@@ -76,7 +81,7 @@ class RunningQuery:
     def start(self) -> None:
         """Returns once Spark has accepted the query; the first batch may take as long as it likes."""
         self._last_epoch = None
-        self._query = self.planned.writer.start()
+        self._query = start(self.planned.writer)
 
     @property
     def is_active(self) -> bool:
@@ -93,7 +98,7 @@ class RunningQuery:
         )
         if words is not None:
             return replace(info, message=words, recoverable=False)
-        return replace(info, recoverable=False) if info.name in _REFUSED_BY_THE_SINK else info
+        return replace(info, recoverable=False) if info.name in _PERMANENT else info
 
     def doing(self) -> str:
         """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""

@@ -13,8 +13,11 @@ from checkpointing.rest.submission import JobDidNotStart, Submission, follow_unt
 from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
 
 EPILOG = f"""\
-example:
+examples:
+  manage.py submit script.py --conf execution.checkpointing.interval=10s -- localhost 9999
   manage.py submit wordcount.py:wordcount --arg input=/data/in --conf execution.checkpointing.interval=10s
+
+A script runs as it does under spark-submit: what follows `--` is its sys.argv[1:].
 
 The exit code is 0 once the job runs, 1 when it was refused or failed to start. {ACCESS_HELP}"""
 
@@ -22,11 +25,22 @@ The exit code is 0 once the job runs, 1 when it was refused or failed to start. 
 class Command(BaseCommand):
     help = "Submit a PySpark program to the job manager and wait until it runs."
     requires_system_checks = []  # noqa: RUF012  (Django's own form)
+    script_arguments: tuple[str, ...] = ()
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Keep what follows `--` for the program: argparse takes it for the command's own."""
+        own = argv[: argv.index("--")] if "--" in argv else argv
+        self.script_arguments = tuple(argv[len(own) + 1 :])
+        super().run_from_argv(own)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.epilog = EPILOG
-        parser.add_argument("program", metavar="PROGRAM.py:FUNCTION", help="or PROGRAM.zip:MODULE:FUNCTION")
+        parser.add_argument(
+            "program",
+            metavar="PROGRAM",
+            help="SCRIPT.py, PROGRAM.py:FUNCTION, PROGRAM.zip:MODULE:FUNCTION, or PROGRAM.zip:MODULE for a script",
+        )
         parser.add_argument("--name", help="the job's name (default: pipeline.name or the function's)")
         parser.add_argument(
             "--arg", action="append", default=[], metavar="KEY=VALUE", help="an entry of the program's args"
@@ -51,7 +65,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            submission = _submission(options)
+            submission = _submission(options, self.script_arguments)
             client = job_manager_client(options["jobmanager"])
             jar_id = client.upload(submission.program)
             self.stdout.write(f"Uploaded {submission.program.name}.")
@@ -68,7 +82,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
 
-def _submission(options: dict[str, Any]) -> Submission:
+def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> Submission:
     return Submission.parse(
         options["program"],
         name=options["name"],
@@ -79,4 +93,5 @@ def _submission(options: dict[str, Any]) -> Submission:
         allow_non_restored_state=options["allow_non_restored_state"],
         secrets=options["secret"],
         secret_files=options["secret_file"],
+        more_arguments=script_arguments,
     )

@@ -64,8 +64,8 @@ def test_an_id_that_is_none_is_not_found(storage: ProgramStorage, jar_id: str) -
         storage.get(jar_id)
 
 
-@pytest.mark.parametrize("entry", ["wordcount:main", "wordcount.py:main", "wordcount.py:alias"])
-def test_a_program_with_its_function_passes(storage: ProgramStorage, entry: str) -> None:
+@pytest.mark.parametrize("entry", ["wordcount:main", "wordcount.py:main", "wordcount.py:alias", "wordcount.py"])
+def test_a_program_with_its_function_or_as_a_script_passes(storage: ProgramStorage, entry: str) -> None:
     check_program(storage.store("wordcount.py", SOURCE), entry)
 
 
@@ -75,7 +75,9 @@ def test_a_program_with_its_function_passes(storage: ProgramStorage, entry: str)
         ("wordcount.py:missing", "no top-level function 'missing'; it has main"),
         ("wordcount.py:later", "async function"),
         ("other.py:main", "the program is wordcount.py"),
-        ("wordcount.py", "write module:function"),
+        ("main", "names the module 'main', but the program is wordcount.py"),
+        (".py", "write module:function"),
+        ("other.py", "the program is wordcount.py"),
         ("wordcount.py:a b", "write module:function"),
         (":main", "write module:function"),
         ("../wordcount.py:main", "write module:function"),
@@ -103,6 +105,7 @@ def test_a_zip_is_searched_for_the_module(storage: ProgramStorage) -> None:
 
     check_program(program, "wordcount:main")
     check_program(program, "jobs.deep:main")
+    check_program(program, "jobs.deep")
     with pytest.raises(InvalidProgram, match="holds no module 'other'"):
         check_program(program, "other:main")
 
@@ -116,6 +119,13 @@ def test_the_functions_that_could_be_run_are_offered(storage: ProgramStorage) ->
     program = storage.store("a.py", SOURCE + b"def _private(spark, args): ...\ndef one(argument): ...\n")
 
     assert entry_functions(program) == ("a.py:main",)
+    script = storage.store("b-1.py", SOURCE + b"if __name__ == '__main__':\n    main(None, {})\n")
+    assert entry_functions(script) == ("b-1.py:main", "b-1.py")
+    assert entry_functions(storage.store("c.py", b"print()")) == ("c.py",)
+
+
+def test_a_script_may_have_any_file_name(storage: ProgramStorage) -> None:
+    check_program(storage.store("01 my-job.py", b"print()"), "01 my-job.py")
 
 
 def test_the_same_file_is_stored_once(storage: ProgramStorage) -> None:

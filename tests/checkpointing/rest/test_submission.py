@@ -130,7 +130,7 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("words.py",), "PROGRAM.py:FUNCTION"),
+        (("words.txt",), "SCRIPT.py, PROGRAM.py:FUNCTION"),
         (("missing.py:f",), "No such file"),
         (("{program}:nothing",), "no top-level function 'nothing'"),
         (("{program}:wordcount", "--arg", "x"), "--arg: 'x' is not allowed"),

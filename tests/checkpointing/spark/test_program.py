@@ -63,7 +63,7 @@ def test_a_function_in_a_package_of_a_zip_is_found(tmp_path: Path, name: str) ->
     assert load_program(path, f"{name}.jobs:main", tmp_path / "program").function(None, {}) == 5
 
 
-@pytest.mark.parametrize("entry", ["", "main", "wordcount:", ":main", "word-count:main", "a b:main"])
+@pytest.mark.parametrize("entry", ["", "wordcount:", ":main", "word-count:main", "a b:main"])
 def test_an_entry_that_names_no_function_is_refused(tmp_path: Path, entry: str) -> None:
     with pytest.raises(ProgramError, match="write module:function"):
         load_program(tmp_path / "x.py", entry, tmp_path / "program")

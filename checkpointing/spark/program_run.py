@@ -1,0 +1,131 @@
+"""Run a user's program on a thread of its own, and collect the queries that it starts.
+
+    collecting → the program waits for a query, or ends → settled → the driver has started the queries → begun
+
+A program that waits for its queries (`awaitTermination()`) goes on when they have ended by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from checkpointing.spark.program import ProgramError
+
+if TYPE_CHECKING:
+    from checkpointing.spark.running_query import RunningQuery
+
+log = logging.getLogger(__name__)
+
+_REMIND_S = 60.0
+_LATE = (
+    "The program starts a query after its other queries have begun to run. Start all queries before the program first "
+    "waits for one of them (awaitTermination, lastProgress and so on), and none within the function of foreachBatch."
+)
+
+
+class StartedQuery(Protocol):
+    """What `start()` gave to the program. `running` is set when the driver has started the query."""
+
+    writer: Any
+    name: str
+    running: RunningQuery | None
+    has_ended: bool
+
+
+class ProgramRun:
+    """The driver's main thread calls `until_settled`, `begin`, `note_ended`; any other thread may call the rest."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._thread = threading.Thread(target=self._run, name="program", daemon=True)
+        self._changed = threading.Condition()
+        self._queries: list[StartedQuery] = []
+        self._is_settled = False
+        self._has_begun = False
+        self._has_ended = False
+        self._returned: Any = None
+        self._error: Exception | None = None
+
+    # --- the driver ---
+
+    def until_settled(self) -> Any:
+        """Run the program until it waits for a query or ends. Return what it returned, and raise what it raised."""
+        self._thread.start()
+        while not self.wait_for(lambda: self._is_settled, _REMIND_S):
+            log.info("the program neither ends nor waits; it has started %d queries so far", len(self._queries))
+        if self._error is not None:
+            raise self._error
+        return self._returned
+
+    def begin(self, queries: Sequence[RunningQuery]) -> None:
+        """Let the program use its queries: the driver has started them."""
+        by_name = {query.name: query for query in queries}
+        with self._changed:
+            for query in self._queries:
+                query.running = by_name[query.name]
+            self._has_begun = True
+            self._changed.notify_all()
+
+    def note_ended(self, name: str) -> None:
+        """Let the program go on that waits for this query, which has ended without a failure."""
+        with self._changed:
+            for query in self._queries:
+                if query.name == name:
+                    query.has_ended = True
+            self._changed.notify_all()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._has_ended
+
+    @property
+    def error(self) -> Exception | None:
+        return self._error
+
+    # --- the program ---
+
+    @property
+    def queries(self) -> tuple[StartedQuery, ...]:
+        return tuple(self._queries)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the program's own thread asks."""
+        return threading.current_thread() is self._thread
+
+    def add(self, query: StartedQuery) -> None:
+        """Add a query that the program starts; ProgramError once it is too late for that."""
+        with self._changed:
+            if self._is_settled:
+                raise ProgramError(_LATE)
+            if any(query.writer is other.writer for other in self._queries):
+                raise ProgramError("The program starts the same writer twice; make a writer for each query.")
+            self._queries.append(query)
+
+    def settle(self) -> None:
+        """Note that the program has started all its queries: it waits for one, or looks at one that must run."""
+        with self._changed:
+            self._is_settled = True
+            self._changed.notify_all()
+
+    def wait_until_begun(self) -> None:
+        self.settle()
+        self.wait_for(lambda: self._has_begun)
+
+    def wait_for(self, is_so: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(is_so, timeout_s)
+
+    def _run(self) -> None:
+        try:
+            self._returned = self._call()
+        except Exception as error:  # noqa: BLE001 - the driver's main thread raises it
+            self._error = error
+        finally:
+            with self._changed:
+                self._has_ended = True
+                self._is_settled = True
+                self._changed.notify_all()

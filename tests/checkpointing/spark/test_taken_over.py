@@ -1,0 +1,242 @@
+"""PySpark's own calls in a program, taken over: the driver runs the queries, and the program sees them run."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming import DataStreamWriter
+
+from checkpointing.spark import taken_over
+from checkpointing.spark.job import plan_queries, run_program
+from checkpointing.spark.program import ProgramError, ScriptExited, as_writers, load_program
+from checkpointing.spark.program_run import ProgramRun
+from checkpointing.spark.running_query import RunningQuery
+from checkpointing.spark.session import WorkDirectory
+from checkpointing.spark.starting_state import NoState
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+SCRIPT = """
+import sys
+import time
+from pyspark.sql import SparkSession
+
+if __name__ == "__main__":
+    spark = SparkSession.builder.appName("Own").master("local[7]").config("spark.sql.shuffle.partitions", "3").getOrCreate()
+
+    def say(*words):
+        with open(sys.argv[1], "a") as said:
+            say(*words)
+
+    def rows(**options):
+        return spark.readStream.format("rate-micro-batch").options(rowsPerBatch=5, **options).load()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_process() -> Iterator[None]:
+    argv, main, path = sys.argv, sys.modules["__main__"], list(sys.path)
+    yield
+    taken_over.give_back()
+    sys.argv, sys.modules["__main__"], sys.path[:] = argv, main, path
+
+
+class Job:
+    """A script, and what the driver does with it."""
+
+    def __init__(self, spark: Any, directory: Path, source: str) -> None:
+        self.spark, self._directory = spark, directory
+        self.said = directory / "said"
+        self.said.touch()
+        file = directory / f"{uuid.uuid4()}_my-script.py"
+        lines = "".join(f"    {line}\n" for line in source.strip().splitlines())
+        file.write_text(SCRIPT + lines)
+        self._program = load_program(file, "my-script.py", directory / "program")
+        self.run: ProgramRun = run_program(self._program, spark, [str(self.said)])
+        self.queries: list[RunningQuery] = []
+
+    def start(self) -> list[RunningQuery]:
+        returned = self.run.until_settled()
+        writers = as_writers(returned, "my-script.py", [query.writer for query in self.run.queries])
+        assert self.spark.streams._jsqm.active() is not None
+        planned = plan_queries(writers, WorkDirectory(self._directory), NoState("job"), {})
+        self.queries = [RunningQuery(query) for query in planned]
+        for query in self.queries:
+            query.start()
+        self.run.begin(self.queries)
+        return self.queries
+
+    def look_after(self) -> bool:
+        """What the driver's loop does. Whether the program has ended."""
+        for query in self.queries:
+            if not query.is_active:
+                assert query.failure(0) is None
+                self.run.note_ended(query.name)
+        return self.run.has_ended
+
+    def await_end(self) -> list[str]:
+        eventually("the script's end", self.look_after)
+        if self.run.error is not None:
+            raise self.run.error
+        return self.said.read_text().split()
+
+
+@pytest.fixture
+def job(spark: Any, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
+    jobs: list[Job] = []
+
+    def make(source: str) -> Job:
+        jobs.append(Job(spark, tmp_path, source))
+        return jobs[-1]
+
+    yield make
+    for each in jobs:
+        for query in each.queries:
+            query.stop()
+
+
+def test_the_queries_of_a_script_run_under_their_names_and_it_goes_on_when_they_have_ended(
+    job: Callable[[str], Job],
+) -> None:
+    made = job("""
+first = rows().writeStream.format("noop").trigger(once=True).start()
+second = rows().writeStream.start(format="noop", queryName="second", outputMode="append")
+spark.streams.awaitAnyTermination()
+say("any", first.isActive, second.isActive, first.name, len(spark.streams.active))
+say(second.awaitTermination(0.01))
+second.stop()
+say(second.awaitTermination())
+spark.stop()
+""")
+    assert [query.name for query in made.start()] == ["query-0", "second"]
+    assert made.await_end() == ["any", "False", "True", "query-0", "1", "False", "None"]
+    assert made.spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert made.spark.sparkContext.master != "local[7]"
+
+
+def test_a_handle_is_the_query_that_runs(job: Callable[[str], Job]) -> None:
+    made = job("""
+query = rows().writeStream.format("memory").queryName("numbers").start()
+while query.lastProgress is None:
+    time.sleep(0.01)
+say(query.id, query.runId, query.lastProgress["name"], query.exception(), query.status["isDataAvailable"])
+say(spark.streams.get(query.id) is query)
+query.stop()
+""")
+    [query] = made.start()
+    said = made.await_end()
+    assert said == [query.spark_id, query.run_id, "numbers", "None", said[4], "True"]
+
+
+def test_a_script_that_ends_without_waiting_leaves_its_queries_running(job: Callable[[str], Job]) -> None:
+    made = job("""
+query = rows().writeStream.foreachBatch(lambda frame, batch: say("batch", batch)).start()
+spark.stop()
+sys.exit(0)
+""")
+    [query] = made.start()
+    eventually("its function is called", lambda: "batch 1" in made.said.read_text())
+    assert made.run.has_ended
+    assert query.is_active
+
+
+def test_a_loop_over_is_active_is_a_wait(job: Callable[[str], Job]) -> None:
+    made = job("""
+query = rows().writeStream.format("noop").trigger(once=True).start()
+while query.isActive:
+    time.sleep(0.01)
+say("over")
+""")
+    made.start()
+    assert made.await_end() == ["over"]
+
+
+def test_streams_are_awaited_one_after_the_other(job: Callable[[str], Job]) -> None:
+    made = job("""
+for number in range(2):
+    rows().writeStream.format("noop").trigger(once=True).start()
+while spark.streams.active:
+    spark.streams.resetTerminated()
+    spark.streams.awaitAnyTermination()
+say("over")
+""")
+    assert len(made.start()) == 2
+    assert made.await_end() == ["over"]
+
+
+def test_a_table_at_a_path_is_written(job: Callable[[str], Job], tmp_path: Path) -> None:
+    made = job(f"""
+query = rows().writeStream.trigger(once=True).toTable("numbers", path={str(tmp_path / "table")!r}, format="json")
+query.awaitTermination()
+say(spark.table("numbers").count())
+spark.sql("DROP TABLE numbers")
+""")
+    [query] = made.start()
+    assert query.files.sink_path == tmp_path / "table"
+    assert made.await_end() == ["5"]
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("say('nothing')", ProgramError, "ended without starting a streaming query"),
+        ("spark.streams.awaitAnyTermination()", ProgramError, "ended without starting a streaming query"),
+        ("rows().writeStream.toTable('numbers')", ProgramError, "the table would be gone after a restart"),
+        ("sys.exit('wrong usage')", ScriptExited, "ended with exit code wrong usage"),
+        ("rows().writeStream.start(path=1 / 0)", ZeroDivisionError, "division by zero"),
+    ],
+)
+def test_a_script_that_cannot_be_run_says_why(
+    job: Callable[[str], Job], source: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        job(source).start()
+
+
+def test_a_query_that_is_started_too_late_runs_nowhere(job: Callable[[str], Job]) -> None:
+    made = job("""
+first = rows().writeStream.format("noop").trigger(once=True).start()
+first.awaitTermination()
+rows().writeStream.format("noop").start()
+""")
+    made.start()
+    with pytest.raises(ProgramError, match="Start all queries before the program first waits"):
+        made.await_end()
+
+
+def test_a_query_within_a_batch_fails_the_batch(job: Callable[[str], Job]) -> None:
+    made = job("""
+def write(frame, batch):
+    rows().writeStream.format("noop").start()
+rows().writeStream.foreachBatch(write).start().awaitTermination()
+""")
+    [query] = made.start()
+    info = eventually("its failure", lambda: query.failure(0))
+    assert (info.name, info.recoverable) == ("ProgramError", False)
+    assert "none within the function of foreachBatch" in info.message
+
+
+def test_signals_stay_the_drivers(job: Callable[[str], Job]) -> None:
+    made = job("""
+import signal
+signal.signal(signal.SIGTERM, lambda *_: None)
+rows().writeStream.format("noop").start()
+""")
+    before = signal.getsignal(signal.SIGTERM)
+    made.start()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_pyspark_with_other_methods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = {**taken_over._ORIGINALS, (DataStreamWriter, "start"): lambda self, everything: None}
+    monkeypatch.setattr(taken_over, "_ORIGINALS", changed)
+    with pytest.raises(ProgramError, match=r"its DataStreamWriter\.start has changed"):
+        taken_over.take_over(ProgramRun(threading.Event().wait))

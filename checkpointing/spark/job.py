@@ -21,6 +21,7 @@ from checkpointing.spark.channels import QueryEnds, find_channels
 from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.known_checksums import known_checksums
 from checkpointing.spark.lost_input import check_input_is_there
+from checkpointing.spark.own_location import own_location
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
@@ -185,8 +186,9 @@ def plan_queries(
         if is_continuous:
             refuse_exactly_once(name, configuration)
         ends.append(QueryEnds(name, sources_of(writer), sink.format, options))
+        own = own_location(writer, options)
         named = writer.queryName(name).option("checkpointLocation", str(location))
-        planned.append(PlannedQuery(named, plan, location, sink, is_continuous=is_continuous))
+        planned.append(PlannedQuery(named, plan, location, sink, is_continuous=is_continuous, own_location=own))
     channels = find_channels(ends)
     return [replace(query, inputs=tuple(c for c in channels if c.consumer == query.name)) for query in planned]
 

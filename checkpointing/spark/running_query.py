@@ -20,7 +20,10 @@ _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads."""
+    """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads.
+
+    `own_location` is the checkpointLocation that the program asked for.
+    """
 
     writer: Any
     plan: QueryPlan
@@ -28,6 +31,7 @@ class PlannedQuery:
     sink: Sink
     inputs: tuple[Channel, ...] = ()
     is_continuous: bool = False
+    own_location: str | None = None
 
     @property
     def name(self) -> str:

@@ -21,6 +21,7 @@ from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.messages import VertexKind
 from checkpointing.spark import file_sink
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
+from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.rescale import log_batch_without_output, rescale, target_partitions
 from checkpointing.spark.restore import Snapshot, check_fits, restore_output, restore_query
@@ -224,7 +225,9 @@ def build_queries(
     continues_after: dict[str, int] = {}
     for query in queries:
         batch = state.build(query)
-        if batch is not None:
+        if batch is None:
+            refuse_unless_empty(query)
+        else:
             check(query, batch)
             target = target_partitions(query.plan, state.partitions(query.name))
             restored[query.name] = batch

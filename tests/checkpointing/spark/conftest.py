@@ -225,6 +225,7 @@ class Drivers:
         configuration: dict[str, str] | None = None,
         token_file: str | None = None,
         high_availability: HighAvailabilitySpec | None = None,
+        program: str = "wordcount.py",
     ) -> Driver:
         work = self._directory / f"attempt-{attempt}"
         work.mkdir(parents=True)
@@ -239,7 +240,7 @@ class Drivers:
             job_id=manager.job_id,
             job_name="words",
             attempt=attempt,
-            program_path=str(PROGRAMS / "wordcount.py"),
+            program_path=str(PROGRAMS / program),
             entry_class=entry_class,
             program_args=program_args,
             parallelism=2,

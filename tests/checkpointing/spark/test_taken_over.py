@@ -19,7 +19,7 @@ from checkpointing.spark.program import ProgramError, ScriptExited, as_writers, 
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.session import WorkDirectory
-from checkpointing.spark.starting_state import NoState
+from checkpointing.spark.starting_state import NoState, build_queries
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -30,11 +30,12 @@ import time
 from pyspark.sql import SparkSession
 
 if __name__ == "__main__":
-    spark = SparkSession.builder.appName("Own").master("local[7]").config("spark.sql.shuffle.partitions", "3").getOrCreate()
+    builder = SparkSession.builder.appName("Own").master("local[7]")
+    spark = builder.config("spark.sql.shuffle.partitions", "3").getOrCreate()
 
     def say(*words):
         with open(sys.argv[1], "a") as said:
-            say(*words)
+            print(*words, file=said)
 
     def rows(**options):
         return spark.readStream.format("rate-micro-batch").options(rowsPerBatch=5, **options).load()
@@ -68,6 +69,7 @@ class Job:
         writers = as_writers(returned, "my-script.py", [query.writer for query in self.run.queries])
         assert self.spark.streams._jsqm.active() is not None
         planned = plan_queries(writers, WorkDirectory(self._directory), NoState("job"), {})
+        build_queries(NoState("job"), self.spark, self._directory, planned)
         self.queries = [RunningQuery(query) for query in planned]
         for query in self.queries:
             query.start()
@@ -100,7 +102,8 @@ def job(spark: Any, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
     yield make
     for each in jobs:
         for query in each.queries:
-            query.stop()
+            if query.spark_query is not None:
+                query.stop()
 
 
 def test_the_queries_of_a_script_run_under_their_names_and_it_goes_on_when_they_have_ended(
@@ -174,10 +177,10 @@ say("over")
 
 def test_a_table_at_a_path_is_written(job: Callable[[str], Job], tmp_path: Path) -> None:
     made = job(f"""
-query = rows().writeStream.trigger(once=True).toTable("numbers", path={str(tmp_path / "table")!r}, format="json")
+query = rows().writeStream.trigger(once=True).toTable("written", path={str(tmp_path / "table")!r}, format="json")
 query.awaitTermination()
-say(spark.table("numbers").count())
-spark.sql("DROP TABLE numbers")
+say(spark.table("written").count())
+spark.sql("DROP TABLE written")
 """)
     [query] = made.start()
     assert query.files.sink_path == tmp_path / "table"
@@ -189,7 +192,7 @@ spark.sql("DROP TABLE numbers")
     [
         ("say('nothing')", ProgramError, "ended without starting a streaming query"),
         ("spark.streams.awaitAnyTermination()", ProgramError, "ended without starting a streaming query"),
-        ("rows().writeStream.toTable('numbers')", ProgramError, "the table would be gone after a restart"),
+        ("rows().writeStream.toTable('managed')", ProgramError, "the table would be gone after a restart"),
         ("sys.exit('wrong usage')", ScriptExited, "ended with exit code wrong usage"),
         ("rows().writeStream.start(path=1 / 0)", ZeroDivisionError, "division by zero"),
     ],
@@ -220,8 +223,31 @@ rows().writeStream.foreachBatch(write).start().awaitTermination()
 """)
     [query] = made.start()
     info = eventually("its failure", lambda: query.failure(0))
+    assert info is not None
     assert (info.name, info.recoverable) == ("ProgramError", False)
     assert "none within the function of foreachBatch" in info.message
+
+
+@pytest.mark.parametrize("setting", ["option", "conf"])
+def test_an_own_checkpoint_location_that_is_in_use_is_never_overridden(
+    job: Callable[[str], Job], tmp_path: Path, setting: str
+) -> None:
+    location = tmp_path / "own" / "words"
+    if setting == "option":
+        writer = "rows().writeStream.queryName('words').format('noop')"
+        source = f"{writer}.option('checkpointLocation', 'file:{location}').start()"
+    else:
+        root = f"spark.conf.set('spark.sql.streaming.checkpointLocation', {str(location.parent)!r})"
+        source = f"{root}\nrows().writeStream.format('noop').queryName('words').start()"
+    (location / "commits").mkdir(parents=True)
+    job(source).start()
+    taken_over.give_back()
+    (location / "commits" / "7").touch()
+    (location / "commits" / ".7.crc").touch()
+    with pytest.raises(
+        ProgramError, match=f"/words, which has 1 committed batches.*--from-checkpoint words=.*{location}"
+    ):
+        job(source).start()
 
 
 def test_signals_stay_the_drivers(job: Callable[[str], Job]) -> None:

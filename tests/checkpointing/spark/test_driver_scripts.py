@@ -1,0 +1,53 @@
+"""A plain script in a real driver: its queries are the job's, and the job goes on as long as the script does."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import DriverState
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+def copies(words: Any) -> Counter[str]:
+    """What Spark's file sink says that it wrote."""
+    log = words.output / "copies" / "_spark_metadata"
+    entries = [json.loads(line) for file in log.glob("[0-9]*") for line in file.read_text().splitlines()[1:]]
+    rows = (row for path in {entry["path"] for entry in entries} for row in open(path.removeprefix("file://")))
+    return Counter(json.loads(row)["value"] for row in rows)
+
+
+def test_a_script_of_two_queries_goes_on_from_its_checkpoint(
+    job_manager: Any, drivers: Any, words: Any, eventually: Any
+) -> None:
+    arguments = (str(words.input), str(words.output))
+    first = drivers.start(job_manager, "script.py", arguments, program="script.py")
+    job_manager.await_state(1, DriverState.RUNNING)
+    assert {vertex.query for vertex in job_manager.vertices} == {"words", "query-1"}
+
+    words.write("1", ["a", "b", "a"])
+    eventually("the words", lambda: words.counts() == {"a": 2, "b": 1} and copies(words) == {"a": 2, "b": 1})
+    checkpoint = job_manager.complete(1)
+    assert checkpoint.batches == {"words": 0, "query-1": 0}
+    words.write("2", ["c"])
+    eventually("what is abandoned", lambda: words.counts().get("c") and copies(words).get("c"))
+    first.kill()
+
+    drivers.start(job_manager, "script.py", arguments, program="script.py", attempt=2, restore=checkpoint)
+    job_manager.await_state(2, DriverState.RUNNING)
+    words.write("3", ["a"])
+    expected = {"a": 3, "b": 1, "c": 1}
+    eventually("every word once", lambda: words.counts() == expected and copies(words) == expected)
+    assert not (words.output / "done").exists()
+
+
+def test_a_script_whose_queries_end_is_finished_when_it_has_ended(job_manager: Any, drivers: Any, words: Any) -> None:
+    words.write("1", ["a", "b", "a"])
+    drivers.start(job_manager, "script.py", (str(words.input), str(words.output), "once"), program="script.py")
+    job_manager.await_state(1, DriverState.FINISHED)
+    assert (words.output / "done").read_text() == "False False"
+    assert words.counts() == copies(words) == {"a": 2, "b": 1}

@@ -93,7 +93,8 @@ class OperatorState:
 class CompletedCheckpoint:
     """`location` is the checkpoint's own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`);
     `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's.
-    `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer."""
+    `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer.
+    `imported_from`: the checkpoint locations of Spark that the state was copied from; its operators have no names."""
 
     job_id: str
     job_name: str
@@ -107,6 +108,7 @@ class CompletedCheckpoint:
     location: str
     shared_location: str | None
     channels: tuple[Channel, ...] = ()
+    imported_from: tuple[str, ...] = ()
 
     @property
     def state_size(self) -> int:

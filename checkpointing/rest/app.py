@@ -19,6 +19,7 @@ from checkpointing.rest.checkpoints import CheckpointHandlers
 from checkpointing.rest.cluster import ClusterHandlers
 from checkpointing.rest.drivers import DriverHandler
 from checkpointing.rest.errors import NO_LEADER, RestError, error_response
+from checkpointing.rest.imports import ImportHandlers
 from checkpointing.rest.jars import JarHandlers
 from checkpointing.rest.job_manager import JobManagerHandlers, RecentLog
 from checkpointing.rest.jobs import JobHandlers
@@ -96,6 +97,7 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
 def _other_routes(dispatcher: Dispatcher, log: RecentLog) -> Sequence[BaseRoute]:
     cluster, savepoints, jars = ClusterHandlers(dispatcher), SavepointHandlers(dispatcher), JarHandlers(dispatcher)
     manager, tasks = JobManagerHandlers(dispatcher.services.settings, log), TaskManagerHandlers(dispatcher)
+    imports = ImportHandlers(dispatcher)
     return [
         Route("/overview", cluster.overview),
         Route("/config", cluster.config),
@@ -109,6 +111,8 @@ def _other_routes(dispatcher: Dispatcher, log: RecentLog) -> Sequence[BaseRoute]
         Route("/savepoint-disposal", savepoints.dispose, methods=["POST"]),
         Route("/savepoint-disposal/{triggerid}", savepoints.disposal_status),
         Route("/savepoints/validate", savepoints.validate, methods=["POST"]),
+        Route("/savepoints/import", imports.begin, methods=["POST"]),
+        Route("/savepoints/import/{triggerid}", imports.status),
         Route("/jars", jars.list),
         Route("/jars/upload", jars.upload, methods=["POST"]),
         Route("/jars/{jarid}", jars.delete, methods=["DELETE"]),

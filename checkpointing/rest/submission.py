@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ class JobDidNotStart(Exception):
 
 @dataclass(frozen=True)
 class Submission:
-    """`arguments` are the program's, as a script finds them in `sys.argv[1:]`."""
+    """`arguments` are the program's, as a script finds them in `sys.argv[1:]`.
+
+    `checkpoints` are Spark's checkpoint locations to start from, by their query; "" is the program's only one.
+    """
 
     program: Path
     entry_class: str
@@ -40,6 +43,7 @@ class Submission:
     parallelism: int | None
     savepoint: str | None
     allow_non_restored_state: bool
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(
@@ -55,13 +59,16 @@ class Submission:
         secrets: Sequence[str] = (),
         secret_files: Sequence[str] = (),
         more_arguments: Sequence[str] = (),
+        checkpoints: Sequence[str] = (),
     ) -> Submission:
         """`program`: `path/script.py`, `path/wordcount.py:function` or `path/jobs.zip:module:function`.
 
         `arguments` are written KEY=VALUE and become `--KEY VALUE`; `more_arguments` stay as they are. `secrets` and
-        `secret_files` are NAME=FILE: the value is what the file holds. ValueError says what is wrong, OSError that a
-        file cannot be read.
+        `secret_files` are NAME=FILE: the value is what the file holds. `checkpoints` are written LOCATION or
+        NAME=LOCATION. ValueError says what is wrong, OSError that a file cannot be read.
         """
+        if savepoint and checkpoints:
+            raise ValueError("--from-savepoint and --from-checkpoint: only one of them is allowed")
         path, entry = _split_program(program)
         configuration = _pairs("--conf", settings)
         check_keys(configuration)
@@ -81,6 +88,7 @@ class Submission:
             parallelism,
             as_absolute(savepoint) if savepoint else None,
             allow_non_restored_state,
+            _locations(checkpoints),
         )
 
     def request(self) -> dict[str, Any]:
@@ -93,6 +101,30 @@ class Submission:
         }
         optional = {"jobName": self.name, "parallelism": self.parallelism, "savepointPath": self.savepoint}
         return body | {key: value for key, value in optional.items() if value is not None}
+
+
+def import_checkpoints(
+    client: JobManagerClient,
+    submission: Submission,
+    monotonic: Callable[[], float],
+    wait: Callable[[float], None],
+    timeout_s: float,
+) -> str:
+    """Have the job manager make a savepoint of the checkpoint locations. Return its location; JobDidNotStart."""
+    body = {"checkpoints": dict(submission.checkpoints), "entryClass": submission.entry_class}
+    trigger = client.post("/savepoints/import", body)["request-id"]
+    deadline = monotonic() + timeout_s
+    while True:
+        found = client.get(f"/savepoints/import/{trigger}")
+        if found["operation"] is not None:
+            break
+        if monotonic() > deadline:
+            raise JobDidNotStart(f"The checkpoint location is still being copied after {timeout_s:g} s; see --timeout.")
+        wait(_POLL_S)
+    if (cause := found["operation"].get("failure-cause")) is not None:
+        text = str(cause["stack-trace"]).removeprefix(f"{cause['class']}: ").splitlines()[0]
+        raise JobDidNotStart(f"--from-checkpoint: {text}")
+    return str(found["operation"]["location"])
 
 
 def follow_until_running(
@@ -183,6 +215,22 @@ def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, Path(file).read_text()
         except UnicodeDecodeError as error:
             raise ValueError(f"{option}: {file} is not a UTF-8 text") from error
+
+
+def _locations(texts: Sequence[str]) -> dict[str, str]:
+    """By query; a location may have a `=` of its own, as in `/data/day=1`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, location = text.partition("=")
+        if not equals or "/" in name:
+            name, location = "", text
+        if name in found:
+            given = f"query {name!r} has two locations" if name else "write NAME=LOCATION for each query"
+            raise ValueError(f"--from-checkpoint: {given}")
+        if not location:
+            raise ValueError(f"--from-checkpoint: {text!r} is not allowed; LOCATION or NAME=LOCATION is expected")
+        found[name] = as_absolute(location)
+    return found
 
 
 def _pairs(option: str, texts: Sequence[str], expected: str = "KEY=VALUE") -> dict[str, str]:

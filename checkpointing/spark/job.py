@@ -42,7 +42,7 @@ from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
-from checkpointing.spark.starting_state import StartingState, build_queries, plan_on, starting_state
+from checkpointing.spark.starting_state import StartingState, build_queries, for_queries, plan_on, starting_state
 from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.spark.uploads import ExecutorUploads, Uploads
@@ -115,6 +115,7 @@ def prepare(
     run = run_program(program, spark, arguments)
     returned = run.until_settled()
     writers = as_writers(returned, program.entry_class, [query.writer for query in run.queries])
+    state = for_queries(state, [query_name(writer_options(each), number) for number, each in enumerate(writers)])
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
     built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec, state))

@@ -10,7 +10,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint, OperatorState
@@ -19,10 +19,14 @@ from checkpointing.spark import file_sink
 from checkpointing.spark.checksums import is_rewritten, write_sums
 from checkpointing.spark.file_store import copy_verified
 from checkpointing.spark.layout import SINK_PREFIX
+from checkpointing.spark.plan import vertex_id
 from checkpointing.spark.schema_paths import relocate_schemas
 from checkpointing.spark.staging import SINK_LOCATION
 from checkpointing.state.batch_function import has_no_taker, name_of_holder
 from checkpointing.storage import state_file_path
+
+# The query of an imported location that nobody has named.
+UNNAMED = ""
 
 
 class RestoreRefused(Exception):
@@ -66,8 +70,27 @@ class Snapshot:
             for file in _files(operator)
         ]
 
+    def named(self, queries: Sequence[str]) -> Snapshot:
+        """Give state that was imported without its query's name to the program's only query; RestoreRefused."""
+        if UNNAMED not in self.checkpoint.batches:
+            return self
+        if len(queries) != 1:
+            raise RestoreRefused(
+                f"The program has the queries {', '.join(map(repr, queries))}, but a checkpoint location was given "
+                "without the name of its query. Write --from-checkpoint NAME=LOCATION, once for each query."
+            )
+        operators = tuple(_of_query(operator, queries[0]) for operator in self.checkpoint.operators)
+        batches = {queries[0]: self.checkpoint.batches[UNNAMED]}
+        return Snapshot(replace(self.checkpoint, operators=operators, batches=batches))
+
     def _operators(self, query: str) -> list[OperatorState]:
         return [operator for operator in self.checkpoint.operators if operator.query == query]
+
+
+def _of_query(operator: OperatorState, query: str) -> OperatorState:
+    """An operator of an import ends its name with its place (imported.py)."""
+    place = int(operator.name.rpartition(" ")[2])
+    return replace(operator, query=query, vertex_id=vertex_id(query, operator.kind, place))
 
 
 def _files(operator: OperatorState) -> list[StateFile]:
@@ -113,13 +136,15 @@ def _fitting(snapshot: Snapshot, vertices: Sequence[Vertex]) -> frozenset[str]:
     """The vertices that take up the state that the snapshot has for them.
 
     Spark finds a stateful operator's state by its place in the query: there another kind of operator does not fit.
+    State that was imported has no names of ours: Spark compares its own when the query starts.
     """
+    has_names = not snapshot.checkpoint.imported_from
     names = {vertex.id: vertex.name for vertex in vertices}
     return frozenset(
         operator.vertex_id
         for operator in snapshot.checkpoint.operators
         if operator.vertex_id in names
-        and (operator.kind is not VertexKind.STATEFUL or operator.name == names[operator.vertex_id])
+        and (not has_names or operator.kind is not VertexKind.STATEFUL or operator.name == names[operator.vertex_id])
     )
 
 

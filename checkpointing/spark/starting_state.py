@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -192,6 +192,11 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
         writers_are_gone=is_own and not has_executors,
         is_own=is_own,
     )
+
+
+def for_queries(state: StartingState, names: Sequence[str]) -> StartingState:
+    """`state` for the program's queries, in their order: an imported state may not know its query's name yet."""
+    return replace(state, snapshot=state.snapshot.named(names)) if isinstance(state, SnapshotState) else state
 
 
 def plan_on(state: StartingState, query: str, physical_plan: str, sink: Sink, *, asks: bool) -> QueryPlan:

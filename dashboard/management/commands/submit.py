@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checkpointing.rest.client import JobManagerUnreachable, RequestRefused
-from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running
+from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running, import_checkpoints
 from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
 
 EPILOG = f"""\
@@ -41,7 +42,9 @@ class Command(BaseCommand):
             metavar="PROGRAM",
             help="SCRIPT.py, PROGRAM.py:FUNCTION, PROGRAM.zip:MODULE:FUNCTION, or PROGRAM.zip:MODULE for a script",
         )
-        parser.add_argument("--name", help="the job's name (default: pipeline.name or the function's)")
+        parser.add_argument(
+            "--name", help="the job's name (default: pipeline.name, or the name of the function or script)"
+        )
         parser.add_argument(
             "--arg", action="append", default=[], metavar="KEY=VALUE", help="an entry of the program's args"
         )
@@ -59,6 +62,14 @@ class Command(BaseCommand):
             metavar="LOCATION",
             help="a savepoint or retained checkpoint to start from: a path, or an address such as s3://…",
         )
+        parser.add_argument(
+            "--from-checkpoint",
+            action="append",
+            default=[],
+            metavar="[NAME=]LOCATION",
+            help="a checkpoint location that Spark wrote without Waymark, which is copied and stays as it is; for a "
+            "program of several queries, once for each with its name",
+        )
         parser.add_argument("--allow-non-restored-state", action="store_true")
         add_job_manager_option(parser)
         parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait until it runs (300)")
@@ -69,6 +80,9 @@ class Command(BaseCommand):
             client = job_manager_client(options["jobmanager"])
             jar_id = client.upload(submission.program)
             self.stdout.write(f"Uploaded {submission.program.name}.")
+            if submission.checkpoints:
+                submission = replace(submission, savepoint=_imported(client, submission, options["timeout"]))
+                self.stdout.write(f"Copied the checkpoint location to savepoint {submission.savepoint}")
             job_id = client.run(jar_id, submission.request())
             self.stdout.write(f"Submitted: job {job_id}")
             follow_until_running(client, job_id, self.stdout.write, time.monotonic, time.sleep, options["timeout"])
@@ -80,6 +94,10 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except (ValueError, JobManagerUnreachable, RequestRefused) as error:
             raise CommandError(str(error)) from error
+
+
+def _imported(client: JobManagerClient, submission: Submission, timeout_s: float) -> str:
+    return import_checkpoints(client, submission, time.monotonic, time.sleep, timeout_s)
 
 
 def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> Submission:
@@ -94,4 +112,5 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         secrets=options["secret"],
         secret_files=options["secret_file"],
         more_arguments=script_arguments,
+        checkpoints=options["from_checkpoint"],
     )

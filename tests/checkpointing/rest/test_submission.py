@@ -14,8 +14,12 @@ from django.core.management import CommandError, call_command
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.submission import JobDidNotStart, follow_until_running
+from checkpointing.spark.restore import UNNAMED
+from checkpointing.storage import verify
 from checkpointing.storage.locations import local_path
+from dashboard.management.commands.submit import Command
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
+from tests.checkpointing.spark.recordings import unpacked
 from tests.storage_servers import StorageServer
 
 
@@ -59,6 +63,64 @@ async def test_submit_reads_secrets_from_files(manager: RunningJobManager, progr
     environment = manager.launcher.specs[0].environment
     assert environment == JobEnvironment({"STAGE": "production"}, {"DB_PASSWORD": "hunter2"}, {"KEY": "hunter3\n"})
     assert "hunter" not in said
+
+
+async def test_what_follows_two_dashes_is_the_scripts(
+    manager: RunningJobManager, program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = program.with_name("my-script.py")
+    script.write_text("import sys\nprint(sys.argv)\n")
+    words = [
+        "submit",
+        str(script),
+        "--jobmanager",
+        manager.address,
+        "--name",
+        "Mine",
+        "--",
+        "in",
+        "--n",
+        "-5",
+        "--",
+        "",
+    ]
+
+    await asyncio.to_thread(Command().run_from_argv, ["manage.py", *words])
+
+    assert capsys.readouterr().out.rstrip().endswith("RUNNING")
+    spec = manager.launcher.specs[0]
+    assert (spec.entry_class, spec.job_name) == ("my-script.py", "Mine")
+    assert spec.program_args == ("in", "--n", "-5", "--", "")
+
+
+async def test_a_script_is_named_after_its_file(manager: RunningJobManager, program: Path) -> None:
+    await submit(manager, str(program), "--arg", "input=/in")
+    spec = manager.launcher.specs[0]
+    assert (spec.entry_class, spec.job_name, spec.program_args) == ("words.py", "words", ("--input", "/in"))
+
+
+async def test_submit_starts_from_a_checkpoint_location_of_spark(
+    manager: RunningJobManager, program: Path, tmp_path: Path
+) -> None:
+    location = unpacked("distinct", tmp_path / "day=1").location
+    said = await submit(manager, f"{program}:wordcount", "--from-checkpoint", str(location))
+
+    assert "Copied the checkpoint location to savepoint " in said
+    restore = manager.launcher.specs[0].restore
+    assert restore is not None
+    checkpoint = verify(restore.directory, deep=True)
+    assert checkpoint.imported_from == (str(location),)
+    assert checkpoint.entry_class == "words.py:wordcount"
+    assert list(checkpoint.batches) == [UNNAMED]
+
+
+async def test_a_checkpoint_location_for_each_query(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
+    named = [f"{name}={unpacked('distinct', tmp_path / name).location}" for name in ("a", "b")]
+    given = [word for each in named for word in ("--from-checkpoint", each)]
+    await submit(manager, f"{program}:wordcount", *given)
+    restore = manager.launcher.specs[0].restore
+    assert restore is not None
+    assert sorted(verify(restore.directory).batches) == ["a", "b"]
 
 
 async def test_submit_tells_why_a_job_failed(manager: RunningJobManager, program: Path) -> None:
@@ -138,6 +200,19 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
         (("{program}:wordcount", "--conf", "waymark.secret.A=hunter2"), "other users can read .*; write --secret NAME"),
         (("{program}:wordcount", "--secret", "A=/missing"), "/missing: No such file"),
         (("{program}:wordcount", "--secret", "hunter2"), "--secret: 'hunter2' is not allowed; NAME=FILE"),
+        (
+            ("{program}", "--from-checkpoint", "/nowhere"),
+            "^--from-checkpoint: /nowhere is no checkpoint location of Spark",
+        ),
+        (("{program}", "--from-checkpoint", "a=/x", "--from-checkpoint", "a=/y"), "query 'a' has two locations"),
+        (("{program}", "--from-checkpoint", "/x", "--from-checkpoint", "/y"), "write NAME=LOCATION for each query"),
+        (
+            ("{program}", "--from-checkpoint", "a=/x", "--from-checkpoint", "/y"),
+            "one of several locations has no query",
+        ),
+        (("{program}", "--from-checkpoint", "a="), "'a=' is not allowed; LOCATION or NAME=LOCATION"),
+        (("{program}", "--from-checkpoint", "/x", "--from-savepoint", "/y"), "only one of them is allowed"),
+        (("{program}", "--from-checkpoint", "nope://x/y"), "nope"),
     ],
 )
 async def test_submit_says_what_is_wrong(

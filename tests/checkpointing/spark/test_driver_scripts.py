@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ def copies(words: Any) -> Counter[str]:
     """What Spark's file sink says that it wrote."""
     log = words.output / "copies" / "_spark_metadata"
     entries = [json.loads(line) for file in log.glob("[0-9]*") for line in file.read_text().splitlines()[1:]]
-    rows = (row for path in {entry["path"] for entry in entries} for row in open(path.removeprefix("file://")))
-    return Counter(json.loads(row)["value"] for row in rows)
+    files = {Path(entry["path"].removeprefix("file://")) for entry in entries}
+    return Counter(json.loads(row)["value"] for file in files for row in file.read_text().splitlines())
 
 
 def test_a_script_of_two_queries_goes_on_from_its_checkpoint(

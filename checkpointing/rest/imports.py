@@ -1,0 +1,81 @@
+"""`/savepoints/import`: make a savepoint of Spark's own checkpoint locations. Ours: Flink has nothing like it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from checkpointing.coordinator.stats_json import external_path
+from checkpointing.ids import new_id
+from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.operations import UnknownOperation
+from checkpointing.rest.errors import RestError, bad_request
+from checkpointing.rest.operation_json import operation_json
+from checkpointing.rest.requests import id_field, json_body, path_id, text_field
+from checkpointing.rest.savepoints import confined
+from checkpointing.spark.imported import import_savepoint
+from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.locations import canonical
+
+OPERATION = "savepoint-import"
+_FORM = "checkpoints: an object is expected: the checkpoint location of each query, by the query's name"
+
+
+class ImportHandlers:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    async def begin(self, request: Request) -> JSONResponse:
+        """`checkpoints`: locations by the name of their query, or one by "" for a program of one query.
+
+        `entryClass` is the program that the savepoint is for. A state of gigabytes takes its time: see `status`.
+        """
+        self._dispatcher.require_leading()
+        body = await json_body(request)
+        locations = _locations(body)
+        entry_class = text_field(body, "entryClass")
+        if entry_class is None:
+            raise bad_request("entryClass: the program that the savepoint is for is expected")
+        services = self._dispatcher.services
+        roots = services.settings.savepoint_roots
+        target = text_field(body, "targetDirectory") or services.settings.savepoint_directory
+        directory = await confined(services, roots, target, "targetDirectory")
+        trigger_id = id_field(body, "triggerId")
+
+        async def copy() -> dict[str, Any]:
+            job_id = new_id()  # of no job
+            storage = FileCheckpointStorage(
+                None, job_id, savepoint_roots=roots, owns_pool=lambda: self._dispatcher.leading
+            )
+            made = await services.storage_io_at(next(iter(locations.values()))).run(
+                lambda: import_savepoint(locations, storage, directory, job_id, entry_class, services.clock)
+            )
+            return {"location": external_path(made.location), "batches": made.batches}
+
+        self._dispatcher.operations.start((OPERATION, trigger_id), copy)
+        return JSONResponse({"request-id": trigger_id}, 202)
+
+    async def status(self, request: Request) -> JSONResponse:
+        self._dispatcher.require_leading()
+        trigger_id = path_id(request, "triggerid")
+        try:
+            outcome = self._dispatcher.operations.outcome((OPERATION, trigger_id))
+        except UnknownOperation:
+            raise RestError(404, f"There is no import with triggerId={trigger_id}.") from None
+        return JSONResponse(operation_json(outcome))
+
+
+def _locations(body: Mapping[str, Any]) -> dict[str, str]:
+    given = body.get("checkpoints")
+    if not isinstance(given, dict) or not given or not all(isinstance(each, str) for each in given.values()):
+        raise bad_request(_FORM)
+    if "" in given and len(given) > 1:
+        raise bad_request("checkpoints: one of several locations has no query; name each")
+    try:
+        return {query: canonical(location) for query, location in given.items()}
+    except StorageError as error:
+        raise bad_request(f"checkpoints: {error}") from error

@@ -1,0 +1,196 @@
+"""Savepoints made of checkpoint locations that real Spark wrote, in every layout of the state store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpointing.clock import ManualClock
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
+from checkpointing.ids import new_id
+from checkpointing.spark.imported import ImportRefused, import_savepoint
+from checkpointing.spark.layout import select_batch
+from checkpointing.spark.restore import UNNAMED, RestoreRefused, Snapshot, check_fits, restore_query
+from checkpointing.storage import FileCheckpointStorage, files_for, verify
+from checkpointing.storage.files import LocalFiles
+from checkpointing.storage.roots import SavepointRoots
+from tests.checkpointing.spark.recordings import RECORDINGS, Recording, unpacked
+from tests.checkpointing.spark.test_recorded_checkpoints import listing
+from tests.storage_servers import StorageServer
+
+
+@pytest.fixture
+def count(tmp_path: Path) -> Recording:
+    return unpacked("count in rocksdb format 2", tmp_path / "count")
+
+
+def imported(locations: dict[str, str], target: str) -> CompletedCheckpoint:
+    storage = FileCheckpointStorage(None, "0" * 32, savepoint_roots=SavepointRoots([target]))
+    made = import_savepoint(locations, storage, target, new_id(), "wordcount.py", ManualClock())
+    return verify(made.location, deep=True)
+
+
+def newest_batch(recording: Recording) -> int:
+    return max(int(path.name) for path in recording.location.glob("commits/[0-9]*"))
+
+
+def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Of each file its inode, number of links, time and content."""
+    files = {path: path.stat() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path): (found.st_ino, found.st_nlink, found.st_mtime_ns, path.read_bytes()) for path, found in files.items()
+    }
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("query", ["words", UNNAMED])
+def test_a_location_comes_back_as_it_was_and_stays_untouched(name: str, query: str, tmp_path: Path) -> None:
+    recording = unpacked(name, tmp_path / "recorded")
+    before = fingerprint(recording.location)
+    batch = newest_batch(recording)
+
+    checkpoint = imported({query: f"file:{recording.location}"}, str(tmp_path / "savepoints"))
+    assert checkpoint.imported_from == (str(recording.location),)
+    snapshot = Snapshot(checkpoint).named(["words"])
+    check_fits(snapshot, recording.plan.vertices, allow_non_restored_state=False)
+    restored = tmp_path / "restored"
+    assert restore_query(snapshot, "words", recording.plan.vertices, restored) == batch
+
+    there = {str(path.relative_to(restored)) for path in restored.rglob("[!.]*") if path.is_file()}
+    location = {path: size for path, size in listing(recording.files).items() if not path.startswith("sink:")}
+    wanted = select_batch(location, batch, lambda path: (recording.location / path).read_bytes())
+    assert there == {file.path for file in wanted}
+    assert fingerprint(recording.location) == before
+
+
+def test_a_batch_that_was_begun_keeps_its_input(count: Recording, tmp_path: Path) -> None:
+    batch = newest_batch(count)
+    (count.location / "commits" / str(batch)).unlink()
+    snapshot = Snapshot(imported({"words": str(count.location)}, str(tmp_path / "savepoints")))
+
+    assert restore_query(snapshot, "words", count.plan.vertices, tmp_path / "restored") == batch - 1
+    begun = tmp_path / "restored" / "offsets" / str(batch)
+    assert begun.read_bytes() == (count.location / "offsets" / str(batch)).read_bytes()
+
+
+def test_several_queries_are_one_savepoint(count: Recording, tmp_path: Path) -> None:
+    other = unpacked("distinct", tmp_path / "distinct")
+    checkpoint = imported({"a": str(count.location), "b": str(other.location)}, str(tmp_path / "savepoints"))
+    assert checkpoint.batches == {"a": newest_batch(count), "b": newest_batch(other)}
+    assert Snapshot(checkpoint).named(["a", "b"]).queries == ("a", "b")
+
+
+def test_state_without_a_name_is_not_given_to_one_of_several_queries(count: Recording, tmp_path: Path) -> None:
+    snapshot = Snapshot(imported({UNNAMED: str(count.location)}, str(tmp_path / "savepoints")))
+    with pytest.raises(RestoreRefused, match=r"the queries .a., .b., .* Write --from-checkpoint NAME=LOCATION"):
+        snapshot.named(["a", "b"])
+
+
+def test_state_that_the_program_has_no_operator_for_is_not_left_behind(count: Recording, tmp_path: Path) -> None:
+    snapshot = Snapshot(imported({"words": str(count.location)}, str(tmp_path / "savepoints")))
+    lines = unpacked("lines into files", tmp_path / "lines")
+    with pytest.raises(RestoreRefused, match="has state that the program has no operator for"):
+        check_fits(snapshot, lines.plan.vertices, allow_non_restored_state=False)
+
+
+def nothing(location: Path) -> None:
+    shutil.rmtree(location)
+
+
+def without_commits(location: Path) -> None:
+    shutil.rmtree(location / "commits")
+
+
+def without_metadata(location: Path) -> None:
+    (location / "metadata").unlink()
+
+
+def torn_metadata(location: Path) -> None:
+    (location / "metadata").write_text("{")
+
+
+def torn_state(location: Path) -> None:
+    next(iter(sorted(location.glob("state/0/1/*.changelog"))[-1:])).unlink()
+
+
+def torn_commit(location: Path) -> None:
+    newest(location, "commits").write_text("")
+
+
+def newer_offsets(location: Path) -> None:
+    newest(location, "offsets").write_text("v9\n{}")
+
+
+def commits_cleaned(location: Path) -> None:
+    for file in sorted(location.glob("commits/[0-9]*"), key=lambda path: int(path.name))[-2:]:
+        file.unlink()
+
+
+def newest(location: Path, log: str) -> Path:
+    return max(location.glob(f"{log}/[0-9]*"), key=lambda path: int(path.name))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (nothing, "is no checkpoint location of Spark"),
+        (without_metadata, "it has no file 'metadata'"),
+        (without_commits, "has no committed batch"),
+        (torn_metadata, "/metadata is damaged"),
+        (torn_state, "is not complete: .*state/0/1"),
+        (torn_commit, r"commits/\d+ has the format '', which is not known"),
+        (newer_offsets, r"offsets/\d+ has the format 'v9', which is not known here; v1 are"),
+        (commits_cleaned, "commits are missing"),
+    ],
+)
+def test_a_location_that_cannot_be_brought_along_is_refused_and_nothing_is_left(
+    count: Recording, tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(count.location)
+    with pytest.raises(ImportRefused, match=message):
+        imported({"words": str(count.location)}, str(tmp_path / "savepoints"))
+    assert not list(tmp_path.glob("savepoints/*"))
+
+
+@pytest.mark.parametrize("change", ["commit", "grow", "clean"])
+def test_a_location_in_use_is_refused(
+    count: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The query goes on while the first file is copied."""
+    batch = newest_batch(count)
+    get = LocalFiles.get
+
+    def copied(self: LocalFiles, path: str, target: Path, like: str) -> str:
+        match change:
+            case "commit":
+                shutil.copy(count.location / "offsets" / str(batch), count.location / "offsets" / str(batch + 1))
+            case "grow":
+                with Path(path).open("a") as file:
+                    file.write("\n")
+            case "clean":
+                Path(path).unlink()
+        return get(self, path, target, like)
+
+    monkeypatch.setattr(LocalFiles, "get", copied)
+    with pytest.raises(ImportRefused, match="changed while it was copied: a query still runs there"):
+        imported({"words": str(count.location)}, str(tmp_path / "savepoints"))
+    assert not list(tmp_path.glob("savepoints/*"))
+
+
+def test_a_remote_location_comes_through_the_same_door(
+    count: Recording, s3: StorageServer, admitted: Callable[[StorageServer], None], tmp_path: Path
+) -> None:
+    admitted(s3)
+    remote = f"{s3.root}/{new_id()}"
+    files = files_for(remote)
+    for path in count.location.rglob("*"):
+        if path.is_file():
+            files.put(path, f"{remote}/{path.relative_to(count.location)}")
+    snapshot = Snapshot(imported({"words": remote}, str(tmp_path / "savepoints")))
+    assert restore_query(snapshot, "words", count.plan.vertices, tmp_path / "restored") == newest_batch(count)
+    metadata = json.loads((tmp_path / "restored" / "metadata").read_text())
+    assert metadata == json.loads((count.location / "metadata").read_text())

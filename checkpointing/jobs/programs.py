@@ -123,7 +123,10 @@ def _checked_name(file_name: str) -> str:
 def check_program(program: Program, entry_class: str) -> None:
     """InvalidProgram unless the file parses and has the function, if one is named, at its top level."""
     module, function = split_entry_class(entry_class)
-    source = _zipped_source(program, module) if program.path.suffix == ".zip" else _plain_source(program, module)
+    is_single = program.path.suffix == ".py"
+    if function is None and is_single and not entry_class.endswith(".py"):
+        raise _not_an_entry(entry_class)
+    source = _plain_source(program, module) if is_single else _zipped_source(program, module)
     tree = _parsed(source, _file_of(module))
     if function is None:
         return
@@ -170,11 +173,15 @@ def split_entry_class(entry_class: str) -> tuple[str, str | None]:
         return module, None  # whatever its name: it is not imported
     names = [*module.split("."), function] if colon else module.split(".")
     if not all(part.isidentifier() for part in names):
-        raise InvalidProgram(
-            f"entryClass: {entry_class!r} is not allowed; write module:function or file.py:function, "
-            "or file.py to run the whole file as a script"
-        )
+        raise _not_an_entry(entry_class)
     return module, function if colon else None
+
+
+def _not_an_entry(entry_class: str) -> InvalidProgram:
+    return InvalidProgram(
+        f"entryClass: {entry_class!r} is not allowed; write module:function or file.py:function, "
+        "or file.py to run the whole file as a script"
+    )
 
 
 def _plain_source(program: Program, module: str) -> bytes:

@@ -75,7 +75,7 @@ def test_a_program_with_its_function_or_as_a_script_passes(storage: ProgramStora
         ("wordcount.py:missing", "no top-level function 'missing'; it has main"),
         ("wordcount.py:later", "async function"),
         ("other.py:main", "the program is wordcount.py"),
-        ("main", "names the module 'main', but the program is wordcount.py"),
+        ("wordcount", "write module:function .*or file.py to run the whole file"),
         (".py", "write module:function"),
         ("other.py", "the program is wordcount.py"),
         ("wordcount.py:a b", "write module:function"),

@@ -43,9 +43,15 @@ def failure(job: Job) -> dict[str, Any]:
     return entry
 
 
-@pytest.mark.parametrize("name", ["stops_first", "stops_in_a_batch"])
-def test_a_program_that_stops_spark_is_told_that_it_must_not(jobs: dict[str, Job], name: str) -> None:
-    found = failure(jobs[name])
+def test_a_program_that_stops_spark_outside_of_a_batch_runs(jobs: dict[str, Job]) -> None:
+    job = jobs["stops_first"]
+    eventually("it runs", job.is_running)
+    assert eventually("a checkpoint", job.completed)
+    job.cancel()
+
+
+def test_a_batch_that_stops_spark_is_told_that_it_must_not(jobs: dict[str, Job]) -> None:
+    found = failure(jobs["stops_in_a_batch"])
     assert found["exceptionName"] == "ContextStopped"
     assert "A program must not call stop(), the job manager does" in found["message"]
 

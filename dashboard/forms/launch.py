@@ -51,7 +51,7 @@ _PROGRAMS = {
         suffixes=(".py", ".zip"),
         offered=format_lazy(_("A .py or .zip file of up to {most} MB."), most=LARGEST_MB),
         refused=_("%(name)s is no .py or .zip file."),
-        entry=_("Its function: module:function."),
+        entry=_("A function: module:function. Or file.py, to run the whole file as a script."),
     ),
     Engine.FLINK: _Programs(
         kind="flink-jar",

@@ -1,0 +1,111 @@
+"""Spark's own examples, unmodified, submitted as people do it: they run, are saved, stopped, and run again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from tests.chaos.cluster import ROOT, JobManagers
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
+
+EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
+
+
+@pytest.fixture(scope="module")
+def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[JobManagers]:
+    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="")
+    try:
+        managers.start()
+        yield managers
+    finally:
+        managers.stop()
+
+
+@pytest.fixture(scope="module")
+def words() -> Iterator[int]:
+    """The port of a server that says a few words to whoever connects, again and again."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def talk(connection: socket.socket) -> None:
+        with connection:
+            try:
+                while not over.wait(0.2):
+                    connection.sendall(b"to be or not to be\n")
+            except OSError:
+                return
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=talk, args=[connection], daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield listener.getsockname()[1]
+    over.set()
+    listener.close()
+
+
+def submit(managers: JobManagers, *arguments: str) -> str:
+    """Return the job's id, once `manage.py submit` says that it runs."""
+    said = subprocess.run(
+        [sys.executable, "manage.py", "submit", "--jobmanager", managers.client()._address, *arguments],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
+    return said.stdout.partition("Submitted: job ")[2].split()[0]
+
+
+def completed(managers: JobManagers, job: str) -> int:
+    return int(managers.client().get(f"/jobs/{job}/checkpoints")["counts"]["completed"])
+
+
+def stopped_with_savepoint(managers: JobManagers, job: str) -> str:
+    trigger = managers.client().post(f"/jobs/{job}/stop", {})["request-id"]
+
+    def location() -> str | None:
+        operation: dict[str, Any] | None = managers.client().get(f"/jobs/{job}/savepoints/{trigger}")["operation"]
+        assert operation is None or "location" in operation, operation
+        return None if operation is None else str(operation["location"])
+
+    return str(eventually("the savepoint", location))
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        "structured_network_wordcount.py",
+        "structured_network_wordcount_windowed.py",
+        "structured_network_wordcount_session_window.py",
+    ],
+)
+def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, words: int, example: str) -> None:
+    given = ["127.0.0.1", str(words)]
+    if "windowed" in example:
+        given += ["4", "2"]
+    conf = ("--conf", "execution.checkpointing.interval=500ms", "--conf", "spark.sql.shuffle.partitions=1")
+    job = submit(job_managers, str(EXAMPLES / example), *conf, "--", *given)
+    eventually("checkpoints", lambda: completed(job_managers, job) > 1)
+    savepoint = stopped_with_savepoint(job_managers, job)
+
+    again = submit(job_managers, str(EXAMPLES / example), *conf, "--from-savepoint", savepoint, "--", *given)
+    eventually("checkpoints after the restart", lambda: completed(job_managers, again) > 1)
+    job_managers.client().cancel(again)

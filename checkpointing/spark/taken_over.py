@@ -167,11 +167,20 @@ def _queries() -> list[ManagedQuery]:
 
 
 def _active(self: StreamingQueryManager) -> list[StreamingQuery]:
-    return [query for query in _queries() if query.isActive]
+    """The program's handles, and the queries whose writers it returned."""
+    handles = [query for query in _queries() if query.isActive]
+    others = [_handle(query) for query in _ORIGINALS[StreamingQueryManager, "active"].fget(self)]
+    return [*handles, *(query for query in others if not isinstance(query, ManagedQuery))]
 
 
 def _get(self: StreamingQueryManager, id: str) -> StreamingQuery | None:  # noqa: A002 - PySpark's name
-    return next((query for query in _queries() if query.id == id and query.isActive), None)
+    found = _ORIGINALS[StreamingQueryManager, "get"](self, id)
+    return None if found is None else _handle(found)
+
+
+def _handle(query: StreamingQuery) -> StreamingQuery:
+    own = (each for each in _queries() if each.running is not None and each.running.spark_id == query.id)
+    return next(own, query)
 
 
 def _await_any(self: StreamingQueryManager, timeout: float | None = None) -> bool | None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from checkpointing.spark import taken_over
 from checkpointing.spark.job import plan_queries, run_program
-from checkpointing.spark.program import ProgramError, ScriptExited, as_writers, load_program
+from checkpointing.spark.program import Program, ProgramError, ScriptExited, as_writers, load_program
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.session import WorkDirectory
@@ -137,6 +137,28 @@ query.stop()
     [query] = made.start()
     said = made.await_end()
     assert said == [query.spark_id, query.run_id, "numbers", "None", said[4], "True"]
+
+
+def test_a_query_that_a_function_returned_is_found_by_its_batches(spark: Any, tmp_path: Path) -> None:
+    """Sinks look their query up in this way."""
+    names: list[str] = []
+
+    def function(session: Any, arguments: dict[str, str]) -> Any:
+        def write(frame: Any, batch: int) -> None:
+            identity = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            names.append(session.streams.get(identity).name)
+
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+        return rows.writeStream.queryName("found").foreachBatch(write)
+
+    run = run_program(Program(function, tmp_path / "job.py", "job:function"), spark, {})
+    [planned] = plan_queries([run.until_settled()], WorkDirectory(tmp_path), NoState("job"), {})
+    query = RunningQuery(planned)
+    query.start()
+    run.begin([query])
+    eventually("a batch", lambda: names)
+    query.stop()
+    assert set(names) == {"found"}
 
 
 def test_a_script_that_ends_without_waiting_leaves_its_queries_running(job: Callable[[str], Job]) -> None:

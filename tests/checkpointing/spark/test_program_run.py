@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpointing.spark.program import ProgramError
+from checkpointing.spark.mistakes import is_mistake
+from checkpointing.spark.program import Program, ProgramError, call_program
 from checkpointing.spark.program_run import ProgramRun
 from tests.waiting import eventually
 
@@ -89,3 +91,13 @@ def test_a_writer_is_started_once() -> None:
 
     with pytest.raises(ProgramError, match="same writer twice"):
         run_of(program).until_settled()
+
+
+def test_what_a_program_raises_on_its_thread_is_still_its_mistake() -> None:
+    def function(spark: object, arguments: dict[str, str]) -> None:
+        raise KeyError("input")
+
+    program = Program(function, Path("job.py"), "job:function")
+    with pytest.raises(KeyError) as raised:
+        ProgramRun(lambda: call_program(program, None, {})).until_settled()
+    assert is_mistake(raised.value, call_program)

@@ -46,9 +46,9 @@ def test_a_script_of_two_queries_goes_on_from_its_checkpoint(
     assert not (words.output / "done").exists()
 
 
-def test_a_script_whose_queries_end_is_finished_when_it_has_ended(job_manager: Any, drivers: Any, words: Any) -> None:
+def test_a_script_whose_queries_end_has_ended_when_it_has(job_manager: Any, drivers: Any, words: Any) -> None:
     words.write("1", ["a", "b", "a"])
     drivers.start(job_manager, "script.py", (str(words.input), str(words.output), "once"), program="script.py")
-    job_manager.await_state(1, DriverState.FINISHED)
+    job_manager.await_state(1, DriverState.ENDED)
     assert (words.output / "done").read_text() == "False False"
     assert words.counts() == copies(words) == {"a": 2, "b": 1}

@@ -195,6 +195,7 @@ class AttemptStarter:
         """Make the next attempt durable, before anything of it runs."""
         number, secret = self._last_number + 1, secrets.token_urlsafe(32)
         asked, former = asked_parallelism(self.graph), self._former
+        newest = self._store.latest
         record = AttemptRecord(
             attempt=number,
             timeline=stable_id(self.graph.job_id, str(number)),
@@ -207,13 +208,17 @@ class AttemptStarter:
             first_checkpoint_id=self.first_checkpoint_id,
             checkpoint_directory=CheckpointConfiguration.parse(self.graph.configuration).checkpoint_directory,
             secret_hash=hash_of(secret),
+            newest_checkpoint_id=None if newest is None else newest.checkpoint_id,
         )
+        record = replace(record, first_failure=_first_failure(former, record))
         record = _started_from(record, restore)
         await self._write(record)
         self._last_number = number
         self._former = record
-        needed = record.local_directory
-        await self._io.run(lambda: self.directory.remove_old_attempts(number, needed=needed))
+        needed, first_failure = record.local_directory, record.first_failure
+        await self._io.run(
+            lambda: self.directory.remove_old_attempts(number, needed=needed, first_failure=first_failure)
+        )
         return Attempt(record, None, self._services.clock, self._io, secret)
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
@@ -351,6 +356,15 @@ def _within_reach(record: AttemptRecord, restore: Restore) -> Restore:
         return restore
     copy = local_copy(restore.checkpoint, Path(record.work_directory) / "restored")
     return replace(restore, checkpoint=copy)
+
+
+def _first_failure(former: AttemptRecord | None, record: AttemptRecord) -> int | None:
+    """Return the attempt that failed first since the last completed checkpoint. One that was rescaled did not fail."""
+    if former is None:
+        return None
+    if former.first_failure is not None and former.newest_checkpoint_id == record.newest_checkpoint_id:
+        return former.first_failure
+    return None if record.is_rescaled else former.attempt
 
 
 def _started_from(record: AttemptRecord, restore: Restore | LocalRestore | None) -> AttemptRecord:

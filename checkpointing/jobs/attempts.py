@@ -22,7 +22,12 @@ from checkpointing.messages import MalformedMessage, from_plain, to_plain
 
 RECORD_NAME = "attempt.json"
 PROGRAM_DIRECTORY = "program"
-_KEPT_OF_AN_ENDED_JOB = frozenset({"driver.log", "driver.json"})
+LOG_NAME = "driver.log"
+CUT_LOG_NAME = f"{LOG_NAME}.1"
+_LOG_NAMES = (LOG_NAME, CUT_LOG_NAME)
+_KEPT_OF_AN_ENDED_JOB = frozenset({*_LOG_NAMES, "driver.json"})
+_ATTEMPTS_WITH_LOGS = 10
+_LOG_BYTES_KEPT = 128 << 20
 _ATTEMPT_DIRECTORY = re.compile(r"attempt-(\d+)")
 
 
@@ -38,6 +43,8 @@ class AttemptRecord:
     `restored_checkpoint_id` is that attempt's.
     `restored_batches` has, by query, the last batch of what it was started from. `parallelism` is what the job asked
     for then, `parallelism_before` what it had asked for at the attempt before; they differ when it `is_rescaled`.
+    `first_failure` is the attempt that failed first since the last completed checkpoint, `newest_checkpoint_id`, as it
+    was when this attempt began.
     `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
@@ -59,6 +66,8 @@ class AttemptRecord:
     first_checkpoint_id: int | None = None
     checkpoint_directory: str | None = None
     secret_hash: str | None = None
+    first_failure: int | None = None
+    newest_checkpoint_id: int | None = None
 
     def is_proved_by(self, secret: str) -> bool:
         """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""
@@ -114,18 +123,33 @@ class JobDirectory:
         """What `confirm_term` raises, called right before the record counts, leaves the old one."""
         write_durably(self.path / RECORD_NAME, json.dumps(to_plain(record)), confirm_term)
 
-    def remove_old_attempts(self, newest: int, *, kept: int = 3, needed: str | None = None) -> None:
-        """Of ended attempts keep the logs of the newest `kept`, and the directory `needed` as it is."""
+    def attempts(self) -> list[tuple[int, Path]]:
+        """Return the directories of the attempts by number, the newest first."""
         if not self.path.is_dir():
-            return
-        for directory in self.path.iterdir():
-            match = _ATTEMPT_DIRECTORY.fullmatch(directory.name)
-            if match is None or int(match[1]) >= newest or str(directory) == needed:
+            return []
+        found = ((_ATTEMPT_DIRECTORY.fullmatch(path.name), path) for path in self.path.iterdir())
+        return sorted(((int(match[1]), path) for match, path in found if match is not None), reverse=True)
+
+    def remove_old_attempts(
+        self, newest: int, *, needed: str | None = None, first_failure: int | None = None, room: int = _LOG_BYTES_KEPT
+    ) -> None:
+        """Remove what ended attempts left, except the directory `needed` and the newest logs.
+
+        Args:
+            first_failure: the attempt whose log explains why the job restarts; it stays however many follow.
+            room: how many bytes the logs may have together.
+        """
+        if first_failure is not None:
+            room -= _log_size(self.attempt_directory(first_failure))
+        for number, directory in self.attempts():
+            if number >= newest or str(directory) == needed:
                 continue
-            if int(match[1]) <= newest - kept:
-                shutil.rmtree(directory, ignore_errors=True)
-            else:
+            if number != first_failure:
+                room -= _log_size(directory)
+            if number == first_failure or (room >= 0 and number > newest - _ATTEMPTS_WITH_LOGS):
                 _keep_logs_of(directory)
+            else:
+                shutil.rmtree(directory, ignore_errors=True)
 
     def keep_logs_only(self) -> None:
         """The job is over: its queries' own checkpoints are of no use to anybody."""
@@ -138,6 +162,11 @@ class JobDirectory:
 
 def _programs_in(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.is_file())
+
+
+def _log_size(attempt_directory: Path) -> int:
+    logs = (attempt_directory / name for name in _LOG_NAMES)
+    return sum(log.stat().st_size for log in logs if log.is_file())
 
 
 def _keep_logs_of(attempt_directory: Path) -> None:

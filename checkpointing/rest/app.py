@@ -17,6 +17,7 @@ from checkpointing.rest.archive import or_archived
 from checkpointing.rest.auth import BearerToken
 from checkpointing.rest.checkpoints import CheckpointHandlers
 from checkpointing.rest.cluster import ClusterHandlers
+from checkpointing.rest.driver_logs import DriverLogHandlers
 from checkpointing.rest.drivers import DriverHandler
 from checkpointing.rest.errors import NO_LEADER, RestError, error_response
 from checkpointing.rest.imports import ImportHandlers
@@ -63,6 +64,7 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         SavepointHandlers(dispatcher),
     )
     requirements, metrics = ResourceRequirementsHandlers(dispatcher), MetricHandlers(dispatcher)
+    logs = DriverLogHandlers(dispatcher)
     job = "/jobs/{jobid}"
     return [
         Route("/jobs", jobs.list, methods=["GET"]),
@@ -76,6 +78,10 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         Route(f"{job}/config", jobs.config),
         Route(f"{job}/launch", jobs.launch),
         Route(f"{job}/exceptions", jobs.exceptions),
+        Route(f"{job}/logs", logs.list),
+        Route(f"{job}/logs/{{name}}", logs.log),
+        Route(f"{job}/logs/{{name}}/search", logs.search),
+        Route(f"{job}/logs/{{name}}/position", logs.position),
         Route(f"{job}/resource-requirements", requirements.get, methods=["GET"]),
         Route(f"{job}/resource-requirements", requirements.put, methods=["PUT"]),
         Route(f"{job}/execution-result", jobs.execution_result),

@@ -34,6 +34,13 @@ def path_number(request: Request, name: str) -> int:
     return int(text)
 
 
+def query_number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "")
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise bad_request(f"{name}: {text!r} is not allowed; a whole number is expected")
+    return int(text)
+
+
 def _unparsed(name: str, text: str) -> Exception:
     return bad_request(
         f'Bad request, could not parse parameters: Cannot resolve path parameter ({name}) from value "{text}".'

@@ -30,8 +30,8 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
 from checkpointing.ha.errors import AttemptTaken, HighAvailabilityError
+from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.launching.processes import LOG_NAME
 from checkpointing.messages import (
     Cancel,
     DriverState,

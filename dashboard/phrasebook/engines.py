@@ -40,6 +40,21 @@ SILENCE = {
 }
 
 ANSWERS = {
+    "The cluster keeps the logs of the executors: open the application on the page of Spark's master, or look into the directory work/ of each worker.": (
+        "执行器的日志由集群保存：请在 Spark master 的页面上打开该应用，或查看各 worker 的 work/ 目录。"
+    ),
+    "The cluster keeps the logs of the executors: run yarn logs -applicationId with the application's id, which the log of the driver has.": (
+        "执行器的日志由集群保存：请使用驱动程序日志中的应用 ID 运行 yarn logs -applicationId。"
+    ),
+    "The cluster keeps the logs of the executors: run kubectl logs with the name of the pod.": (
+        "执行器的日志由集群保存：请使用 pod 名称运行 kubectl logs。"
+    ),
+    "The cluster keeps the logs of the driver and the executors: run yarn logs -applicationId with the application's id, which the log of the driver has.": (
+        "驱动程序和执行器的日志由集群保存：请使用驱动程序日志中的应用 ID 运行 yarn logs -applicationId。"
+    ),
+    "The cluster keeps the logs of the driver and the executors: run kubectl logs with the name of the pod.": (
+        "驱动程序和执行器的日志由集群保存：请使用 pod 名称运行 kubectl logs。"
+    ),
     "It answers {path} with HTTP {status}.": "对 {path} 的响应为 HTTP {status}。",
     "HTTP {status}: the address redirects to {where}; enter the one it leads to.": (
         "HTTP {status}：该地址重定向到 {where}；请填写它所指向的地址。"
@@ -47,6 +62,7 @@ ANSWERS = {
     "HTTP {status}: the address redirects elsewhere; enter the one it leads to.": (
         "HTTP {status}：该地址重定向到别处；请填写它所指向的地址。"
     ),
+    "The answer to {path} has the Content-Range {text}.": "{path} 的响应带有 Content-Range {text}。",
     "The answer to {path} is a web page, not JSON.": "{path} 的响应是网页，不是 JSON。",
     "The answer to {path} is larger than {size} bytes.": "{path} 的响应大于 {size} 字节。",
     "The answer is not JSON: {error}": "响应不是 JSON：{error}",

@@ -19,6 +19,7 @@ A client lives in one event loop, as an asynchronous context manager, and keeps 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -36,11 +37,14 @@ from monitoring.engine.answers import (
     CheckpointConfig,
     Checkpoints,
     CheckpointStats,
+    DriverLog,
     JarFile,
     JobConfig,
     JobDetail,
     JobException,
     JobOverview,
+    LogMatches,
+    LogPart,
     ManagerConfig,
     OperatorSubtasks,
     Overview,
@@ -195,6 +199,29 @@ class FlinkClient:
         launch = (await self.job_config(job_id)).launch
         return None if launch is None else dict(launch)
 
+    async def driver_logs(self, job_id: str) -> tuple[DriverLog, ...]:
+        """Newest attempt first. NotFound also from Flink, which has no logs by job."""
+        answer = await self._get(f"/jobs/{_part(job_id)}/logs")
+        return tuple(DriverLog.parse(log) for log in answer.children("logs"))
+
+    async def driver_log(self, job_id: str, name: str, start: int, length: int) -> LogPart:
+        """Read from `start`, or the last `length` bytes when `start` is negative."""
+        path = f"/jobs/{_part(job_id)}/logs/{_part(name)}"
+        asked = f"bytes=-{length}" if start < 0 else f"bytes={start}-{start + length - 1}"
+        answer = await self._exchange("GET", path, self._read_limit_s, None, None, asked)
+        if answer.status not in (200, 206, 416):
+            raise _error(answer, path)
+        return _log_part(answer, path)
+
+    async def search_log(self, job_id: str, name: str, text: str) -> LogMatches:
+        path = f"/jobs/{_part(job_id)}/logs/{_part(name)}/search?text={quote(text, safe='')}"
+        return LogMatches.parse(await self._get(path))
+
+    async def log_position(self, job_id: str, name: str, at: datetime) -> int:
+        """Return the position of the first line that was written at `at` or later."""
+        path = f"/jobs/{_part(job_id)}/logs/{_part(name)}/position?time={round(at.timestamp() * 1000)}"
+        return (await self._get(path)).whole("offset")
+
     async def jars(self) -> tuple[JarFile, ...]:
         return tuple(JarFile.parse(jar) for jar in (await self._get("/jars")).children("files"))
 
@@ -345,12 +372,12 @@ class FlinkClient:
         raise _error(answer, path)
 
     async def _exchange(
-        self, method: str, path: str, limit_s: float, content: bytes | None, kind: str | None
+        self, method: str, path: str, limit_s: float, content: bytes | None, kind: str | None, byte_range: str = ""
     ) -> Answer:
         """One request within `limit_s` in all."""
         try:
             if method == "GET":
-                return await self._transport.get(path, limit_s)
+                return await self._transport.get(path, limit_s, byte_range)
             return await self._transport.send(method, path, limit_s, content, kind)
         except aiohttp.ConnectionTimeoutError as error:
             raise unreachable(self._base_url, error) from error
@@ -370,6 +397,22 @@ def _decoded(content: bytes, path: str) -> object:
     if content[:100].lstrip()[:1] == b"<":
         raise Malformed(f"The answer to {path} is a web page, not JSON.")
     return decode(content)
+
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(?P<start>\d{1,18})-\d{1,18}|\*)/(?P<size>\d{1,18})")
+
+
+def _log_part(answer: Answer, path: str) -> LogPart:
+    if answer.status == 200:
+        return LogPart(0, answer.content, len(answer.content))
+    text = answer.headers.get("Content-Range", "")
+    match = _CONTENT_RANGE.fullmatch(text)
+    if match is None:
+        raise Malformed(f"The answer to {path} has the Content-Range {text!r}.")
+    size = int(match["size"])
+    if answer.status == 416:
+        return LogPart(size, b"", size)
+    return LogPart(int(match["start"] or 0), answer.content, size)
 
 
 def _date(text: str) -> datetime | None:

@@ -51,10 +51,11 @@ class Transport:
         self._body_limit = body_limit
         self._opened: tuple[aiohttp.ClientSession, _Reads] | None = None
 
-    async def get(self, path: str, limit_s: float) -> Answer:
+    async def get(self, path: str, limit_s: float, byte_range: str = "") -> Answer:
+        """`byte_range`: the value of a Range header."""
         _, reads = self._opened or self._open()
         async with asyncio.timeout(limit_s):
-            connection, message, body = await reads.ask(path, limit_s)
+            connection, message, body = await reads.ask(path, limit_s, byte_range)
             try:
                 _require_no_redirect(message.code, message.headers)
                 content = await self._content(message.headers, body, path)
@@ -135,26 +136,27 @@ class _Reads:
         if any("\r" in line or "\n" in line for line in head):
             raise ValueError("A header's value has a line break in it.")
         self._before = f"GET {self._request.url.raw_path.rstrip('/')}"
-        self._after = "\r\n".join([" HTTP/1.1", *head, "", ""])
+        self._first_line_end = " HTTP/1.1\r\n"
+        self._after = "\r\n".join([*head, "", ""])
 
     async def ask(
-        self, path: str, limit_s: float
+        self, path: str, limit_s: float, byte_range: str = ""
     ) -> tuple[aiohttp.connector.Connection, RawResponseMessage, aiohttp.StreamReader]:
         """The answer's head, and its body as it comes, for which the connection is to be released or closed."""
         try:
-            return await self._ask(path, limit_s)
+            return await self._ask(path, limit_s, byte_range)
         except aiohttp.ClientConnectorError:
             raise
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
             # That an engine has ended an idle connection is seen only by the next request, which is made anew, once.
-            return await self._ask(path, limit_s)
+            return await self._ask(path, limit_s, byte_range)
 
     async def _ask(
-        self, path: str, limit_s: float
+        self, path: str, limit_s: float, byte_range: str
     ) -> tuple[aiohttp.connector.Connection, RawResponseMessage, aiohttp.StreamReader]:
         connection = await self._connected(limit_s)
         try:
-            message, body = await self._head(connection, path)
+            message, body = await self._head(connection, path, byte_range)
         except HttpProcessingError as error:
             connection.close()
             info = self._request.request_info
@@ -171,13 +173,14 @@ class _Reads:
             raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {self._request.url}") from error
 
     async def _head(
-        self, connection: aiohttp.connector.Connection, path: str
+        self, connection: aiohttp.connector.Connection, path: str, byte_range: str
     ) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None or transport.is_closing():
             raise aiohttp.ServerDisconnectedError
         protocol.set_response_params(read_until_eof=True)
-        transport.write(f"{self._before}{path}{self._after}".encode())
+        line = f"Range: {byte_range}\r\n" if byte_range else ""
+        transport.write(f"{self._before}{path}{self._first_line_end}{line}{self._after}".encode())
         message, body = await protocol.read()
         while message.code < 200 and message.code != _SWITCHING_PROTOCOLS:  # a hint before the answer itself
             message, body = await protocol.read()

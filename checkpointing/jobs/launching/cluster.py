@@ -16,11 +16,12 @@ from pathlib import Path
 
 from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.durable_files import append_privately
+from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching.deployment import Deployment
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
-from checkpointing.jobs.launching.processes import LOG_NAME, StartedProcess, write_private
+from checkpointing.jobs.launching.processes import StartedProcess, write_private
 from checkpointing.jobs.launching.submission import (
     PROPERTIES_NAME,
     cluster_arguments,

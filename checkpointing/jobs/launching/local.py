@@ -17,6 +17,7 @@ from pathlib import Path
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.durable_files import append_privately, make_directory
+from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import without_secrets
@@ -35,7 +36,6 @@ from checkpointing.jobs.launching.deployment import (
 from checkpointing.jobs.launching.environment import process_environment, program_environment
 from checkpointing.jobs.launching.package import PACKAGE_ROOT
 from checkpointing.jobs.launching.processes import (
-    LOG_NAME,
     SPEC_NAME,
     AdoptedProcess,
     StartedProcess,

@@ -14,9 +14,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.launcher import DriverProcess
 
-LOG_NAME = "driver.log"
 SPEC_NAME = "driver.json"
 LOG_LINES_SHOWN = 30
 _LOG_TAIL_BYTES = 16_384

@@ -20,10 +20,11 @@ from pathlib import Path
 from checkpointing.clock import Clock
 from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.ids import new_id
+from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching.environment import process_environment
-from checkpointing.jobs.launching.processes import LOG_NAME, command_line, write_private
+from checkpointing.jobs.launching.processes import command_line, write_private
 from checkpointing.jobs.launching.signature import Signature, signature_of
 from checkpointing.jobs.launching.spare_driver import SPARE_NAME, SpareDriver
 from checkpointing.jobs.launching.temporary import TemporaryDirectories

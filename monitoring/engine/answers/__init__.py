@@ -15,6 +15,7 @@ from monitoring.engine.answers.cluster import (
 from monitoring.engine.answers.configuration import CheckpointConfig, JobConfig
 from monitoring.engine.answers.exceptions import JobException
 from monitoring.engine.answers.jobs import TERMINAL_STATES, JobDetail, JobOverview, OwnEnd, SourceRows, Vertex
+from monitoring.engine.answers.logs import DriverLog, LogMatches, LogPart
 from monitoring.engine.answers.savepoints import SavepointValidation
 from monitoring.engine.answers.subtasks import OperatorSubtasks, SubtaskStats
 
@@ -26,11 +27,14 @@ __all__ = [
     "CheckpointStats",
     "Checkpoints",
     "Counts",
+    "DriverLog",
     "JarFile",
     "JobConfig",
     "JobDetail",
     "JobException",
     "JobOverview",
+    "LogMatches",
+    "LogPart",
     "ManagerConfig",
     "OperatorSubtasks",
     "Overview",

@@ -282,13 +282,29 @@ def test_after_a_local_recovery_every_query_must_have_gone_on(tmp_path: Path, se
     assert not went_on_in_vain(record)
 
 
-def test_of_old_attempts_the_logs_of_the_newest_stay_and_what_is_needed(tmp_path: Path) -> None:
+def attempts_with_logs(tmp_path: Path, count: int) -> JobDirectory:
     jobs = JobDirectory(tmp_path, "job")
-    for number in range(1, 7):
+    for number in range(1, count + 1):
         leave(jobs.attempt_directory(number), 1)
-        (jobs.attempt_directory(number) / "driver.log").touch()
-    jobs.remove_old_attempts(6, needed=str(jobs.attempt_directory(2)))
-    left = {path.name: {entry.name for entry in path.iterdir()} for path in jobs.path.iterdir()}
-    whole = {"queries", "queries.json", "driver.log"}
-    logs = {"driver.log"}
-    assert left == {"attempt-2": whole, "attempt-4": logs, "attempt-5": logs, "attempt-6": whole}
+        (jobs.attempt_directory(number) / "driver.log").write_text("0123456789")
+        (jobs.attempt_directory(number) / "driver.log.1").touch()
+    return jobs
+
+
+def left_of(jobs: JobDirectory) -> dict[str, set[str]]:
+    return {path.name: {entry.name for entry in path.iterdir()} for path in jobs.path.iterdir()}
+
+
+def test_of_old_attempts_the_logs_of_the_newest_stay_and_what_is_needed(tmp_path: Path) -> None:
+    jobs = attempts_with_logs(tmp_path, 14)
+    jobs.remove_old_attempts(14, needed=str(jobs.attempt_directory(2)))
+    logs = {"driver.log", "driver.log.1"}
+    whole = {"queries", "queries.json"} | logs
+    kept = {f"attempt-{number}": logs for number in range(5, 14)}
+    assert left_of(jobs) == {"attempt-2": whole, **kept, "attempt-14": whole}
+
+
+def test_the_log_of_the_first_failure_stays_and_the_newest_that_there_is_room_for(tmp_path: Path) -> None:
+    jobs = attempts_with_logs(tmp_path, 20)
+    jobs.remove_old_attempts(20, first_failure=3, room=45)
+    assert set(left_of(jobs)) == {"attempt-3", "attempt-17", "attempt-18", "attempt-19", "attempt-20"}

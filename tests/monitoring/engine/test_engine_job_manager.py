@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.ids import new_id
+from monitoring.engine.answers import LogMatches, LogPart
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, bearer
 from monitoring.engine.errors import NotFound, Refused
@@ -157,3 +158,20 @@ async def test_what_the_job_manager_does_not_know(client):
     with pytest.raises((Refused, NotFound)):
         await client.run_jar("nothing.py", job_id=new_id())
     assert await client.jars() == ()
+
+
+async def test_the_logs_of_a_jobs_drivers_are_listed_read_and_searched(manager, client):
+    job_id = await start(client)
+    directory = manager.settings.state_directory / "jobs" / job_id / "attempt-1"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "driver.log").write_text("2026-11-25 10:00:00,000 INFO starts\nAn Error\n")
+
+    (log,) = await client.driver_logs(job_id)
+    assert (log.name, log.attempt, log.size, log.is_first_failure, log.elsewhere) == ("driver-1.log", 1, 45, False, "")
+    assert await client.driver_log(job_id, log.name, -1, 9) == LogPart(36, b"An Error\n", 45)
+    assert await client.driver_log(job_id, log.name, 0, 4) == LogPart(0, b"2026", 45)
+    assert await client.driver_log(job_id, log.name, 45, 100) == LogPart(45, b"", 45)
+    assert await client.search_log(job_id, log.name, "an error") == LogMatches(((36, "An Error"),), truncated=False)
+    assert await client.log_position(job_id, log.name, datetime(2026, 11, 24, tzinfo=UTC)) == 0
+    with pytest.raises(NotFound):
+        await client.driver_log(job_id, "driver-2.log", 0, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import Channel, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 
@@ -94,7 +95,8 @@ class CompletedCheckpoint:
     """`location` is the checkpoint's own directory, absolute (`…/<job>/chk-7`, `…/savepoint-ab12cd-…`);
     `shared_location` the pool its shared files lie in, None when self-contained. `entry_class` is the program's.
     `channels`: where one query feeds another; there `batches` holds no consumer ahead of its producer.
-    `imported_from`: the checkpoint locations of Spark that the state was copied from; its operators have no names."""
+    `imported_from`: the checkpoint locations of Spark that the state was copied from; its operators have no names.
+    `batch_numbers`: the range of the attempt that took it; None in a snapshot of an older version."""
 
     job_id: str
     job_name: str
@@ -109,6 +111,12 @@ class CompletedCheckpoint:
     shared_location: str | None
     channels: tuple[Channel, ...] = ()
     imported_from: tuple[str, ...] = ()
+    batch_numbers: BatchNumbers | None = None
+
+    @property
+    def family(self) -> str:
+        """Return which family of jobs the snapshot's batch numbers belong to; see jobs/batch_numbers.py."""
+        return self.job_id if self.batch_numbers is None else self.batch_numbers.family
 
     @property
     def state_size(self) -> int:

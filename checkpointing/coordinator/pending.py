@@ -81,6 +81,7 @@ class PendingCheckpoint:
         self.metadata_size = NOT_YET
         self.phase = PendingPhase.COLLECTING
         self._vertices = {vertex.id: _VertexStates(vertex) for vertex in plan.vertices}
+        self._batch_numbers = plan.batch_numbers
         self._num_subtasks = plan.num_subtasks
         self._num_acknowledged = 0
         self._batches: dict[str, int] = {}
@@ -210,4 +211,5 @@ class PendingCheckpoint:
             channels=tuple(self._channels),
             location=self.location.directory,
             shared_location=self.location.shared_directory,
+            batch_numbers=self._batch_numbers,
         )

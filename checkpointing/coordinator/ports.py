@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import CheckpointKind, NotifyAborted, NotifyComplete, StateFile, TriggerCheckpoint, Vertex
@@ -50,11 +51,15 @@ class TaskGateway(Protocol):
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """Who must acknowledge. `ready` is False with the `reason` when a required task is not running."""
+    """Who must acknowledge. `ready` is False with the `reason` when a required task is not running.
+
+    `batch_numbers`: the range of the attempt, for the snapshot's metadata.
+    """
 
     vertices: tuple[Vertex, ...]
     ready: bool
     reason: str = ""
+    batch_numbers: BatchNumbers | None = None
 
     @property
     def num_subtasks(self) -> int:

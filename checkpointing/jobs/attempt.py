@@ -83,6 +83,12 @@ class Attempt:
         return self.record.attempt
 
     @property
+    def greatest_batch(self) -> int:
+        """Return the greatest batch number that its driver reported, -1 before the first."""
+        reported = (progress.batch_id for progress in self.queries.values())
+        return max((*reported, *self.last_batches.values()), default=-1)
+
+    @property
     def stopped_with(self) -> CompletedCheckpoint | None:
         """Return the final savepoint once it is complete."""
         savepoint = self.final_savepoint

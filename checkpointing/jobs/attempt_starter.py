@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.ports import CompletedCheckpointStore
@@ -18,6 +19,7 @@ from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ids import stable_id
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory, hash_of
+from checkpointing.jobs.batch_numbers import BatchNumbersExhausted, CounterUnreadable
 from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import JobEnvironment, without_secrets
@@ -191,8 +193,12 @@ class AttemptStarter:
             raise AttemptFailed(self._info("NoUsableSnapshot", message, recoverable=False), keep_state=True)
         return None
 
-    async def prepare(self, restore: Restore | LocalRestore | None) -> Attempt:
-        """Make the next attempt durable, before anything of it runs."""
+    async def prepare(self, restore: Restore | LocalRestore | None, greatest_batch: int = -1) -> Attempt:
+        """Make the next attempt durable, before anything of it runs.
+
+        `greatest_batch` is the greatest batch number that the job's drivers reported here.
+        """
+        numbers = await self._reserve_numbers(restore, greatest_batch)
         number, secret = self._last_number + 1, secrets.token_urlsafe(32)
         asked, former = asked_parallelism(self.graph), self._former
         newest = self._store.latest
@@ -209,6 +215,7 @@ class AttemptStarter:
             checkpoint_directory=CheckpointConfiguration.parse(self.graph.configuration).checkpoint_directory,
             secret_hash=hash_of(secret),
             newest_checkpoint_id=None if newest is None else newest.checkpoint_id,
+            batch_numbers=numbers,
         )
         record = replace(record, first_failure=_first_failure(former, record))
         record = _started_from(record, restore)
@@ -220,6 +227,45 @@ class AttemptStarter:
             lambda: self.directory.remove_old_attempts(number, needed=needed, first_failure=first_failure)
         )
         return Attempt(record, None, self._services.clock, self._io, secret)
+
+    async def _reserve_numbers(
+        self, restore: Restore | LocalRestore | None, greatest_batch: int
+    ) -> BatchNumbers | None:
+        """Reserve the numbers of the attempt durably before it is recorded: none of them is ever given again."""
+        try:
+            return await self._io.run(partial(self._numbers_for, restore, greatest_batch))
+        except (BatchNumbersExhausted, CounterUnreadable) as error:
+            info = self._info(type(error).__name__, str(error), recoverable=False)
+            raise AttemptFailed(info, keep_state=True) from error
+        except OSError as error:
+            message = f"The batch numbers of the attempt could not be reserved: {error}"
+            raise AttemptFailed(self._info("BatchNumbersNotReserved", message), keep_state=True) from error
+
+    def _numbers_for(self, restore: Restore | LocalRestore | None, greatest_batch: int) -> BatchNumbers | None:
+        self._require_directory()
+        before = None if self._former is None else self._former.batch_numbers
+        match restore:
+            case None if self._former is not None and before is None:
+                return None  # nobody knows which numbers the earlier attempts used
+            case None:
+                return self._services.batch_number_counters.begin(self.graph.job_id, self._confirm_term)
+            case LocalRestore() if before is not None and not restore.keeps(before):
+                return self._reserve(before.family, [greatest_batch, *restore.batches.values()])
+            case LocalRestore():
+                return before
+            case Restore():
+                return self._reserve(restore.checkpoint.family, [greatest_batch], restore.checkpoint)
+
+    def _reserve(self, family: str, batches: Iterable[int], *restored: CompletedCheckpoint) -> BatchNumbers:
+        """Reserve a range behind everything that is known of the family; `batches` are numbers that were used."""
+        former, snapshots = self._former, [*self._store.checkpoints, *restored]
+        ranges = [snapshot.batch_numbers for snapshot in snapshots]
+        used = [*batches, *(batch for snapshot in snapshots for batch in snapshot.batches.values())]
+        if former is not None:
+            ranges.append(former.batch_numbers)
+            used += former.restored_batches.values()
+        end = max((numbers.end for numbers in ranges if numbers is not None and numbers.family == family), default=0)
+        return self._services.batch_number_counters.reserve(family, end, max(used), self._confirm_term)
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
@@ -334,6 +380,7 @@ class AttemptStarter:
             token_file=str(services.token_file) if services.token_file else None,
             environment=self._environment,
             secret=attempt.secret,
+            batch_numbers=_new_numbers(record, restore),
         )
 
     def _newest_checkpoint(self) -> str | None:
@@ -388,6 +435,13 @@ def _started_from(record: AttemptRecord, restore: Restore | LocalRestore | None)
             )
         case None:
             return record
+
+
+def _new_numbers(record: AttemptRecord, restore: Restore | LocalRestore | None) -> BatchNumbers | None:
+    """Return the range that the driver moves the restored batches to, None where they keep their numbers."""
+    if restore is None or (isinstance(restore, LocalRestore) and restore.keeps(record.batch_numbers)):
+        return None
+    return record.batch_numbers
 
 
 def _restore_spec(restore: Restore, graph: JobGraph) -> RestoreSpec:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.durable_files import make_directory, sync, write_durably
 from checkpointing.messages import MalformedMessage, from_plain, to_plain
 
@@ -45,6 +46,7 @@ class AttemptRecord:
     for then, `parallelism_before` what it had asked for at the attempt before; they differ when it `is_rescaled`.
     `first_failure` is the attempt that failed first since the last completed checkpoint, `newest_checkpoint_id`, as it
     was when this attempt began.
+    `batch_numbers`: the range that its batches may use; None for a record of an older version.
     `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
@@ -68,6 +70,7 @@ class AttemptRecord:
     secret_hash: str | None = None
     first_failure: int | None = None
     newest_checkpoint_id: int | None = None
+    batch_numbers: BatchNumbers | None = None
 
     def is_proved_by(self, secret: str) -> bool:
         """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""

@@ -210,7 +210,7 @@ class JobMaster:
         if isinstance(restore, Restore):
             await self._go_on_from(restore)
         # From here to the process's start nothing interrupts: a driver that nobody knows of must not come about.
-        attempt = await self._starter.prepare(restore)
+        attempt = await self._starter.prepare(restore, self.record.greatest_batch)
         self._gateway.channel = None
         self.record.enter_attempt(attempt)
         self.checkpoints.sweep_once_completed(self.session_id)
@@ -377,7 +377,7 @@ class JobMaster:
             return CheckpointPlan((), ready=False, reason=f"The job is {self.status.value}.")
         if self._gateway.channel is None:
             return CheckpointPlan(attempt.vertices, ready=False, reason="The driver is not connected.")
-        return CheckpointPlan(attempt.vertices, ready=True)
+        return CheckpointPlan(attempt.vertices, ready=True, batch_numbers=attempt.record.batch_numbers)
 
     def _checkpoints_failed(self, message: str, error: CheckpointException) -> None:
         attempt = self.record.attempt

@@ -55,6 +55,11 @@ class JobRecord:
         return self.attempt.vertices if self.attempt is not None else ()
 
     @property
+    def greatest_batch(self) -> int:
+        """Return the greatest batch number that drivers reported to this job manager, -1 before the first."""
+        return max((attempt.greatest_batch for attempt in self.attempts), default=-1)
+
+    @property
     def finished_as_asked(self) -> bool:
         """Return whether a savepoint holds all that the job did: that of a stop, the final one of a job that ended by
         itself, or the one that it was started from."""

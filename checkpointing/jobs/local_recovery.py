@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.attempts import AttemptRecord
+from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.spark.local_recovery import RECORD_NAME, LocalState, LocalStateUnusable
 
 FROM_LOCAL = "execution.state-recovery.from-local"
@@ -32,6 +34,8 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 class LocalRestore:
     """What `attempt` left in `work_directory`, checked. `batches`: the last commit by query.
 
+    `in_flight`: a query has begun a batch after its last commit, and will run it again with the same number.
+
     `checkpoint_id`: the snapshot that its first attempt in a row of such was restored from, if it was.
     """
 
@@ -40,6 +44,14 @@ class LocalRestore:
     timeline: str
     batches: dict[str, int]
     checkpoint_id: int | None
+    in_flight: bool = False
+
+    def keeps(self, numbers: BatchNumbers | None) -> bool:
+        """Return whether the batches go on with their numbers, in the range `numbers`; else they need another range."""
+        greatest = max(self.batches.values(), default=-1)
+        if numbers is None or greatest < 0 or self.in_flight:
+            return True
+        return numbers.first <= greatest and not is_used_up(numbers, greatest)
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,9 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
     if facts.rescales and state.in_flight:
         raise LocalStateUnusable("its last batch is not committed, so its state cannot be rescaled")
     state.check()
-    return LocalRestore(former.attempt, str(work), former.timeline, state.batches, former.restored_checkpoint_id)
+    return LocalRestore(
+        former.attempt, str(work), former.timeline, state.batches, former.restored_checkpoint_id, bool(state.in_flight)
+    )
 
 
 def _left_in(former: AttemptRecord) -> Path | None:

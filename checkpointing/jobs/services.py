@@ -9,6 +9,7 @@ from pathlib import Path
 from checkpointing.clock import Clock
 from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind
 from checkpointing.ha.services import HighAvailabilityServices
+from checkpointing.jobs.batch_numbers import BatchNumberCounters
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
@@ -78,6 +79,10 @@ class JobServices:
     def intents_directory(self) -> Path:
         """Of the savepoints that were begun and have not ended."""
         return self.settings.state_directory / "savepoint-intents"
+
+    @property
+    def batch_number_counters(self) -> BatchNumberCounters:
+        return BatchNumberCounters(self.settings.state_directory / "batch-numbers")
 
     @property
     def jobs_directory(self) -> Path:

@@ -107,6 +107,7 @@ class FakeDriver:
         self.acknowledges = launcher.acknowledges
         self.decline_reason: str | None = None
         self.sends_heartbeats = True
+        self.batch_id = 5
         self.lingers = False
         self.has_advanced = True
         self.obeys_stop = True
@@ -295,12 +296,14 @@ class FakeDriver:
 
     async def _beat(self, connection: ClientConnection) -> None:
         rows = {SOURCE.id: VertexRows(written=60), COUNT.id: VertexRows(state=7, updated=40, removed=0, late=3)}
-        progress = {"wordcount": QueryProgress(batch_id=5, input_rows=12, batch_duration_ms=34, rows=rows)}
         with contextlib.suppress(websockets.ConnectionClosed):
             while True:
                 await asyncio.sleep(0.05)
                 if self.sends_heartbeats and self.session_id:
                     executors = (Executor("driver", "127.0.0.1:4040", 2, 400 << 20, 100 << 20, 1),)
+                    progress = {
+                        "wordcount": QueryProgress(self.batch_id, input_rows=12, batch_duration_ms=34, rows=rows)
+                    }
                     beat = Heartbeat(self.session_id, self.spec.job_id, self.spec.attempt, progress, executors)
                     await connection.send(encode(beat))
 

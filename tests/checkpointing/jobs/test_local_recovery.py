@@ -32,15 +32,15 @@ ONCE = FAST_RESTART | {"restart-strategy.fixed-delay.attempts": "1"}
 NOBODY = 4_000_000  # no process of this machine has this id
 
 
-def leave(work: Path, batch: int, *, started_after: int | None = None, in_flight: bool = False) -> Path:
+def leave(work: Path, batch: int, *, first: int = 0, started_after: int | None = None, in_flight: bool = False) -> Path:
     """What a driver with one stateless query leaves behind. Its checkpointLocation."""
     location = work / "queries" / "0-words"
     for log in ("offsets", "commits"):
         (location / log).mkdir(parents=True, exist_ok=True)
     (location / "metadata").write_text('{"id":"4f5cc95e-14c6-494d-857f-0093c1bb30ed"}')
-    for number in range(batch + 1 + in_flight):
+    for number in range(first, batch + 1 + in_flight):
         (location / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{{"at":{number}}}')
-    for number in range(batch + 1):
+    for number in range(first, batch + 1):
         (location / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     write_record(work, [LiveQuery("wordcount", "queries/0-words", started_after)])
     return location

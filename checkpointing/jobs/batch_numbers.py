@@ -1,0 +1,140 @@
+"""Which batch numbers an attempt may use (decision 132), and the durable counter of each family of jobs.
+
+A *family* is a job and all jobs that were ever started from its snapshots. Ranges of one family do not overlap, and an
+attempt that restores a snapshot gets its range before it starts. So a sink never sees a number twice with other rows.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from checkpointing.batch_numbers import BatchNumbers
+from checkpointing.durable_files import write_durably
+from checkpointing.ids import is_id
+
+RANGE_SIZE = 10_000
+# Between numbers that are known and the first of a new range, where other attempts may have used more of them.
+GAP = 1_000_000
+# Spark reads some batch numbers as 32-bit integers.
+LIMIT = 2**31 - 1
+# A driver whose query has no more than this many numbers left ends.
+SPARE_NUMBERS = 100
+
+# Jobs of one family reserve in threads of their own.
+_reserving = threading.Lock()
+
+
+class BatchNumbersExhausted(Exception):
+    """The family has used almost all numbers that Spark can handle."""
+
+
+class CounterUnreadable(Exception):
+    """Nobody knows which ranges were reserved, because the counter's file is damaged or cannot exist."""
+
+
+@dataclass(frozen=True)
+class KnownNumbers:
+    """What is known of the numbers that a family has used.
+
+    `counter` is the end of the newest range, None without a counter. `end` is the greatest end of a range that a
+    snapshot or an attempt's record names, `greatest` the greatest number of a batch.
+    """
+
+    counter: int | None
+    end: int = 0
+    greatest: int = -1
+
+    @property
+    def free_from(self) -> int:
+        """Return the first number that no attempt has used or may use."""
+        if self.counter is not None and self.counter >= self.end and self.counter > self.greatest:
+            return self.counter
+        return max(self.counter or 0, self.end, self.greatest + 1) + GAP
+
+
+def next_range(family: str, known: KnownNumbers) -> BatchNumbers:
+    first = known.free_from
+    if first + RANGE_SIZE > LIMIT:
+        raise BatchNumbersExhausted(
+            f"The jobs that were started from snapshots of job {family} have used the batch numbers up to {first}. "
+            f"Spark allows {LIMIT}. Start a job without a snapshot, or from a snapshot of another job."
+        )
+    return BatchNumbers(family, first, first + RANGE_SIZE)
+
+
+def extended(numbers: BatchNumbers, counter: int | None) -> BatchNumbers | None:
+    """Return the range with more numbers at its end, None when they are not free."""
+    if counter != numbers.end or numbers.end + RANGE_SIZE > LIMIT:
+        return None
+    return replace(numbers, end=numbers.end + RANGE_SIZE)
+
+
+def must_extend(numbers: BatchNumbers, greatest: int) -> bool:
+    """Return whether an attempt whose greatest number is `greatest` needs more numbers soon."""
+    return greatest >= numbers.end - RANGE_SIZE // 2
+
+
+def is_used_up(numbers: BatchNumbers, greatest: int) -> bool:
+    return greatest >= numbers.end - SPARE_NUMBERS
+
+
+class BatchNumberCounters:
+    """`<directory>/<family>.json`: `{"end": 20000}`. All methods block.
+
+    What `confirm_term` raises, called right before a range counts, leaves the counter as it was.
+
+    Raises:
+        CounterUnreadable, OSError.
+        BatchNumbersExhausted: only by `reserve`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def begin(self, family: str, confirm_term: Callable[[], None]) -> BatchNumbers:
+        """Return the range of an attempt without state, whose batches begin at 0."""
+        numbers = BatchNumbers(family, 0, RANGE_SIZE)
+        with _reserving:
+            if self.read(family) is None:
+                self._write(numbers, confirm_term)
+        return numbers
+
+    def reserve(self, family: str, end: int, greatest: int, confirm_term: Callable[[], None]) -> BatchNumbers:
+        """Reserve a range for an attempt that is about to start; for `end` and `greatest` see KnownNumbers."""
+        with _reserving:
+            numbers = next_range(family, KnownNumbers(self.read(family), end, greatest))
+            self._write(numbers, confirm_term)
+        return numbers
+
+    def extend(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> BatchNumbers | None:
+        """Reserve the numbers behind a range, too. Return None when another attempt has them."""
+        with _reserving:
+            longer = extended(numbers, self.read(numbers.family))
+            if longer is not None:
+                self._write(longer, confirm_term)
+        return longer
+
+    def read(self, family: str) -> int | None:
+        """Return the end of the newest range, None without a counter."""
+        path = self._path(family)
+        try:
+            end = json.loads(path.read_text())["end"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            raise CounterUnreadable(f"{path}: {error}") from error
+        if type(end) is not int or end < 0:
+            raise CounterUnreadable(f"{path}: end: a number is expected, not {end!r}")
+        return end
+
+    def _write(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> None:
+        write_durably(self._path(numbers.family), json.dumps({"end": numbers.end}), confirm_term)
+
+    def _path(self, family: str) -> Path:
+        if not is_id(family):
+            raise CounterUnreadable(f"{family[:80]!r}, the family of the snapshot's batch numbers, is not a job's id")
+        return self._directory / f"{family}.json"

@@ -1,0 +1,269 @@
+"""No batch number is given twice within a family of jobs, whatever happens between a reservation and a start."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpointing.batch_numbers import BatchNumbers
+from checkpointing.jobs.batch_numbers import (
+    GAP,
+    LIMIT,
+    RANGE_SIZE,
+    BatchNumberCounters,
+    BatchNumbersExhausted,
+    CounterUnreadable,
+    KnownNumbers,
+    extended,
+    is_used_up,
+    must_extend,
+    next_range,
+)
+from checkpointing.jobs.local_recovery import LocalRestore
+
+FAMILY = "ab" * 16
+
+
+def leads() -> None:
+    """Confirm the term."""
+
+
+class TermEnded(Exception):
+    """Another job manager leads."""
+
+
+def does_not_lead() -> None:
+    raise TermEnded
+
+
+@pytest.mark.parametrize(
+    ("known", "first"),
+    [
+        (KnownNumbers(counter=20_000), 20_000),
+        (KnownNumbers(counter=20_000, end=20_000, greatest=19_999), 20_000),
+        (KnownNumbers(counter=20_000, end=10_000, greatest=7), 20_000),
+        (KnownNumbers(counter=None, greatest=7), 8 + GAP),
+        (KnownNumbers(counter=None, end=30_000, greatest=7), 30_000 + GAP),
+        (KnownNumbers(counter=20_000, end=30_000), 30_000 + GAP),
+        (KnownNumbers(counter=20_000, greatest=20_000), 20_001 + GAP),
+    ],
+    ids=[
+        "next",
+        "all-used",
+        "older-snapshot",
+        "no-counter",
+        "snapshot-of-another-cluster",
+        "counter-from-a-backup",
+        "number-of-an-older-version",
+    ],
+)
+def test_a_range_begins_behind_everything_that_is_known(known: KnownNumbers, first: int) -> None:
+    """Far behind it if other attempts may have numbers that nobody knows."""
+    assert next_range(FAMILY, known) == BatchNumbers(FAMILY, first, first + RANGE_SIZE)
+
+
+def test_near_the_greatest_number_the_range_is_refused() -> None:
+    last = LIMIT - RANGE_SIZE
+    assert next_range(FAMILY, KnownNumbers(last)).end == LIMIT
+    with pytest.raises(BatchNumbersExhausted, match=f"of job {FAMILY} have used the batch numbers up to {last + 1}"):
+        next_range(FAMILY, KnownNumbers(last + 1))
+
+
+def test_a_range_is_extended_when_half_of_it_is_used_and_nobody_has_the_next_numbers() -> None:
+    numbers = BatchNumbers(FAMILY, 20_000, 30_000)
+    assert [must_extend(numbers, used) for used in (19_000, 24_999, 25_000, 29_999)] == [False, False, True, True]
+    assert extended(numbers, 30_000) == BatchNumbers(FAMILY, 20_000, 40_000)
+    assert extended(numbers, 40_000) is None
+    assert extended(numbers, None) is None
+    last = BatchNumbers(FAMILY, LIMIT - 10_000, LIMIT)
+    assert extended(last, LIMIT) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "batches", "in_flight", "kept"),
+    [
+        (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 20_010, "b": 25_000}, False, True),
+        (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 20_010, "b": 29_899}, False, True),
+        (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 20_010, "b": 29_900}, False, False),
+        (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 29_900}, True, True),
+        (BatchNumbers(FAMILY, 20_000, 30_000), {"a": 9_950}, False, False),
+        (BatchNumbers(FAMILY, 0, 10_000), {}, False, True),
+        (None, {"a": 70_000}, False, True),
+    ],
+    ids=["within", "last", "used-up", "begun", "died-before-it-renumbered", "no-batch", "older-version"],
+)
+def test_local_state_keeps_its_numbers_unless_they_are_used_up(
+    numbers: BatchNumbers | None, batches: dict[str, int], in_flight: bool, kept: bool
+) -> None:
+    assert LocalRestore(1, "/w", "t", batches, None, in_flight).keeps(numbers) is kept
+
+
+def test_ranges_of_a_counter_follow_each_other(tmp_path: Path) -> None:
+    counters = BatchNumberCounters(tmp_path / "batch-numbers")
+    assert counters.begin(FAMILY, leads) == BatchNumbers(FAMILY, 0, 10_000)
+    assert counters.reserve(FAMILY, 10_000, 12, leads) == BatchNumbers(FAMILY, 10_000, 20_000)
+    again = BatchNumberCounters(tmp_path / "batch-numbers")
+    assert again.begin(FAMILY, leads) == BatchNumbers(FAMILY, 0, 10_000), "an attempt without state begins at 0"
+    second = again.reserve(FAMILY, 10_000, 12, leads)
+    assert second == BatchNumbers(FAMILY, 20_000, 30_000)
+    assert again.extend(second, leads) == BatchNumbers(FAMILY, 20_000, 40_000)
+    assert again.extend(second, leads) is None
+    assert again.read("cd" * 16) is None
+    assert again.read(FAMILY) == 40_000
+
+
+def test_a_range_does_not_count_when_the_term_has_ended(tmp_path: Path) -> None:
+    counters = BatchNumberCounters(tmp_path)
+    first = counters.begin(FAMILY, leads)
+    with pytest.raises(TermEnded):
+        counters.reserve(FAMILY, 10_000, 5, does_not_lead)
+    with pytest.raises(TermEnded):
+        counters.extend(first, does_not_lead)
+    with pytest.raises(TermEnded):
+        counters.begin("cd" * 16, does_not_lead)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{FAMILY}.json"]
+    assert counters.reserve(FAMILY, 10_000, 5, leads).first == 10_000
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"end": "7"}', '{"end": -1}', '{"end": true}'])
+def test_a_damaged_counter_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / f"{FAMILY}.json").write_text(text)
+    with pytest.raises(CounterUnreadable, match=FAMILY):
+        BatchNumberCounters(tmp_path).reserve(FAMILY, 0, 5, leads)
+    assert (tmp_path / f"{FAMILY}.json").read_text() == text
+
+
+@pytest.mark.parametrize("family", ["", "../../etc/passwd", "AB" * 16])
+def test_a_family_that_is_no_id_of_a_job_makes_no_file(tmp_path: Path, family: str) -> None:
+    with pytest.raises(CounterUnreadable, match="is not a job's id"):
+        BatchNumberCounters(tmp_path / "batch-numbers").reserve(family, 0, 5, leads)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_that_reserve_at_the_same_time_get_different_ranges(tmp_path: Path) -> None:
+    """Each one reads the counter before the other's range counts, if nothing keeps them apart."""
+    counters = BatchNumberCounters(tmp_path)
+    counters.begin(FAMILY, leads)
+    given: list[BatchNumbers] = []
+    meet = threading.Barrier(2, timeout=0.2)
+
+    def confirm() -> None:
+        try:
+            meet.wait()
+        except threading.BrokenBarrierError:
+            meet.reset()
+
+    def reserve() -> None:
+        given.append(BatchNumberCounters(tmp_path).reserve(FAMILY, 10_000, 5, confirm))
+
+    threads = [threading.Thread(target=reserve) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(numbers.first for numbers in given) == [10_000, 20_000]
+
+
+@dataclass
+class Life:
+    """One attempt: what it may use, and the next number that a batch of it gets."""
+
+    job: int
+    numbers: BatchNumbers
+    next: int
+
+
+@dataclass
+class Snapshot:
+    numbers: BatchNumbers | None
+    batch: int
+
+
+@dataclass
+class World:
+    """Jobs of one family, some of an older version, over a real counter."""
+
+    counters: BatchNumberCounters
+    used: set[int] = field(default_factory=set)
+    lives: list[Life] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def run(self, life: Life, batches: int) -> None:
+        """Commit batches up to where the driver ends."""
+        for _ in range(batches):
+            if must_extend(life.numbers, life.next - 1):
+                life.numbers = self.counters.extend(life.numbers, leads) or life.numbers
+            if is_used_up(life.numbers, life.next - 1):
+                return
+            assert life.next not in self.used, "this number has other rows already"
+            self.used.add(life.next)
+            life.next += 1
+
+    def reach_the_end(self, life: Life) -> None:
+        """Let most of the range pass at once, as if each of its batches had run, and run on."""
+        life.next = max(life.next, life.numbers.end - 150)
+        self.run(life, 300)
+
+    def reserve(self, job: int, snapshot: Snapshot) -> Life:
+        former = [life for life in self.lives if life.job == job]
+        ends = [life.numbers.end for life in former[-1:]] + ([snapshot.numbers.end] if snapshot.numbers else [])
+        known = [snapshot.batch, *(life.next - 1 for life in former[-1:])]
+        numbers = self.counters.reserve(FAMILY, max(ends, default=0), max(known), leads)
+        return Life(job, numbers, numbers.first + 1)
+
+
+STEPS = st.tuples(
+    st.sampled_from(["run", "end", "snapshot", "restore", "crash", "deposed", "local"]),
+    st.integers(0, 3),
+    st.integers(0, 20),
+    st.integers(0, 4),
+)
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["this-version", "older-version"])
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(steps=st.lists(STEPS, max_size=30))
+def test_no_number_is_used_twice(older: bool, steps: list[tuple[str, int, int, int]]) -> None:
+    """Over random histories of runs, restores, clones, crashes after a reservation, and leaders that are replaced.
+
+    A job restores any snapshot that a job of the family ever took. `older`: the first job began before there were
+    counters.
+    """
+    with TemporaryDirectory() as directory:
+        world = World(BatchNumberCounters(Path(directory)))
+        if older:
+            world.used.update(range(40))
+            world.snapshots += [Snapshot(None, 20), Snapshot(None, 39)]
+        else:
+            world.lives.append(Life(0, world.counters.begin(FAMILY, leads), 0))
+            world.run(world.lives[0], 3)
+            world.snapshots.append(Snapshot(world.lives[0].numbers, 2))
+        for step, job, choice, batches in steps:
+            snapshot = world.snapshots[choice % len(world.snapshots)]
+            newest = [life for life in world.lives if life.job == job][-1:]
+            match step:
+                case "run" if newest:
+                    world.run(newest[0], batches)
+                case "end" if newest:
+                    world.reach_the_end(newest[0])
+                case "snapshot" if newest and newest[0].next > newest[0].numbers.first + 1:
+                    world.snapshots.append(Snapshot(newest[0].numbers, newest[0].next - 1))
+                case "restore":
+                    world.lives.append(world.reserve(job, snapshot))
+                    world.run(world.lives[-1], batches)
+                case "crash":
+                    world.reserve(job, snapshot)
+                case "deposed":
+                    with pytest.raises(TermEnded):
+                        world.counters.reserve(FAMILY, 0, snapshot.batch, does_not_lead)
+                case "local" if newest:
+                    left = LocalRestore(1, "/w", "t", {"q": newest[0].next - 1}, None)
+                    if not left.keeps(newest[0].numbers):
+                        kept = Snapshot(newest[0].numbers, newest[0].next - 1)
+                        world.lives.append(world.reserve(job, kept))

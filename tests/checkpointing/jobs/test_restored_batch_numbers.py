@@ -1,0 +1,259 @@
+# ruff: noqa: ASYNC240  (a test may block its own loop for a moment)
+"""Each attempt that restores a snapshot gets batch numbers that no attempt of its family has (decision 132)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checkpointing.batch_numbers import BatchNumbers
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.batch_numbers import GAP, LIMIT, BatchNumberCounters
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.storage import read_metadata
+from checkpointing.storage.metadata import encode_metadata
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeProcess
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
+from tests.checkpointing.jobs.test_job_master import FAST_RESTART
+from tests.checkpointing.jobs.test_local_recovery import exceptions, fails
+
+SNAPSHOT_BATCH = 7  # of every snapshot of a fake driver
+
+
+def counter(manager: RunningJobManager, family: str) -> Path:
+    return manager.settings.state_directory / "batch-numbers" / f"{family}.json"
+
+
+def record(manager: RunningJobManager, job_id: str) -> AttemptRecord:
+    found = JobDirectory(manager.settings.state_directory / "jobs", job_id).read_record()
+    assert found is not None
+    return found
+
+
+async def failed(manager: RunningJobManager, number: int) -> FakeDriver:
+    """Let attempt `number - 1` fail. Return the driver of attempt `number`."""
+    await (await manager.driver(number - 1)).report_failure("crash")
+    return await manager.driver(number)
+
+
+async def test_each_restore_gets_the_next_numbers_and_they_are_durable_before_the_driver_starts(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable: list[tuple[object, BatchNumbers | None]] = []
+    launch = manager.launcher.launch
+
+    def sees(spec: DriverSpec) -> FakeProcess:
+        durable.append(
+            (json.loads(counter(manager, spec.job_id).read_text()), record(manager, spec.job_id).batch_numbers)
+        )
+        return launch(spec)
+
+    monkeypatch.setattr(manager.launcher, "launch", sees)
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    second = await failed(manager, 2)
+    await manager.until(job_id, "RUNNING")
+    third = await failed(manager, 3)
+    ranges = [BatchNumbers(job_id, first, first + 10_000) for first in (0, 10_000, 20_000)]
+    assert durable == [({"end": numbers.end}, numbers) for numbers in ranges]
+    assert (await manager.driver(1)).spec.batch_numbers is None, "without state there is nothing to renumber"
+    assert [second.spec.batch_numbers, third.spec.batch_numbers] == ranges[1:]
+
+
+async def test_a_snapshot_names_the_family_and_the_range(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    await failed(manager, 2)
+    await manager.until(job_id, "RUNNING")
+    newest = await manager.checkpoint(job_id)
+    metadata = read_metadata(str(Path(manager.settings.checkpoint_directory, job_id, f"chk-{newest}")))
+    assert metadata.batch_numbers == BatchNumbers(job_id, 10_000, 20_000)
+
+
+async def test_jobs_that_start_from_one_savepoint_share_the_counter(manager: RunningJobManager) -> None:
+    first = await manager.submit_running(FAST_RESTART)
+    location = (await manager.savepoint(first))["location"]
+    clones = [await manager.submit_running(FAST_RESTART, savepointPath=location) for _ in range(2)]
+    await manager.checkpoint(clones[1])
+    await manager.launcher.drivers[0].report_failure("the first job has no checkpoint")
+    await manager.launcher.drivers[2].report_failure("crash")
+    await eventually(lambda: len(manager.launcher.drivers) == 5)
+    restored = [driver.spec for driver in manager.launcher.drivers if driver.spec.batch_numbers is not None]
+    assert [(spec.job_id, spec.batch_numbers) for spec in restored] == [
+        (clones[0], BatchNumbers(first, 10_000, 20_000)),
+        (clones[1], BatchNumbers(first, 20_000, 30_000)),
+        (clones[1], BatchNumbers(first, 30_000, 40_000)),
+    ]
+    assert counter(manager, first).exists()
+    assert not any(counter(manager, clone).exists() for clone in clones)
+
+
+async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_not_given_again(
+    manager: RunningJobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempt 2 ends before its record is written; then one ends before its driver is launched."""
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    write, launch = JobDirectory.write_record, manager.launcher.launch
+
+    def write_record(directory: JobDirectory, written: AttemptRecord, confirm_term: Callable[[], None]) -> None:
+        if written.batch_numbers == BatchNumbers(job_id, 10_000, 20_000):
+            raise OSError("the disk is full")
+        write(directory, written, confirm_term)
+
+    def launches(spec: DriverSpec) -> FakeProcess:
+        if spec.batch_numbers == BatchNumbers(job_id, 20_000, 30_000):
+            raise LaunchFailed("no memory")
+        return launch(spec)
+
+    monkeypatch.setattr(JobDirectory, "write_record", write_record)
+    monkeypatch.setattr(manager.launcher, "launch", launches)
+    await (await manager.driver(1)).report_failure("crash")
+    await eventually(lambda: len(manager.launcher.drivers) == 2)
+    assert manager.launcher.specs[-1].batch_numbers == BatchNumbers(job_id, 30_000, 40_000)
+    assert [name.partition(":")[0] for name in await exceptions(manager, job_id)] == [
+        "LaunchFailed",
+        "AttemptRecordUnwritable",
+        "ValueError",
+    ]
+
+
+async def test_a_counter_that_is_behind_the_snapshot_is_not_believed(manager: RunningJobManager) -> None:
+    """The state directory came back from a backup, or the savepoint is another cluster's."""
+    first = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(first)
+    await failed(manager, 2)
+    await manager.until(first, "RUNNING")
+    location = (await manager.savepoint(first))["location"]
+    counter(manager, first).write_text('{"end": 10000}')
+    await manager.submit_running(FAST_RESTART, savepointPath=location)
+    assert manager.launcher.specs[-1].batch_numbers == BatchNumbers(first, 20_000 + GAP, 30_000 + GAP)
+    counter(manager, first).unlink()
+    await manager.submit_running(FAST_RESTART, savepointPath=location)
+    assert manager.launcher.specs[-1].batch_numbers == BatchNumbers(first, 20_000 + GAP, 30_000 + GAP)
+
+
+async def test_a_snapshot_of_an_older_version_is_of_its_own_jobs_family(manager: RunningJobManager) -> None:
+    first = await manager.submit_running(FAST_RESTART)
+    savepoint = Path((await manager.savepoint(first))["location"].removeprefix("file:"))
+    older = replace(read_metadata(str(savepoint)), batch_numbers=None)
+    (savepoint / "_metadata").write_bytes(encode_metadata(older))
+    counter(manager, first).unlink()
+    job_id = await manager.submit_running(FAST_RESTART, savepointPath=str(savepoint))
+    numbers = BatchNumbers(first, SNAPSHOT_BATCH + 1 + GAP, SNAPSHOT_BATCH + 1 + GAP + 10_000)
+    assert manager.launcher.specs[-1].batch_numbers == numbers
+    newest = await manager.checkpoint(job_id)
+    metadata = read_metadata(str(Path(manager.settings.checkpoint_directory, job_id, f"chk-{newest}")))
+    assert metadata.batch_numbers == numbers, "its own snapshots stay in the family"
+
+
+async def test_numbers_begin_behind_what_the_last_heartbeat_named(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    first = await manager.driver(1)
+    first.batch_id = 500_000
+
+    async def is_reported() -> bool:
+        return "500000" in json.dumps(await manager.get(f"/jobs/{job_id}"))
+
+    await eventually(is_reported)
+    second = await failed(manager, 2)
+    assert second.spec.batch_numbers == BatchNumbers(job_id, 500_001 + GAP, 510_001 + GAP)
+
+
+async def test_a_restore_near_the_greatest_number_is_refused_and_keeps_the_state(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    counter(manager, job_id).write_text(json.dumps({"end": LIMIT - 9_999}))
+    await (await manager.driver(1)).report_failure("crash")
+    await manager.until(job_id, "FAILED")
+    assert (await exceptions(manager, job_id))[0].startswith(
+        f"BatchNumbersExhausted: The jobs that were started from snapshots of job {job_id} have used the batch numbers"
+    )
+    assert Path(manager.settings.checkpoint_directory, job_id, "chk-1", "_metadata").exists()
+
+
+async def test_a_damaged_counter_is_named_and_nothing_is_started(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    counter(manager, job_id).write_text("{")
+    await (await manager.driver(1)).report_failure("crash")
+    await manager.until(job_id, "FAILED")
+    assert (await exceptions(manager, job_id))[0].startswith(f"CounterUnreadable: {counter(manager, job_id)}")
+    assert len(manager.launcher.drivers) == 1
+
+
+async def test_local_recovery_keeps_the_range(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    await fails(await manager.driver(1), batch=9, in_flight=True)
+    second = await manager.driver(2)
+    assert second.spec.local is not None
+    assert second.spec.batch_numbers is None
+    assert record(manager, job_id).batch_numbers == BatchNumbers(job_id, 0, 10_000)
+
+
+async def test_local_state_that_used_its_range_up_is_renumbered(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await manager.checkpoint(job_id)
+    await fails(await manager.driver(1), batch=9_900, first=9_898)
+    second = await manager.driver(2)
+    assert second.spec.local is not None
+    assert second.spec.batch_numbers == BatchNumbers(job_id, 10_000, 20_000)
+
+
+async def test_local_state_that_an_attempt_died_with_before_it_renumbered_it_is_renumbered(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    await fails(await manager.driver(1), batch=9_900, first=9_898)
+    await (await manager.driver(2)).report_failure("it has not taken over")
+    third = await manager.driver(3)
+    assert third.spec.local is not None
+    assert third.spec.local.work_directory == (await manager.driver(1)).spec.work_directory
+    assert third.spec.batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
+
+
+@pytest.mark.zookeeper
+async def test_a_range_that_a_job_manager_reserved_before_it_died_is_not_given_again(cluster: Cluster) -> None:
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(FAST_RESTART)
+        await first.checkpoint(job_id)
+    cluster.launcher.drivers[0].kill(-9)
+    counters = BatchNumberCounters(counter(first, job_id).parent)
+    assert counters.reserve(job_id, 10_000, SNAPSHOT_BATCH, lambda: None).first == 10_000
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        assert cluster.launcher.specs[-1].batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
+
+
+@pytest.mark.zookeeper
+async def test_after_attempts_of_an_older_version_numbers_begin_far_behind_what_is_known(cluster: Cluster) -> None:
+    """Nobody knows which numbers those attempts used. One that starts empty now tells nothing of them."""
+    async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
+        await leads(first)
+        job_id = await first.submit_running(FAST_RESTART)
+    cluster.launcher.drivers[0].kill(-9)
+    counter(first, job_id).unlink()
+    directory = JobDirectory(first.settings.state_directory / "jobs", job_id)
+    directory.write_record(replace(record(first, job_id), batch_numbers=None))
+
+    async with cluster.job_manager() as second:
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        assert record(second, job_id).attempt == 2
+        assert record(second, job_id).batch_numbers is None
+        assert not counter(second, job_id).exists()
+        await second.checkpoint(job_id)
+        third = await failed(second, 3)
+        first_number = SNAPSHOT_BATCH + 1 + GAP
+        assert third.spec.batch_numbers == BatchNumbers(job_id, first_number, first_number + 10_000)

@@ -6,6 +6,7 @@ import sys
 import uuid
 import zipfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql.utils import ForeachBatchFunction
 from checkpointing.spark.program import (
     Program,
     ProgramError,
+    ScriptExited,
     as_writers,
     call_program,
     guard_batch_functions,
@@ -24,9 +26,9 @@ from checkpointing.spark.program import (
 
 @pytest.fixture(autouse=True)
 def _own_modules() -> Iterator[None]:
-    path, modules = list(sys.path), set(sys.modules)
+    path, modules, main, argv = list(sys.path), set(sys.modules), sys.modules["__main__"], sys.argv
     yield
-    sys.path[:] = path
+    sys.path[:], sys.modules["__main__"], sys.argv = path, main, argv
     for name in set(sys.modules) - modules:
         del sys.modules[name]
 
@@ -61,6 +63,56 @@ def test_a_function_in_a_package_of_a_zip_is_found(tmp_path: Path, name: str) ->
         archive.writestr(f"{name}/jobs.py", f"from {name}.words import n\ndef main(spark, args): return n")
         archive.writestr(f"{name}/words.py", "n = 5")
     assert load_program(path, f"{name}.jobs:main", tmp_path / "program").function(None, {}) == 5
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+def write(text):
+    Path(sys.argv[1]).write_text(text)
+
+if __name__ == "__main__":
+    write(f"{Path(__file__).name} {sys.argv[2:]} {__name__} {write.__module__}")
+"""
+
+
+def test_a_script_runs_as_main_with_its_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "0815_my-job.py"
+    path.write_text(SCRIPT)
+    program = load_program(path, "my-job.py", tmp_path / "program")
+    assert program.is_script
+    call_program(program, None, [str(tmp_path / "out"), "a b", "--n"])
+    assert (tmp_path / "out").read_text() == "my-job.py ['a b', '--n'] __main__ __main__"
+
+
+def test_a_module_of_a_zip_runs_as_a_script_beside_its_modules(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "upload.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}/__init__.py", "")
+        archive.writestr(f"{name}/words.py", "n = 5")
+        archive.writestr(f"{name}/job.py", f"from .words import n\nassert n == 5\n{SCRIPT}")
+    program = load_program(path, f"{name}.job", tmp_path / "program")
+    call_program(program, None, [str(tmp_path / "out"), "x"])
+    assert (tmp_path / "out").read_text() == "job.py ['x'] __main__ __main__"
+    with pytest.raises(ProgramError, match=f"has no module '{name}.gone'"):
+        load_program(path, f"{name}.gone", tmp_path / "program")
+
+
+@pytest.mark.parametrize(("code", "ends_well"), [("0", True), ("", True), ("3", False), ("'usage'", False)])
+def test_a_script_ends_with_its_exit_code(tmp_path: Path, code: str, ends_well: bool) -> None:
+    path = tmp_path / "job.py"
+    path.write_text(f"raise SystemExit({code})")
+    program = load_program(path, "job.py", tmp_path / "program")
+    with nullcontext() if ends_well else pytest.raises(ScriptExited, match="ended with exit code"):
+        call_program(program, None, [])
+
+
+def test_a_script_with_a_syntax_error_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    path.write_text("print(")
+    with pytest.raises(ProgramError, match=r"job\.py does not compile: SyntaxError"):
+        load_program(path, "job.py", tmp_path / "program")
 
 
 @pytest.mark.parametrize("entry", ["", "wordcount:", ":main", "word-count:main", "a b:main"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,19 +113,34 @@ def prepare(
     _let_executors_import_this_package(spec, work, spark)
     _let_workers_import(spark, program)
     log.info("calls %s", program.entry_class)  # which may take as long as it likes
-    run = run_program(program, spark, arguments)
+    run = run_program(program, spark, arguments, state.query_id)
     returned = run.until_settled()
     writers = as_writers(returned, program.entry_class, [query.writer for query in run.queries])
     state = for_queries(state, [query_name(writer_options(each), number) for number, each in enumerate(writers)])
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
     built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec, state))
+    give_ids(run, planned)
     lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
     set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
     return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after, run)
 
 
-def run_program(program: Program, spark: SparkSession, arguments: ProgramArguments) -> ProgramRun:
+def give_ids(run: ProgramRun, queries: Sequence[PlannedQuery]) -> None:
+    """Let Spark take the ids that the program has been told, for queries that have none yet."""
+    for query in queries:
+        path = query.location / "metadata"
+        if query.name in run.ids and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"id": run.ids[query.name]}))
+
+
+def run_program(
+    program: Program,
+    spark: SparkSession,
+    arguments: ProgramArguments,
+    known_id: Callable[[str], str | None] = lambda name: None,
+) -> ProgramRun:
     """Make the run of the program, and take over from now on what it starts."""
     from checkpointing.spark.taken_over import take_over
 
@@ -132,7 +148,7 @@ def run_program(program: Program, spark: SparkSession, arguments: ProgramArgumen
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - this thread's
         return call_program(program, spark, arguments)
 
-    run = ProgramRun(call)
+    run = ProgramRun(call, known_id)
     take_over(run)
     return run
 

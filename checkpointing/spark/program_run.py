@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from checkpointing.spark.program import ProgramError
@@ -38,8 +39,11 @@ class StartedQuery(Protocol):
 class ProgramRun:
     """The driver's main thread calls `until_settled`, `begin`, `note_ended`; any other thread may call the rest."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, call: Callable[[], Any], known_id: Callable[[str], str | None] = lambda name: None) -> None:
+        """`known_id` gives the id of a query that has run before, by its name."""
         self._call = call
+        self._known_id = known_id
+        self._ids: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="program", daemon=True)
         self._changed = threading.Condition()
         self._queries: list[StartedQuery] = []
@@ -78,6 +82,11 @@ class ProgramRun:
             self._changed.notify_all()
 
     @property
+    def ids(self) -> Mapping[str, str]:
+        """The ids that the program has asked for, by the query's name."""
+        return dict(self._ids)
+
+    @property
     def has_ended(self) -> bool:
         return self._has_ended
 
@@ -104,6 +113,13 @@ class ProgramRun:
             if any(query.writer is other.writer for other in self._queries):
                 raise ProgramError("The program starts the same writer twice; make a writer for each query.")
             self._queries.append(query)
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id that the query will have; None if nobody asked before the program was settled."""
+        with self._changed:
+            if name not in self._ids and not self._is_settled:
+                self._ids[name] = self._known_id(name) or str(uuid.uuid4())
+            return self._ids.get(name)
 
     def settle(self) -> None:
         """Note that the program has started all its queries: it waits for one, or looks at one that must run."""

@@ -7,6 +7,7 @@ pick up in silence.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
@@ -70,6 +71,11 @@ class Snapshot:
             for file in _files(operator)
         ]
 
+    def query_id(self, query: str) -> str | None:
+        """Return the id that Spark gave to the query; None when the snapshot does not know the query."""
+        files = self.files(query if query in self.queries else UNNAMED, frozenset())
+        return next((read_query_id(self.path_of(file)) for file in files if file.path == "metadata"), None)
+
     def named(self, queries: Sequence[str]) -> Snapshot:
         """Give state that was imported without its query's name to the program's only query; RestoreRefused."""
         if UNNAMED not in self.checkpoint.batches:
@@ -85,6 +91,14 @@ class Snapshot:
 
     def _operators(self, query: str) -> list[OperatorState]:
         return [operator for operator in self.checkpoint.operators if operator.query == query]
+
+
+def read_query_id(path: Path) -> str | None:
+    """Of a location's file `metadata`; None when it is damaged, which is found out when it is restored."""
+    try:
+        return str(json.loads(path.read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _of_query(operator: OperatorState, query: str) -> OperatorState:

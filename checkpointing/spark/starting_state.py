@@ -24,7 +24,7 @@ from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalState
 from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.rescale import log_batch_without_output, rescale, target_partitions
-from checkpointing.spark.restore import Snapshot, check_fits, restore_output, restore_query
+from checkpointing.spark.restore import Snapshot, check_fits, read_query_id, restore_output, restore_query
 from checkpointing.spark.running_query import PlannedQuery
 from checkpointing.storage import local_copy, read_metadata
 
@@ -45,6 +45,10 @@ class StartingState(Protocol):
 
     def partitions(self, query: str) -> dict[int, int]:
         """Partitions by stateful operator; {} for a query that it does not know."""
+        ...
+
+    def query_id(self, query: str) -> str | None:
+        """Return the id that Spark gave to the query; None for a query that it does not know."""
         ...
 
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
@@ -77,6 +81,9 @@ class NoState:
 
     def partitions(self, query: str) -> dict[int, int]:
         return {}
+
+    def query_id(self, query: str) -> str | None:
+        return None
 
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
         """Everything does."""
@@ -111,6 +118,9 @@ class SnapshotState:
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.snapshot.partitions(query)
+
+    def query_id(self, query: str) -> str | None:
+        return self.snapshot.query_id(query)
 
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
         vertices = [vertex for query in queries for vertex in query.plan.vertices]
@@ -149,6 +159,10 @@ class FormerAttempt:
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.state.partitions(query) if query in self.state.queries else {}
+
+    def query_id(self, query: str) -> str | None:
+        known = self.state.queries.get(query)
+        return None if known is None else read_query_id(known.location / "metadata")
 
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
         now, then = {query.name for query in queries}, set(self.state.queries)

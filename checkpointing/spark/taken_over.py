@@ -62,6 +62,10 @@ class ManagedQuery(StreamingQuery):  # type: ignore[misc]  # PySpark's is untype
         return self._name
 
     @property
+    def id(self) -> str:
+        return self._run.id_of(self._name) or str(super().id)
+
+    @property
     def isActive(self) -> bool:  # noqa: N802 - PySpark's name
         self._run.wait_until_begun()
         return not self.has_ended

@@ -32,6 +32,7 @@ def test_a_script_of_two_queries_goes_on_from_its_checkpoint(
 
     words.write("1", ["a", "b", "a"])
     eventually("the words", lambda: words.counts() == {"a": 2, "b": 1} and copies(words) == {"a": 2, "b": 1})
+    given = (words.output / "id").read_text()
     checkpoint = job_manager.complete(1)
     assert checkpoint.batches == {"words": 0, "query-1": 0}
     words.write("2", ["c"])
@@ -43,6 +44,7 @@ def test_a_script_of_two_queries_goes_on_from_its_checkpoint(
     words.write("3", ["a"])
     expected = {"a": 3, "b": 1, "c": 1}
     eventually("every word once", lambda: words.counts() == expected and copies(words) == expected)
+    assert (words.output / "id").read_text() == given
     assert not (words.output / "done").exists()
 
 
@@ -50,5 +52,6 @@ def test_a_script_whose_queries_end_has_ended_when_it_has(job_manager: Any, driv
     words.write("1", ["a", "b", "a"])
     drivers.start(job_manager, "script.py", (str(words.input), str(words.output), "once"), program="script.py")
     job_manager.await_state(1, DriverState.ENDED)
-    assert (words.output / "done").read_text() == "False False"
+    given = (words.output / "id").read_text()
+    assert (words.output / "done").read_text() == f"False False {given}"
     assert words.counts() == copies(words) == {"a": 2, "b": 1}

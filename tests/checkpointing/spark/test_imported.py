@@ -55,7 +55,10 @@ def test_a_location_comes_back_as_it_was_and_stays_untouched(name: str, query: s
 
     checkpoint = imported({query: f"file:{recording.location}"}, str(tmp_path / "savepoints"))
     assert checkpoint.imported_from == (str(recording.location),)
-    snapshot = Snapshot(checkpoint).named(["words"])
+    unnamed = Snapshot(checkpoint)
+    snapshot = unnamed.named(["words"])
+    assert unnamed.query_id("words") == snapshot.query_id("words")
+    assert snapshot.query_id("words") == json.loads((recording.location / "metadata").read_text())["id"]
     check_fits(snapshot, recording.plan.vertices, allow_non_restored_state=False)
     restored = tmp_path / "restored"
     assert restore_query(snapshot, "words", recording.plan.vertices, restored) == batch

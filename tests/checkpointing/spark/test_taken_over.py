@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.streaming import DataStreamWriter
 
 from checkpointing.spark import taken_over
-from checkpointing.spark.job import plan_queries, run_program
+from checkpointing.spark.job import give_ids, plan_queries, run_program
 from checkpointing.spark.program import Program, ProgramError, ScriptExited, as_writers, load_program
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.running_query import RunningQuery
@@ -70,6 +70,7 @@ class Job:
         assert self.spark.streams._jsqm.active() is not None
         planned = plan_queries(writers, WorkDirectory(self._directory), NoState("job"), {})
         build_queries(NoState("job"), self.spark, self._directory, planned)
+        give_ids(self.run, planned)
         self.queries = [RunningQuery(query) for query in planned]
         for query in self.queries:
             query.start()
@@ -111,8 +112,10 @@ def test_the_queries_of_a_script_run_under_their_names_and_it_goes_on_when_they_
 ) -> None:
     made = job("""
 first = rows().writeStream.format("noop").trigger(once=True).start()
+early = first.id
 second = rows().writeStream.start(format="noop", queryName="second", outputMode="append")
 spark.streams.awaitAnyTermination()
+say(first.id == early, early == first.lastProgress["id"], spark.streams.get(second.id) is second)
 say("any", first.isActive, second.isActive, first.name, len(spark.streams.active))
 say(second.awaitTermination(0.01))
 second.stop()
@@ -120,7 +123,7 @@ say(second.awaitTermination())
 spark.stop()
 """)
     assert [query.name for query in made.start()] == ["query-0", "second"]
-    assert made.await_end() == ["any", "False", "True", "query-0", "1", "False", "None"]
+    assert made.await_end() == ["True"] * 3 + ["any", "False", "True", "query-0", "1", "False", "None"]
     assert made.spark.conf.get("spark.sql.shuffle.partitions") == "3"
     assert made.spark.sparkContext.master != "local[7]"
 

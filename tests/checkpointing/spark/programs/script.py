@@ -25,9 +25,10 @@ if __name__ == "__main__":
 
     counts = lines.groupBy("value").count().writeStream.outputMode("update").trigger(**trigger)
     words = counts.queryName("words").foreachBatch(writer_to(Path(output))).start()
+    Path(output, "id").write_text(words.id)  # before all queries are started
     copies = lines.writeStream.trigger(**trigger).format("json").start(f"{output}/copies")
 
     words.awaitTermination()
     copies.awaitTermination()
-    Path(output, "done").write_text(f"{words.isActive} {copies.isActive}")
+    Path(output, "done").write_text(f"{words.isActive} {copies.isActive} {words.lastProgress['id']}")
     spark.stop()

@@ -26,6 +26,7 @@ from checkpointing.spark.own_location import own_location
 from checkpointing.spark.plan import (
     explain,
     has_continuous_trigger,
+    keep_pool,
     query_name,
     sink_of,
     sources_of,
@@ -38,6 +39,7 @@ from checkpointing.spark.program import (
     call_program,
     load_program,
     parse_arguments,
+    returned_writers,
 )
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
@@ -146,7 +148,10 @@ def run_program(
 
     def call() -> Any:
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - this thread's
-        return call_program(program, spark, arguments)
+        returned = call_program(program, spark, arguments)
+        for writer in returned_writers(returned):
+            keep_pool(writer)
+        return returned
 
     run = ProgramRun(call, known_id)
     take_over(run)

@@ -206,7 +206,8 @@ def output_mode(writer: Any) -> Any:
     return _private_field(writer, "outputMode")
 
 
-_TABLE = "_waymark_table"
+_TABLE, _POOL = "_waymark_table", "_waymark_pool"
+_SCHEDULER_POOL = "spark.scheduler.pool"
 
 
 def set_table(writer: Any, name: str) -> None:
@@ -218,8 +219,14 @@ def table_of(writer: Any) -> str | None:
     return getattr(writer, _TABLE, None)
 
 
+def keep_pool(writer: Any) -> None:
+    """Note the scheduler pool that this thread, the program's, has chosen: another thread starts the query."""
+    setattr(writer, _POOL, session_of(writer).sparkContext.getLocalProperty(_SCHEDULER_POOL))
+
+
 def start(writer: Any) -> Any:
     """Start the query. PySpark's own `start` and `toTable` are taken over while a program runs (taken_over.py)."""
+    session_of(writer).sparkContext.setLocalProperty(_SCHEDULER_POOL, getattr(writer, _POOL, None))
     table, java_writer = table_of(writer), writer._jwrite  # noqa: SLF001
     return writer._sq(java_writer.start() if table is None else java_writer.toTable(table))  # noqa: SLF001
 

@@ -243,27 +243,31 @@ def _without_exit(
 
 def as_writers(returned: Any, entry_class: str, started: Sequence[Any] = ()) -> list[Any]:
     """The DataStreamWriters that the program `started`, and then those that it returned."""
-    from pyspark.sql.streaming import DataStreamWriter
-
     if started:
-        return [*started, *_not_among(started, returned, DataStreamWriter)]
+        return [*started, *(each for each in returned_writers(returned) if not any(each is one for one in started))]
     if is_script(entry_class):
         raise ProgramError(f"{entry_class} ended without starting a streaming query: there is nothing to run")
-    writers = list(returned) if isinstance(returned, list | tuple) else [returned]
-    for writer in writers:
-        if not isinstance(writer, DataStreamWriter):
-            raise ProgramError(
-                f"{entry_class} must start a query, or return a DataStreamWriter or a list of them, "
-                f"it returned {_described(writer)}"
-            )
+    writers = returned_writers(returned)
+    others = [each for each in _listed(returned) if not any(each is writer for writer in writers)]
+    if others:
+        raise ProgramError(
+            f"{entry_class} must start a query, or return a DataStreamWriter or a list of them, "
+            f"it returned {_described(others[0])}"
+        )
     if not writers:
         raise ProgramError(f"{entry_class} returned an empty list: there is no query to run")
     return writers
 
 
-def _not_among(started: Sequence[Any], returned: Any, kind: type) -> list[Any]:
-    listed = returned if isinstance(returned, list | tuple) else [returned]
-    return [each for each in listed if isinstance(each, kind) and not any(each is writer for writer in started)]
+def returned_writers(returned: Any) -> list[Any]:
+    """The DataStreamWriters among what a program returned."""
+    from pyspark.sql.streaming import DataStreamWriter
+
+    return [each for each in _listed(returned) if isinstance(each, DataStreamWriter)]
+
+
+def _listed(returned: Any) -> list[Any]:
+    return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
 def _described(value: Any) -> str:

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryManager
 
-from checkpointing.spark.plan import query_name, set_table, writer_options
+from checkpointing.spark.plan import keep_pool, query_name, set_table, writer_options
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.program_run import ProgramRun
 
@@ -149,6 +149,7 @@ def _register(
     ):  # fmt: skip
         if given is not None:
             setter(given)
+    keep_pool(writer)
     query = ManagedQuery(_taken(), writer)
     _taken().add(query)
     log.info("the program starts query %s, which the driver will run", query.name)

@@ -176,6 +176,21 @@ sys.exit(0)
     assert query.is_active
 
 
+def test_each_query_runs_in_the_scheduler_pool_of_its_start(job: Callable[[str], Job]) -> None:
+    made = job("""
+def pool(frame, batch):
+    say(frame.sparkSession.sparkContext.getLocalProperty("spark.scheduler.pool"))
+
+for name in ("slow", None):
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    rows().writeStream.trigger(once=True).foreachBatch(pool).start()
+for query in spark.streams.active:
+    query.awaitTermination()
+""")
+    made.start()
+    assert set(made.await_end()) == {"slow", "None"}
+
+
 def test_a_loop_over_is_active_is_a_wait(job: Callable[[str], Job]) -> None:
     made = job("""
 query = rows().writeStream.format("noop").trigger(once=True).start()

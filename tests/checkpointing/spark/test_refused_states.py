@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.driver_spec import DriverSpec, RestoreSpec
+from checkpointing.spark import taken_over
 from checkpointing.spark.job import SparkJob, plan_queries, prepare
 from checkpointing.spark.lost_input import InputLost
 from checkpointing.spark.program import Program
@@ -29,6 +30,13 @@ from tests.checkpointing.spark import taking
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(autouse=True)
+def _given_back() -> Iterator[None]:
+    """`prepare` takes PySpark over for the rest of a driver's process."""
+    yield
+    taken_over.give_back()
 
 
 class Words:

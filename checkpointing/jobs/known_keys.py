@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 
 from checkpointing.configuration import InvalidConfiguration
-from checkpointing.jobs.job_environment import PREFIXES
+from checkpointing.jobs.job_environment import PREFIXES, JobEnvironment
 
 _BY_FAMILY = {
     "execution.checkpointing.": (
@@ -27,7 +27,7 @@ _BY_FAMILY = {
         *(".exponential-delay.backoff-multiplier", ".exponential-delay.reset-backoff-threshold"),
         *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
     ),
-    "waymark.": ("allow-empty-start", "executor-uploads.min-size"),
+    "waymark.": ("allow-empty-start", "executor-uploads.min-size", "python"),
 }
 KNOWN_KEYS = frozenset(family + rest for family, names in _BY_FAMILY.items() for rest in names)
 
@@ -46,7 +46,11 @@ def is_checked(key: str) -> bool:
 
 
 def check_keys(configuration: Mapping[str, str]) -> None:
-    """UnknownKey names the first one that nobody reads, and the nearest that somebody does."""
+    """Raise UnknownKey for the first one that nobody reads, with the nearest that somebody does.
+
+    InvalidConfiguration: a variable of the job's environment cannot have that name.
+    """
+    JobEnvironment.parse(configuration)
     for key, value in configuration.items():
         if not is_checked(key) or key in KNOWN_KEYS or key.startswith(PREFIXES):
             continue

@@ -23,6 +23,7 @@ from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import JobEnvironment
+from checkpointing.jobs.launching.python import check_python
 from checkpointing.jobs.programs import (
     InvalidProgram,
     Program,
@@ -128,6 +129,7 @@ class JarHandlers:
         await self._check_directories(graph.configuration)
         try:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
+            await self._services.io.run(lambda: check_python(graph.configuration))
             if graph.savepoint_path is not None:
                 graph = replace(graph, savepoint_path=await self._savepoint(graph))
             async with self._claimed(graph):

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaPackage
+
 from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
@@ -37,6 +39,7 @@ _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecogniz
 OUT_OF_MEMORY_OPTION = "-XX:+ExitOnOutOfMemoryError"
 _CRASHED = "A fatal error has been detected by the Java Runtime Environment"
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")
+_PACKAGES_SINCE_4_1 = re.compile(r"\.streaming\.(runtime|checkpointing|sinks)\.")
 _OUT_OF_MEMORY_EXIT_CODE = 3
 _KILLED = -9
 
@@ -132,8 +135,13 @@ def _complaint(text: str) -> str:
 
 
 def jvm_class(jvm: Any, name: str) -> Any:
-    """One of Spark's own, by its full name; `jvm` is py4j's view of the JVM."""
-    return functools.reduce(getattr, name.split("."), jvm)
+    """Return one of Spark's own classes, by its full name in Spark 4.1 and later; `jvm` is py4j's view of the JVM.
+
+    Spark 4.0 has the classes of streaming's packages `runtime`, `checkpointing` and `sinks` in one.
+    """
+    found = functools.reduce(getattr, name.split("."), jvm)
+    before = _PACKAGES_SINCE_4_1.sub(".streaming.", name)
+    return functools.reduce(getattr, before.split("."), jvm) if isinstance(found, JavaPackage) else found
 
 
 def is_stopped(spark: SparkSession) -> bool:

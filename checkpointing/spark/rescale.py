@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _SINK_LOG = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog"
+_REPARTITIONS_SINCE = (4, 3)
 _SINK_STATUS = "org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus"
 _SINK_LOG_VERSION = 1
 # What Spark says of a state that it cannot rewrite, whatever is tried again.
@@ -66,12 +67,22 @@ def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
     A file sink's log lacks that batch then: see `log_batch_without_output`.
     RescaleRefused; OSError or Spark's own errors when another try may do.
     """
+    _check_version(spark, files, partitions)
     batch = _check_possible(files, partitions)
     _check_keyed(files.plan, partitions)
     _repartition(spark, files, partitions)
     _drop_other_partitions(files, partitions)
     log.info("query %s: its state lies on %d partitions as of batch %d", files.query, partitions, batch + 1)
     return batch + 1
+
+
+def _check_version(spark: SparkSession, files: QueryFiles, partitions: int) -> None:
+    """Spark 4.1 cannot repartition state. Spark 4.2 cannot read the layout that jobs have unless they say otherwise."""
+    if tuple(map(int, spark.version.split(".")[:2])) < _REPARTITIONS_SINCE:
+        raise RescaleRefused(
+            f"The state of query {files.query!r} cannot be put on {partitions} partitions: "
+            f"PySpark {spark.version} cannot do that, 4.3 can. Leave the parallelism as it was."
+        )
 
 
 def _check_possible(files: QueryFiles, partitions: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
+from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink, start
 from checkpointing.spark.staging import QueryFiles
@@ -140,5 +141,4 @@ class RunningQuery:
 
 
 def _scala_object(writer: Any, name: str) -> Any:
-    jvm = writer._spark._jvm  # noqa: SLF001
-    return getattr(getattr(jvm, name), "MODULE$")
+    return getattr(jvm_class(writer._spark._jvm, name), "MODULE$")  # noqa: SLF001

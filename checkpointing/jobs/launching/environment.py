@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from checkpointing.durable_files import make_directory
-from checkpointing.jobs.job_environment import JobEnvironment
+from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.processes import write_private
+from checkpointing.jobs.launching.python import has_own_python, in_own_python, python_of
 from checkpointing.storage.locations import scheme_of
 
 # What a program needs to run as its user, in their language and time zone, and to find its libraries.
@@ -47,15 +48,17 @@ def storage_variables(locations: Iterable[str]) -> Iterator[str]:
         yield from ("FSSPEC_*", *_OF_STORAGE.get(scheme, ()))
 
 
-def process_environment(common: Mapping[str, str], temporary: Path, job: JobEnvironment) -> dict[str, str]:
+def process_environment(common: Mapping[str, str], temporary: Path, spec: DriverSpec) -> dict[str, str]:
     """Return the environment of a driver whose own directory is `temporary`, with what its job gives it.
 
     The job's secret files are written below that directory and end with it. Raises OSError.
     """
-    files = {}
+    job, files = spec.environment, {}
     for name, content in job.secret_files.items():
         make_directory(temporary / "secrets")
         files[f"{name}_FILE"] = str(write_private(temporary / "secrets" / name, content))
+    if has_own_python(spec.configuration):
+        common = in_own_python(common, python_of(spec.configuration), temporary / "waymark")
     return {**common, "TMPDIR": str(temporary), **job.variables, **job.secrets, **files}
 
 

@@ -42,6 +42,7 @@ from checkpointing.jobs.launching.processes import (
     command_line,
     write_private,
 )
+from checkpointing.jobs.launching.python import KEY, has_own_python, python_of
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
@@ -84,7 +85,7 @@ class LocalDriverLauncher:
         self._java: Path | None = None
         self._site = site or Site(storage_is_shared=False, address="")
         self._default_master = default_master
-        command = [sys.executable, "-m", spare_module]
+        command = ["-m", spare_module]
         directory = state_directory / DIRECTORY_NAME
         self.temporaries = TemporaryDirectories(state_directory, is_shared=self._site.storage_is_shared)
         self.spares = SparePool(
@@ -100,7 +101,7 @@ class LocalDriverLauncher:
         deployment = self._deployment(graph.configuration, graph.parallelism)
         check_reachable(deployment, self._site)
         if deployment.driver_is_in_the_cluster:
-            _check_no_secrets(graph.configuration)
+            _check_cluster_mode(graph.configuration)
 
     def launch(self, spec: DriverSpec) -> DriverProcess:
         spec, deployment = self._placed(spec)
@@ -154,9 +155,9 @@ class LocalDriverLauncher:
         environment = self._environment(spec)
         with self.temporaries.new() as temporary, append_privately(spec_path.parent / LOG_NAME) as log:
             return subprocess.Popen(
-                [sys.executable, "-m", self._module, str(spec_path)],
+                [python_of(spec.configuration), "-m", self._module, str(spec_path)],
                 cwd=spec_path.parent,
-                env=process_environment(environment, temporary.path, spec.environment),
+                env=process_environment(environment, temporary.path, spec),
                 pass_fds=(temporary.lock,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -167,7 +168,8 @@ class LocalDriverLauncher:
     def _environment(self, spec: DriverSpec) -> dict[str, str]:
         deployment = self._deployment(spec.configuration, spec.parallelism)
         loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if deployment.is_on_this_machine else {}
-        classes = {} if deployment.driver_is_in_the_cluster else self._class_archive()
+        is_own_java = not (deployment.driver_is_in_the_cluster or has_own_python(spec.configuration))
+        classes = self._class_archive() if is_own_java else {}
         return {**self._own_environment(), **loopback, **classes}
 
     def _own_environment(self) -> dict[str, str]:
@@ -193,8 +195,11 @@ class LocalDriverLauncher:
         return self._java
 
 
-def _check_no_secrets(configuration: Mapping[str, str]) -> None:
-    """A driver in the cluster gets its environment from the cluster's manager, which shows it."""
+def _check_cluster_mode(configuration: Mapping[str, str]) -> None:
+    """A driver in the cluster runs in the cluster's Python, and the cluster's manager shows its environment."""
+    if KEY in configuration:
+        allowed = f"spark.pyspark.python instead, with {DEPLOY_MODE} cluster"
+        raise InvalidConfiguration(KEY, configuration[KEY], allowed)
     for key in configuration.keys() - without_secrets(configuration).keys():
         allowed = f"a secret of the cluster's own with {DEPLOY_MODE} cluster, such as {_KUBERNETES_SECRET}"
         raise InvalidConfiguration(key, HIDDEN, allowed)

@@ -9,6 +9,7 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import MASTER, ClusterManager, deployment_of
+from checkpointing.jobs.launching.python import python_of
 
 # Settings that a session takes in while it runs. What is not surely one of them counts as needed at the start.
 _TAKEN_IN_LATER = ("spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.session.", "spark.sql.streaming.")
@@ -18,6 +19,7 @@ _NEEDED_AT_THE_START = ("spark.sql.streaming.streamingQueryListeners", "spark.sq
 @dataclass(frozen=True)
 class Signature:
     master: str
+    python: str
     settings: tuple[tuple[str, str], ...]
     environment: tuple[tuple[tuple[str, str], ...], ...] = field(repr=False)
 
@@ -38,7 +40,7 @@ def signature_of(spec: DriverSpec) -> Signature | None:
         for key, value in spec.configuration.items()
         if key.startswith("spark.") and key != MASTER and not is_taken_in_later(key)
     }
-    return Signature(deployment.master, _sorted(settings), _all(spec.environment))
+    return Signature(deployment.master, python_of(spec.configuration), _sorted(settings), _all(spec.environment))
 
 
 def is_taken_in_later(key: str) -> bool:

@@ -25,6 +25,7 @@ from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching.environment import process_environment
 from checkpointing.jobs.launching.processes import command_line, write_private
+from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.launching.signature import Signature, signature_of
 from checkpointing.jobs.launching.spare_driver import SPARE_NAME, SpareDriver
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
@@ -63,7 +64,7 @@ class _Job:
 
 
 class SparePool:
-    """`command` starts a spare with the path of its specification as last argument. Any thread."""
+    """`command` has Python's arguments that start a spare; the path of its specification is the last. Any thread."""
 
     def __init__(
         self,
@@ -205,9 +206,9 @@ class SparePool:
         ours, its = socket.socketpair()
         with its, self._temporaries.new() as temporary, append_privately(directory / LOG_NAME) as log:
             popen = subprocess.Popen(
-                [*self._command, str(spec_path)],
+                [python_of(spec.configuration), *self._command, str(spec_path)],
                 cwd=directory,
-                env=process_environment(self._environment(spec), temporary.path, spec.environment),
+                env=process_environment(self._environment(spec), temporary.path, spec),
                 pass_fds=(temporary.lock,),
                 stdin=its.fileno(),
                 stdout=log,

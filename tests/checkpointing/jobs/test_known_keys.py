@@ -7,6 +7,7 @@ import pytest
 from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.jobs import local_recovery
 from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
+from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.restart import restart_strategy
 from checkpointing.jobs.restore import ALLOW_EMPTY_START
 from checkpointing.jobs.state_recovery import StateRecovery
@@ -36,7 +37,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
             settings = Read(**{key: name})
             restart_strategy(settings, lambda: 0.0)
             read |= settings.keys_read
-    for parse in (CheckpointConfiguration.parse, StateRecovery.parse, local_recovery.is_enabled):
+    for parse in (CheckpointConfiguration.parse, StateRecovery.parse, local_recovery.is_enabled, python_of):
         settings = Read()
         parse(settings)
         read |= settings.keys_read

@@ -1,0 +1,103 @@
+"""The Python that a job's driver runs in: the job manager's own, or the one that `waymark.python` names.
+
+Waymark's side of the driver comes from the job manager; that Python brings PySpark and what Waymark's side imports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.launching.package import PACKAGE, PACKAGE_ROOT
+
+KEY = "waymark.python"
+NEEDED = ("pyspark", "py4j", "fsspec", "kazoo", "websockets")
+PYTHON_FROM, PYSPARK_FROM, PYSPARK_TO = (3, 11), (4, 0), (4, 3)
+# Variables of the job manager's environment that say where its own Python and Spark are.
+_OF_THE_OWN = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH", "SPARK_HOME")
+_LIMIT_S = 60.0
+_PROBE = f"""
+import json, sys
+from importlib.metadata import PackageNotFoundError, version
+def found(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+print(json.dumps([list(sys.version_info[:2]), {{name: found(name) for name in {NEEDED!r}}}]))
+"""
+
+
+def python_of(configuration: Mapping[str, str]) -> str:
+    return configuration.get(KEY) or sys.executable
+
+
+def has_own_python(configuration: Mapping[str, str]) -> bool:
+    return python_of(configuration) != sys.executable
+
+
+def check_python(configuration: Mapping[str, str]) -> None:
+    """Raise InvalidConfiguration when no driver could run in the Python that the job names. Blocking: it starts it."""
+    if not has_own_python(configuration):
+        return
+    python = configuration[KEY]
+    _check_executable(python)
+    version, packages = _probe(python)
+    missing = [name for name in NEEDED if packages[name] is None]
+    if version < PYTHON_FROM:
+        raise InvalidConfiguration(KEY, python, f"Python {_dotted(PYTHON_FROM)} or newer; it is {_dotted(version)}")
+    if missing:
+        raise InvalidConfiguration(
+            KEY, python, f"an environment with {', '.join(NEEDED)}; it lacks {', '.join(missing)}"
+        )
+    pyspark = str(packages["pyspark"])
+    if not PYSPARK_FROM <= _numbers(pyspark) <= PYSPARK_TO:
+        supported = f"PySpark {_dotted(PYSPARK_FROM)} to {_dotted(PYSPARK_TO)}"
+        raise InvalidConfiguration(KEY, python, f"an environment with {supported}; it has {pyspark}")
+
+
+def in_own_python(environment: Mapping[str, str], python: str, directory: Path) -> dict[str, str]:
+    """Return the environment of a driver in `python`, without the job manager's own Python and Spark.
+
+    `directory` is the driver's own: Waymark's side of it is linked there, alone, because next to it may lie packages of
+    the job manager that are others in `python`. Raises OSError.
+    """
+    directory.mkdir(mode=0o700)
+    (directory / PACKAGE).symlink_to(PACKAGE_ROOT / PACKAGE, target_is_directory=True)
+    kept = {name: value for name, value in environment.items() if name not in _OF_THE_OWN}
+    return {**kept, "PYTHONPATH": str(directory), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+
+
+def _check_executable(python: str) -> None:
+    path = Path(python)
+    if not path.is_absolute():
+        raise InvalidConfiguration(KEY, python, "an absolute path, such as /srv/venvs/orders/bin/python")
+    if not path.is_file():
+        raise InvalidConfiguration(KEY, python, "a file that exists on the job manager's machine")
+    if not os.access(path, os.X_OK):
+        raise InvalidConfiguration(KEY, python, "a file that the job manager's account may execute")
+
+
+def _probe(python: str) -> tuple[tuple[int, int], dict[str, str | None]]:
+    """Return its version, and those of the packages that are needed."""
+    try:
+        command = [python, "-I", "-c", _PROBE]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True, env={})
+        (major, minor), packages = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        raise InvalidConfiguration(KEY, python, f"a Python that starts ({type(error).__name__})") from error
+    return (major, minor), packages
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,44 @@
+"""Virtual environments with another PySpark, for tests of jobs that name their own Python.
+
+One (1 GB installed) is made by pip the first time a test asks for it and kept in WAYMARK_PYSPARK_CACHE, by default
+`~/.cache/waymark-pyspark`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from checkpointing.jobs.launching.python import NEEDED
+
+PANDAS_VERSION = "2.2.3"
+
+
+def python_with_pyspark_or_skip(version: str) -> Path:
+    """Return the Python of an environment with this PySpark and PANDAS_VERSION; skip where pip cannot make one."""
+    cache = Path(os.environ.get("WAYMARK_PYSPARK_CACHE", Path.home() / ".cache" / "waymark-pyspark"))
+    cache.mkdir(parents=True, exist_ok=True)
+    home = cache / f"pyspark-{version}"
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            _make(home, version)
+    return home / "bin" / "python"
+
+
+def _make(home: Path, version: str) -> None:
+    wanted = [f"pyspark=={version}", f"pandas=={PANDAS_VERSION}", *("pyarrow", "protobuf<7", *NEEDED)]
+    unfinished = home.with_name(f"{home.name}.unfinished")
+    venv.create(unfinished, clear=True, symlinks=True)
+    python = str(unfinished / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *wanted]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"pip installs no PySpark {version}: {(done.stderr.strip().splitlines() or ['it failed'])[-1]}")
+    unfinished.rename(home)

@@ -1,7 +1,8 @@
 """Uploaded programs: where they lie, and whether a program could start at all (checked without running it).
 
-A program is a `.py` file or a `.zip` of them. `entry_class` names its function: `module:function` (`wordcount:main`,
-`jobs.wordcount:main`) or `file.py:function`; or a whole script: `file.py`, or in a `.zip` its module.
+A program is a `.py` file or a `.zip` of them; a pure Python wheel is stored as the `.zip` that it is. `entry_class`
+names its function: `module:function` (`wordcount:main`, `jobs.wordcount:main`) or `file.py:function`; or a whole
+script: `file.py`, or in a `.zip` its module.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.durable_files import write_bytes_durably
+from checkpointing.jobs.wheels import NotPure, check_pure, is_wheel, zip_name
 
 SUFFIXES = (".py", ".zip")
 # A file system allows a name 255 bytes, and the id takes 37 of them.
@@ -58,6 +60,8 @@ class ProgramStorage:
 
     def store(self, file_name: str, content: bytes) -> Program:
         """InvalidProgram when the name is no program's name."""
+        if is_wheel(file_name):
+            file_name = _zip_of(file_name, content)
         name = _checked_name(file_name)
         content_id = uuid.UUID(bytes=hashlib.sha256(content).digest()[:16])
         path = self._directory / f"{content_id}_{name}"
@@ -104,11 +108,21 @@ class ProgramStorage:
         self.get(jar_id).path.unlink(missing_ok=True)
 
 
+def _zip_of(wheel: str, content: bytes) -> str:
+    try:
+        check_pure(content)
+    except NotPure as error:
+        raise InvalidProgram(f"{wheel[:300]!r} is not allowed: {error}.") from error
+    return zip_name(wheel)
+
+
 def _checked_name(file_name: str) -> str:
     """Return the name without its directories; InvalidProgram when no program may be called so."""
     name = Path(file_name.replace("\\", "/")).name
     if not name.endswith(SUFFIXES) or name in SUFFIXES:
-        raise InvalidProgram(f"Only .py files and .zip files of them are allowed, not {file_name[:300]!r}.")
+        raise InvalidProgram(
+            f"Only .py files, .zip files of them and pure Python wheels (.whl) are allowed, not {file_name[:300]!r}."
+        )
     if not re.fullmatch(_NAME, name):
         raise InvalidProgram(f"{name[:300]!r} is not allowed as a file name; it has control characters.")
     try:

@@ -35,6 +35,7 @@ from checkpointing.jobs.programs import (
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
+from checkpointing.jobs.wheels import check_py_files
 from checkpointing.masking import HIDDEN
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.multipart import uploaded_file
@@ -130,6 +131,7 @@ class JarHandlers:
         try:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
             await self._services.io.run(lambda: check_python(graph.configuration))
+            await self._services.io.run(lambda: check_py_files(graph.configuration))
             if graph.savepoint_path is not None:
                 graph = replace(graph, savepoint_path=await self._savepoint(graph))
             async with self._claimed(graph):

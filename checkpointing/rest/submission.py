@@ -189,7 +189,7 @@ def _stack(client: JobManagerClient, job_id: str) -> str:
 
 
 def _split_program(text: str) -> tuple[Path, str]:
-    for suffix in (".py", ".zip"):
+    for suffix in (".py", ".zip", ".whl"):
         path, found, entry = text.rpartition(f"{suffix}:")
         if found and entry:
             file = Path(path + suffix)

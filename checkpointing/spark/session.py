@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
+from checkpointing.jobs.wheels import wheels_as_zips
 from checkpointing.spark import jvm
 from checkpointing.spark.schema_paths import hadoop_path
 from checkpointing.spark.uploads import POOLS
@@ -68,6 +69,11 @@ class WorkDirectory:
     @property
     def program(self) -> Path:
         return self.root / "program"
+
+    @property
+    def wheels(self) -> Path:
+        """Copies of wheels as zip files."""
+        return (self.session or self.root) / "wheels"
 
     @property
     def spark(self) -> Path:
@@ -157,6 +163,8 @@ def start_session(name: str, settings: Mapping[str, str], work: WorkDirectory) -
         directory.mkdir(parents=True, exist_ok=True)
     work.event_log.chmod(0o700)  # the events repeat the configuration
     work.pools.write_text(POOLS)
+    if not deployment_of(settings).driver_is_in_the_cluster:
+        settings = wheels_as_zips(settings, work.wheels)
     _prepare_environment(settings)
     jvm.launch(name, settings, work.event_log.parent)
     from pyspark.sql import SparkSession

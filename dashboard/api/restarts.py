@@ -231,7 +231,7 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
     summary="Upload a program to its cluster, to change its launch to",
 )
 def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
-    """A `.py` or `.zip` file, for a job on Flink a `.jar`, as the part `program` of multipart/form-data.
+    """A `.py`, `.zip` or `.whl` file, for a job on Flink a `.jar`, as the part `program` of multipart/form-data.
     An administrator's. The job goes on with what it has; `POST …/launch` with this `jar_id` starts the new one."""
     require(request, Role.ADMIN)
     job = find_job(job_id)

@@ -48,9 +48,9 @@ class _Programs:
 _PROGRAMS = {
     Engine.SPARK: _Programs(
         kind="waymark",
-        suffixes=(".py", ".zip"),
-        offered=format_lazy(_("A .py or .zip file of up to {most} MB."), most=LARGEST_MB),
-        refused=_("%(name)s is no .py or .zip file."),
+        suffixes=(".py", ".zip", ".whl"),
+        offered=format_lazy(_("A .py, .zip or .whl file of up to {most} MB."), most=LARGEST_MB),
+        refused=_("%(name)s is no .py, .zip or .whl file."),
         entry=_("A function: module:function. Or file.py, to run the whole file as a script."),
     ),
     Engine.FLINK: _Programs(

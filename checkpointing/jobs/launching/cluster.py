@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from checkpointing.configuration import InvalidConfiguration
 from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.durable_files import append_privately
 from checkpointing.jobs.attempts import LOG_NAME
@@ -29,6 +30,7 @@ from checkpointing.jobs.launching.submission import (
     kill_commands,
     properties_text,
 )
+from checkpointing.jobs.wheels import py_files, wheels_as_zips
 from checkpointing.spark.session import WorkDirectory, session_settings
 
 _KILL_S = 30.0
@@ -47,6 +49,7 @@ class ClusterSubmission:
             **session_settings(WorkDirectory(work), spec.parallelism, spec.configuration),
             **cluster_settings(deployment, spec.job_id, spec.attempt, spec.environment.variables),
         }
+        settings = _with_zips(settings, work)
         properties = write_private(work / PROPERTIES_NAME, properties_text(settings))
         spark_submit = self._spark_submit()
         arguments = cluster_arguments(
@@ -56,6 +59,7 @@ class ClusterSubmission:
             package=zipped_package(work / PACKAGE_NAME, self._package_root),
             main_script=self._main_script(work),
             specification=spec_path,
+            py_files=py_files(settings),
         )
         with append_privately(work / LOG_NAME) as log:
             popen = subprocess.Popen(
@@ -89,6 +93,13 @@ class ClusterSubmission:
             if (place / "bin" / "spark-submit").exists():
                 return place / "bin" / "spark-submit"
         raise LaunchFailed(f"There is no bin/spark-submit in {', '.join(map(str, places)) or 'any Spark'}.")
+
+
+def _with_zips(settings: Mapping[str, str], work: Path) -> dict[str, str]:
+    try:
+        return wheels_as_zips(settings, WorkDirectory(work).wheels)
+    except InvalidConfiguration as error:
+        raise LaunchFailed(str(error)) from error
 
 
 class SubmittedApplication:

@@ -7,7 +7,7 @@ Every setting goes through the properties file (mode 0600), none through the com
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from checkpointing.jobs.launching.deployment import ClusterManager, Deployment
@@ -22,17 +22,24 @@ def client_arguments(deployment: Deployment, name: str, properties_file: Path) -
 
 
 def cluster_arguments(
-    deployment: Deployment, name: str, properties_file: Path, *, package: Path, main_script: Path, specification: Path
+    deployment: Deployment,
+    name: str,
+    properties_file: Path,
+    *,
+    package: Path,
+    main_script: Path,
+    specification: Path,
+    py_files: Sequence[str] = (),
 ) -> list[str]:
-    """For a driver inside the cluster. `package` is a zip of this product's driver side.
+    """For a driver inside the cluster. `package` is a zip of this product's driver side, `py_files` are the job's own.
 
     The driver reads its specification where it lies: a file that is sent along would be a second copy, and a secret in
     its configuration would lie in the cluster's own staging directory.
     """
-    common = _common(deployment, name, properties_file)
+    brought = [_taken_along(deployment, package), *(_placed(deployment, file) for file in py_files)]
     return [
-        *common,
-        *("--py-files", _taken_along(deployment, package)),
+        *_common(deployment, name, properties_file),
+        *("--py-files", ",".join(brought)),
         _taken_along(deployment, main_script),
         str(specification),
     ]
@@ -41,6 +48,10 @@ def cluster_arguments(
 def _taken_along(deployment: Deployment, file: Path) -> str:
     """YARN's client sends files along; on Kubernetes there is nobody to send them to, and the pod reads them there."""
     return f"local://{file}" if deployment.manager is ClusterManager.KUBERNETES else str(file)
+
+
+def _placed(deployment: Deployment, file: str) -> str:
+    return _taken_along(deployment, Path(file)) if file.startswith("/") else file
 
 
 def _common(deployment: Deployment, name: str, properties_file: Path) -> list[str]:

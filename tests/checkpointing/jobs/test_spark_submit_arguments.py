@@ -46,12 +46,14 @@ def test_a_driver_in_the_cluster_gets_its_package_and_is_told_where_its_specific
         package=Path("/w/checkpointing.zip"),
         main_script=Path("/p/submitted.py"),
         specification=Path("/w/driver.json"),
+        py_files=["/w/wheels/lib.zip", "hdfs://names/more.zip"],
     )
+    brought = f"{as_it_lies}/w/checkpointing.zip,{as_it_lies}/w/wheels/lib.zip,hdfs://names/more.zip"
 
     assert arguments == [
         *("--master", deployment.master, "--deploy-mode", "cluster", "--name", "words"),
         *("--properties-file", "/w/spark.properties", "--load-spark-defaults"),
-        *("--py-files", f"{as_it_lies}/w/checkpointing.zip", f"{as_it_lies}/p/submitted.py", "/w/driver.json"),
+        *("--py-files", brought, f"{as_it_lies}/p/submitted.py", "/w/driver.json"),
     ]
 
 

@@ -20,7 +20,6 @@ import pytest
 from django.db.models import Max
 from django.utils import timezone
 
-from checkpointing.ids import new_id
 from dashboard.stack.ports import any_free
 from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.models import Checkpoint, CheckpointDeletion, RollupProgress
@@ -91,39 +90,33 @@ class Product:
 
     def submit(self, *options: str) -> str:
         """The job's id."""
-        command = ["submit", f"{self.program}:{ENTRY_CLASS}", "--jobmanager", self.url, *options]
         settings = [
             *("spark.executor.memory=500m", "execution.checkpointing.interval=1s"),
             # An executor that comes late would find all tasks done: none begins before both are there.
             *("spark.cores.max=2", "spark.scheduler.minRegisteredResourcesRatio=1"),
             "spark.scheduler.maxRegisteredResourcesWaitingTime=300s",
         ]
+        more = [part for argument in self.arguments for part in ("--arg", argument)]
+        more += [part for setting in settings for part in ("--conf", setting)]
+        said = self._manage("submit", f"{self.program}:{ENTRY_CLASS}", *options, *more)
+        return re.findall("Submitted: job (.*)", said)[0]
+
+    def cancel(self, job: str) -> None:
+        self._manage("job", "cancel", job)
+
+    def savepoint(self, job: str) -> str:
+        return str(json.loads(self._manage("job", "savepoint", job, "--json"))["location"])
+
+    def _manage(self, *command: str) -> str:
         answer = subprocess.run(
-            [
-                *(sys.executable, "manage.py", *command),
-                *(part for argument in self.arguments for part in ("--arg", argument)),
-                *(part for setting in settings for part in ("--conf", setting)),
-            ],
+            [sys.executable, "manage.py", *command, "--jobmanager", self.url],
             cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
         )
         assert answer.returncode == 0, answer.stdout + answer.stderr
-        return re.findall("Submitted: job (.*)", answer.stdout)[0]
-
-    def cancel(self, job: str) -> None:
-        request = urllib.request.Request(f"{self.url}/jobs/{job}?mode=cancel", method="PATCH")
-        urllib.request.urlopen(request, timeout=30).close()
-        eventually("it is cancelled", lambda: get(f"{self.url}/jobs/{job}")["state"] == "CANCELED", 60)
-
-    def savepoint(self, job: str) -> str:
-        trigger = {"triggerId": new_id(), "cancel-job": False}
-        url = f"{self.url}/jobs/{job}/savepoints"
-        headers = {"Content-Type": "application/json"}
-        urllib.request.urlopen(urllib.request.Request(url, json.dumps(trigger).encode(), headers), timeout=30).close()
-        done = eventually("a savepoint", lambda: get(f"{url}/{trigger['triggerId']}")["operation"], 60)
-        return done["location"]
+        return answer.stdout
 
 
 def rolled_up(what: str) -> None:

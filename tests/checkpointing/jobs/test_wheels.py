@@ -1,0 +1,80 @@
+"""Wheels as programs and as `spark.submit.pyFiles`."""
+
+from __future__ import annotations
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.programs import InvalidProgram, ProgramStorage, check_program
+from checkpointing.jobs.wheels import PY_FILES, check_py_files, wheels_as_zips
+from checkpointing.rest.client import RequestRefused
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager
+
+MODULE = "def main(spark, args):\n    pass\n"
+
+
+def wheel(*, is_pure: bool = True) -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("orders/__init__.py", MODULE)
+        archive.writestr("orders-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: {str(is_pure).lower()}\n")
+    return buffer.getvalue()
+
+
+def test_a_wheel_is_stored_as_the_zip_that_it_is(tmp_path: Path) -> None:
+    program = ProgramStorage(tmp_path).store("orders-1.0-py3-none-any.whl", wheel())
+
+    assert program.name == "orders-1.0-py3-none-any.zip"
+    check_program(program, "orders:main")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (wheel(is_pure=False), "it has compiled parts; install it"),
+        (b"no zip", "it is no wheel"),
+        (b"", "it is no wheel"),
+    ],
+)
+def test_a_wheel_that_cannot_be_imported_from_a_zip_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(InvalidProgram, match=message):
+        ProgramStorage(tmp_path).store("orders-1.0-py3-none-any.whl", content)
+    assert ProgramStorage(tmp_path).list() == ()
+
+
+def test_wheels_among_the_python_files_become_zips(tmp_path: Path) -> None:
+    file = tmp_path / "orders-1.0-py3-none-any.whl"
+    file.write_bytes(wheel())
+    settings = {PY_FILES: f"s3a://bucket/a.zip, file:{file}", "spark.x": "1"}
+
+    made = wheels_as_zips(settings, tmp_path / "work" / "wheels")
+
+    copy = tmp_path / "work" / "wheels" / "orders-1.0-py3-none-any.zip"
+    assert made == {PY_FILES: f"s3a://bucket/a.zip,{copy}", "spark.x": "1"}
+    assert copy.read_bytes() == file.read_bytes()
+    assert wheels_as_zips({PY_FILES: "/a.zip"}, tmp_path / "none") == {PY_FILES: "/a.zip"}
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("/nowhere/a.whl", "'/nowhere/a.whl' is not allowed; a pure Python wheel: No such file or directory"),
+        ("s3a://bucket/a.whl", "only wheels on the job manager's machine"),
+        ("a.whl", "neither an absolute path"),
+        (__file__ + "/a.whl", "Not a directory"),
+    ],
+)
+def test_a_wheel_that_cannot_be_used_is_refused(file: str, message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        check_py_files({PY_FILES: f"/fine.zip,{file}"})
+
+
+async def test_it_is_refused_before_anything_starts(manager: RunningJobManager) -> None:
+    with pytest.raises(RequestRefused, match=r"^spark\.submit\.pyFiles: '/nowhere/a\.whl' is not allowed"):
+        await manager.submit({PY_FILES: "/nowhere/a.whl"})
+    assert manager.launcher.drivers == []

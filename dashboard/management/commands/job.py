@@ -106,7 +106,11 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=USAGE) from error
         except StillInProgress as error:
             raise CommandError(str(error), returncode=IN_PROGRESS) from error
-        except (OSError, ValueError, JobManagerUnreachable, RequestRefused, OperationFailed, JobDidNotStart) as error:
+        except JobDidNotStart as error:
+            if error.stack:
+                self.stderr.write(error.stack)
+            raise CommandError(str(error), returncode=FAILED) from error
+        except (OSError, ValueError, JobManagerUnreachable, RequestRefused, OperationFailed) as error:
             raise CommandError(str(error), returncode=FAILED) from error
         if self._is_json:
             self.stdout.write(json.dumps(result, ensure_ascii=False))

@@ -42,7 +42,7 @@ from checkpointing.jobs.launching.processes import (
     command_line,
     write_private,
 )
-from checkpointing.jobs.launching.python import KEY, has_own_python, python_of
+from checkpointing.jobs.launching.python import KEY, check_python, has_own_python, python_of
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
@@ -147,6 +147,7 @@ class LocalDriverLauncher:
         try:
             deployment = self._deployment(spec.configuration, spec.parallelism)
             check_reachable(deployment, self._site)
+            check_python(spec.configuration)  # it may have changed since the job was submitted
         except InvalidConfiguration as error:
             raise LaunchFailed(str(error)) from error
         return replace(spec, configuration={**spec.configuration, MASTER: deployment.master}), deployment

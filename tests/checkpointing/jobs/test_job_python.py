@@ -16,6 +16,7 @@ import pytest
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.jobs.launching import python
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
@@ -149,6 +150,15 @@ async def test_a_driver_runs_in_its_jobs_python_with_waymarks_side_alone(environ
     await process.end(5.0)
     launcher.temporaries.sweep()
     assert not Path(told["environ"]["TMPDIR"]).exists()
+
+
+def test_an_environment_that_has_changed_since_the_submission_starts_no_driver(
+    environment: Made, tmp_path: Path
+) -> None:
+    launcher = LocalDriverLauncher(os.environ, lambda: Path("/opt/java"), tmp_path / "state", module="stand_in")
+    with pytest.raises(LaunchFailed, match=r"it has 4\.4\.0$"):
+        launcher.launch(spec(tmp_path / "work", {KEY: str(environment(**whole("4.4.0")))}))
+    assert not (tmp_path / "work").exists()
 
 
 def test_a_spare_of_another_python_does_not_fit(tmp_path: Path) -> None:

@@ -68,10 +68,14 @@ def _plan_next_batch(query: PlannedQuery, batch: int, location: Path) -> None:
     jvm: Any = spark._jvm  # noqa: SLF001 - Spark plans a batch for itself only
     execution, random_id = jvm_class(jvm, _EXECUTION), jvm.java.util.UUID.randomUUID
     recorded = (query.location / "offsets" / str(batch)).read_text().splitlines()[1]
-    settings = jvm_class(jvm, _METADATA).apply(recorded)
+    metadata = jvm_class(jvm, _METADATA)
+    settings = metadata.apply(recorded)
+    # A query goes on with the settings that its first batch recorded; what Spark's version then did not know is off.
+    session = spark._jsparkSession.cloneSession()  # noqa: SLF001
+    metadata.setSessionConf(settings, session.sessionState().conf())
     defaults = [getattr(execution, f"$lessinit$greater$default${number}")() for number in range(12, 17)]
     execution(
-        spark._jsparkSession,  # noqa: SLF001
+        session,
         logical_plan(query.writer),
         output_mode(query.writer),
         hadoop_path(location / "state"),

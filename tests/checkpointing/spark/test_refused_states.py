@@ -176,6 +176,34 @@ def test_a_state_of_another_schema_is_refused_before_the_file_sinks_log_goes_bac
     assert seen() != before
 
 
+def test_a_state_fits_by_the_settings_that_its_first_batch_recorded(
+    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+) -> None:
+    """An older Spark, whose states are not nullable, does not know the setting, and so records that it is off."""
+    words, nullable = Words(spark, tmp_path), "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"
+    spark.conf.set(nullable, "false")
+    try:
+        first = query(words.counting(), tmp_path / "first")
+        words.feed("a", "b")
+        first.start()
+        first._query.processAllAvailable()
+    finally:
+        spark.conf.unset(nullable)
+    checkpoint = checkpoint_of(first, tmp_path, eventually)
+    first.stop()
+
+    again = prepared(spark, checkpoint, tmp_path / "again", words.counting)
+
+    assert again.restored == {"words": 0}
+    assert spark.conf.get(nullable) == "true", "the job's own settings stay"
+    words.feed("c")
+    [running] = again.queries
+    running.start()
+    running._query.processAllAvailable()
+    assert running.is_active
+    running.stop()
+
+
 def prepared(
     spark: Any, checkpoint: CompletedCheckpoint, root: Path, writer: Callable[[], Any], *, allowed: bool = False
 ) -> SparkJob:

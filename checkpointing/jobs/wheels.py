@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,6 +68,20 @@ def wheels_as_zips(settings: Mapping[str, str], directory: Path) -> dict[str, st
     check_py_files(settings)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return {**settings, PY_FILES: ",".join(_as_zip(file, directory) if is_wheel(file) else file for file in files)}
+
+
+def let_import(settings: Mapping[str, str], directory: Path) -> None:
+    """Let this process import the Python files that are on this machine, before Spark starts.
+
+    Single modules are copied into `directory`. Files of other places Spark fetches when the session starts. OSError.
+    """
+    for file in filter(is_local, reversed(py_files(settings))):
+        path = Path(local_path(file))
+        if path.suffix == ".py":
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, directory / path.name)
+            path = directory
+        sys.path.insert(0, str(path))
 
 
 def _as_zip(file: str, directory: Path) -> str:

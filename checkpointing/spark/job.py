@@ -16,6 +16,7 @@ from checkpointing.configuration import PREFIX, CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
+from checkpointing.jobs.wheels import let_import
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.spark.channels import QueryEnds, find_channels
@@ -79,6 +80,8 @@ ProgramArguments = Mapping[str, str] | Sequence[str]
 
 def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, ProgramArguments]:
     """The program and its arguments, before any JVM starts; ProgramError."""
+    if not deployment_of(spec.configuration, parallelism=spec.parallelism).driver_is_in_the_cluster:
+        let_import(spec.configuration, work.program)  # there spark-submit has done it
     program = load_program(Path(spec.program_path), spec.entry_class, work.program)
     return program, spec.program_args if program.is_script else parse_arguments(spec.program_args)
 

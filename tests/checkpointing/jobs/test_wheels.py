@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -58,6 +60,20 @@ def test_wheels_among_the_python_files_become_zips(tmp_path: Path) -> None:
     assert copy.read_bytes() == file.read_bytes()
     assert wheels_as_zips({PY_FILES: "/a.zip"}, tmp_path / "none") == {PY_FILES: "/a.zip"}
     assert not (tmp_path / "none").exists()
+
+
+def test_a_program_can_import_them_before_spark_starts(tmp_path: Path) -> None:
+    file, module = tmp_path / "orders-1.0-py3-none-any.whl", tmp_path / "prices.py"
+    file.write_bytes(wheel())
+    module.write_text("price = 7\n")
+    code = (
+        "import sys; from pathlib import Path; from checkpointing.jobs.wheels import let_import\n"
+        "let_import({'spark.submit.pyFiles': sys.argv[1]}, Path(sys.argv[2]))\n"
+        "import orders, prices\nprint(orders.main.__name__, prices.price)"
+    )
+    arguments = [f"s3a://bucket/a.zip,{file},{module}", str(tmp_path / "program")]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == "main 7\n"
 
 
 @pytest.mark.parametrize(

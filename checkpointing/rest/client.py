@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
+_NO_SUCH_RANGE = 416
 
 
 class JobManagerUnreachable(Exception):
@@ -45,6 +47,16 @@ class JobManagerClient:
     def put(self, path: str, body: Mapping[str, Any]) -> Json:
         return self._call("PUT", path, json.dumps(body).encode(), "application/json")
 
+    def get_content(self, path: str, start: int | None = None) -> bytes:
+        """Return a file, or what it has from byte `start` on: nothing where it is shorter."""
+        headers = {} if start is None else {"Range": f"bytes={start}-"}
+        try:
+            return self._answer("GET", path, None, {"Accept": "text/plain", **headers})
+        except RequestRefused as error:
+            if error.status == _NO_SUCH_RANGE:
+                return b""
+            raise
+
     def upload(self, program: Path) -> str:
         """The id under which the program can be run. OSError when the file cannot be read."""
         boundary = uuid.uuid4().hex
@@ -67,17 +79,23 @@ class JobManagerClient:
         self._call("PATCH", f"/jobs/{job_id}?mode=cancel", b"", "application/json")
 
     def _call(self, method: str, path: str, body: bytes | None, content_type: str) -> Json:
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        content = self._answer(method, path, body, {"Content-Type": content_type, "Accept": "application/json"})
+        try:
+            return dict(json.loads(content))
+        except ValueError as error:
+            raise JobManagerUnreachable(f"No job manager answers at {self._address}: {error}") from error
+
+    def _answer(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        authorization = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        headers = {**headers, **authorization}
         request = urllib.request.Request(self._address + path, body, headers, method=method)  # noqa: S310  (http(s) only)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310
-                return dict(json.load(response))
+                return bytes(response.read())
         except urllib.error.HTTPError as error:
             with error:
                 raise RequestRefused(error.code, _first_error(error.read())) from None
-        except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
+        except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise JobManagerUnreachable(f"No job manager answers at {self._address}: {reason}") from error
 

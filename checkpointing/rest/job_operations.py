@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 SCHEDULED = frozenset({"CREATED", "INITIALIZING"})
 ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _POLL_S = 0.5
-_NO_LEADER = 503
+NO_LEADER = 503
 
 
 class JobNotFound(LookupError):
@@ -116,7 +116,7 @@ class JobOperations:
             except JobManagerUnreachable:
                 result = None
             except RequestRefused as error:
-                if error.status != _NO_LEADER:
+                if error.status != NO_LEADER:
                     raise
                 result = None
             if result is not None:

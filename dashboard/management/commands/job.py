@@ -12,6 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.rest.client import JobManagerUnreachable, RequestRefused
+from checkpointing.rest.job_logs import JobLogs
 from checkpointing.rest.job_operations import (
     ENDED,
     SCHEDULED,
@@ -32,6 +33,7 @@ FAILED, USAGE, IN_PROGRESS = 1, 2, 3
 EPILOG = f"""\
 examples:
   manage.py job list --all
+  manage.py job logs Words --follow
   manage.py job stop Words --savepointPath s3://bucket/savepoints
   manage.py job restart 1f0c --from-savepoint /savepoints/savepoint-1f0cde-0a1b2c3d4e5f
 
@@ -45,7 +47,7 @@ after --timeout; the operation continues · 130 interrupted; the operation conti
 
 
 class Command(BaseCommand):
-    help = "List, show, save, stop, cancel, restart and run again the jobs of the job manager."
+    help = "List, show, save, stop, cancel, restart and run again the jobs of the job manager, and read their logs."
     requires_system_checks = []  # noqa: RUF012  (Django's own form)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -57,6 +59,10 @@ class Command(BaseCommand):
         listing.add_argument("-s", "--scheduled", action="store_true", help="only jobs that are about to start")
         listing.add_argument("-a", "--all", action="store_true", help="also jobs that have ended")
         show = actions.add_parser("show", help="status, checkpoints, queries and the last failure of a job")
+        logs = actions.add_parser("logs", help="print the log of a job's driver: of its newest attempt, or another one")
+        logs.add_argument("-f", "--follow", action="store_true", help="print what is added, until the job has ended")
+        logs.add_argument("--attempt", type=int, metavar="N", help="the number of the attempt (the newest one)")
+        logs.add_argument("-n", "--lines", type=_positive, metavar="N", help="print only the last N lines")
         savepoint = actions.add_parser("savepoint", help="take a savepoint; the job runs on")
         stop = actions.add_parser("stop", help="take a savepoint and end the job")
         cancel = actions.add_parser("cancel", help="end the job without a savepoint")
@@ -65,7 +71,7 @@ class Command(BaseCommand):
             help="start a job again: a running one from a new savepoint, an ended one from its newest state",
         )
         again = actions.add_parser("run-again", help="run a job that has ended again, from where it ended")
-        for action in (show, savepoint, stop, cancel, restart, again):
+        for action in (show, logs, savepoint, stop, cancel, restart, again):
             action.add_argument("job", metavar="JOB", help="id, beginning of an id, or name")
         savepoint.add_argument("directory", metavar="DIR", nargs="?", type=as_absolute, help="where the savepoint goes")
         stop.add_argument("-p", "--savepointPath", metavar="DIR", type=as_absolute, help="where the savepoint goes")
@@ -88,9 +94,10 @@ class Command(BaseCommand):
             add_job_manager_option(action)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        actions: dict[str, Callable[[JobOperations, dict[str, Any]], Mapping[str, Any]]] = {
+        actions: dict[str, Callable[[JobOperations, dict[str, Any]], Mapping[str, Any] | None]] = {
             "list": self._list,
             "show": self._show,
+            "logs": self._logs,
             "savepoint": self._savepoint,
             "stop": self._stop,
             "cancel": self._cancel,
@@ -112,8 +119,12 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=FAILED) from error
         except (OSError, ValueError, JobManagerUnreachable, RequestRefused, OperationFailed) as error:
             raise CommandError(str(error), returncode=FAILED) from error
-        if self._is_json:
-            self.stdout.write(json.dumps(result, ensure_ascii=False))
+        if self._is_json and result is not None:
+            self._write(result)
+
+    def _write(self, result: Mapping[str, Any]) -> None:
+        self.stdout.write(json.dumps(result, ensure_ascii=False))
+        self.stdout.flush()
 
     def _say(self, line: str) -> None:
         """Print a line for people."""
@@ -130,7 +141,7 @@ class Command(BaseCommand):
             self.stderr.write(f"Interrupted. {what}")
             raise
 
-    # --- actions: each returns what --json prints ---
+    # --- actions: each returns what --json prints; None: it has printed ---
 
     def _list(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         jobs = [job for job in operations.jobs() if _is_listed(str(job["state"]), options)]
@@ -152,6 +163,25 @@ class Command(BaseCommand):
         for line in table_lines(list(_described(shown))):
             self._say(line)
         return shown
+
+    def _logs(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any] | None:
+        job_id = _job(operations, options)["jid"]
+        logs, last = JobLogs(operations.client, job_id), options["lines"]
+        if options["follow"]:
+            self._follow(logs, options["attempt"], last)
+            return None
+        log = logs.log(options["attempt"])
+        lines = logs.read(log).decode(errors="replace").splitlines()[-(last or 0) :]
+        for line in lines:
+            self._say(line)
+        return {"job": job_id, "attempt": log["attempt"], "lines": lines}
+
+    def _follow(self, logs: JobLogs, attempt: int | None, last: int | None) -> None:
+        """Print line by line; with --json an object a line."""
+        if attempt is not None:
+            raise ValueError("--follow: not allowed with --attempt; it follows the newest attempt and the next ones")
+        for number, line in logs.follow(time.sleep, last):
+            self._write({"job": logs.job_id, "attempt": number, "line": line}) if self._is_json else self._say(line)
 
     def _savepoint(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job_id = _job(operations, options)["jid"]
@@ -197,6 +227,12 @@ class Command(BaseCommand):
 
 def _job(operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
     return find_job(operations.jobs(), options["job"])
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; a whole number, at least 1")
+    return int(text)
 
 
 def _is_listed(status: str, options: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import JobNotFound, JobOperations, StillInProgress, find_job
 from checkpointing.storage.locations import local_path
-from tests.checkpointing.jobs.running_job_manager import RunningJobManager
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
 RETAINED = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
 
@@ -279,6 +279,63 @@ async def test_ctrl_c_says_that_the_operation_continues(
     assert await asyncio.to_thread(call)
     assert stderr.getvalue().strip() == f"Interrupted. The savepoint continues; see: manage.py job show {job_id}"
     assert (await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["in_progress"] == 1
+
+
+def write_log(manager: RunningJobManager, job_id: str, attempt: int, text: str) -> None:
+    """Add to the log of an attempt, as its driver does."""
+    log = manager.settings.state_directory / "jobs" / job_id / f"attempt-{attempt}" / "driver.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("a") as file:
+        file.write(text)
+
+
+async def test_logs_of_an_attempt_and_its_last_lines(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running()
+    write_log(manager, job_id, 1, "one\ntwo\nthree\n")
+    write_log(manager, job_id, 2, "four\nfive\n")
+
+    assert await run(manager, "logs", job_id) == "four\nfive\n"
+    assert await run(manager, "logs", job_id, "--attempt", "1") == "one\ntwo\nthree\n"
+    assert await run(manager, "logs", job_id, "--attempt", "1", "-n", "2") == "two\nthree\n"
+    assert await run_json(manager, "logs", job_id) == {"job": job_id, "attempt": 2, "lines": ["four", "five"]}
+    unknown = await refused(manager, "logs", job_id, "--attempt", "7")
+    assert (unknown.returncode, str(unknown).endswith("has logs of attempts 1, 2")) == (2, True)
+    assert "--follow: not allowed with --attempt" in str(await refused(manager, "logs", job_id, "-f", "--attempt", "1"))
+
+
+@pytest.mark.parametrize(("options", "first"), [((), ["one", "two"]), (("-n", "1"), ["two"])])
+async def test_logs_are_followed_over_restarts_until_the_job_has_ended(
+    manager: RunningJobManager, options: tuple[str, ...], first: list[str]
+) -> None:
+    restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
+    job_id = await manager.submit_running(restarts)
+    write_log(manager, job_id, 1, "one\ntwo\n")
+    out = StringIO()
+    arguments = ("job", "logs", job_id, "-f", "--json", *options, "-m", manager.address)
+    following = asyncio.create_task(asyncio.to_thread(call_command, *arguments, stdout=out))
+
+    def shown() -> list[tuple[int, str]]:
+        return [(each["attempt"], each["line"]) for each in map(json.loads, out.getvalue().splitlines())]
+
+    lines = [(1, line) for line in first]
+    await eventually(lambda: shown() == lines)
+    write_log(manager, job_id, 1, "three\nhalf a l")
+    lines.append((1, "three"))
+    await eventually(lambda: shown() == lines)
+    write_log(manager, job_id, 1, "ine\n")
+    lines.append((1, "half a line"))
+    await eventually(lambda: shown() == lines)
+
+    await (await manager.driver(1)).report_failure("broken")
+    await manager.driver(2)
+    write_log(manager, job_id, 2, "four\n")
+    lines.append((2, "four"))
+    await eventually(lambda: shown() == lines)
+    write_log(manager, job_id, 2, "the last line, without an end")
+    await manager.until(job_id, "RUNNING")
+    await manager.cancel(job_id)
+    await following
+    assert shown() == [*lines, (2, "the last line, without an end")]
 
 
 async def test_unknown_jobs_and_job_managers_are_told_apart(manager: RunningJobManager) -> None:

@@ -12,6 +12,7 @@ from checkpointing.rest.job_operations import ENDED, NO_LEADER, JobNotFound
 
 Json = Mapping[str, Any]
 _POLL_S = 1.0
+_ENOUGH_BYTES = 4 << 20  # for the last lines; the job manager answers with so many at a time
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class JobLogs:
                 has_ended = str(self.client.get(f"/jobs/{self.job_id}/status")["status"]) in ENDED
                 log = self.log(None)
                 if log["attempt"] != attempt or log["size"] < start:  # another one, or its beginning was cut off
-                    attempt, start = log["attempt"], 0
+                    attempt, start = log["attempt"], 0 if last is None else max(0, log["size"] - _ENOUGH_BYTES)
                 lines, length = _whole_lines(self.read(log, start), to_the_end=has_ended)
             except JobManagerUnreachable:
                 has_ended, lines, length = False, [], 0

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from checkpointing.coordinator.stats_json import external_path
-from checkpointing.ids import new_id
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.operations import UnknownOperation
 from checkpointing.rest.errors import RestError, bad_request
@@ -46,13 +45,14 @@ class ImportHandlers:
         directory = await confined(services, roots, target, "targetDirectory")
         trigger_id = id_field(body, "triggerId")
 
-        async def copy() -> dict[str, Any]:
-            job_id = new_id()  # of no job
-            storage = FileCheckpointStorage(
+        def storage_of(job_id: str) -> FileCheckpointStorage:
+            return FileCheckpointStorage(
                 None, job_id, savepoint_roots=roots, owns_pool=lambda: self._dispatcher.leading
             )
+
+        async def copy() -> dict[str, Any]:
             made = await services.storage_io_at(next(iter(locations.values()))).run(
-                lambda: import_savepoint(locations, storage, directory, job_id, entry_class, services.clock)
+                lambda: import_savepoint(locations, storage_of, directory, entry_class, services.clock)
             )
             return {"location": external_path(made.location), "batches": made.batches}
 

@@ -18,6 +18,7 @@ from checkpointing.coordinator.checkpoint import (
     RetentionPolicy,
     SubtaskState,
 )
+from checkpointing.ids import stable_id
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, Vertex, VertexKind
 from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner, committed_batches, select_batch
@@ -39,9 +40,8 @@ class ImportRefused(Exception):
 
 def import_savepoint(
     locations: Mapping[str, str],
-    storage: FileCheckpointStorage,
+    storage_of: Callable[[str], FileCheckpointStorage],
     directory: str,
-    job_id: str,
     entry_class: str,
     clock: Clock,
 ) -> CompletedCheckpoint:
@@ -49,7 +49,8 @@ def import_savepoint(
 
     Args:
         locations: the checkpoint location of each query, by the query's name; or one of `restore.UNNAMED`.
-        job_id: of no job, for the savepoint's name.
+        storage_of: the storage of a job, by the job's id. The savepoint gets an id that is of no job. It is the same
+            whenever the same queries are imported: so they get batch numbers of one family (decision 132).
         entry_class: the program that the savepoint is for.
 
     Raises:
@@ -62,6 +63,8 @@ def import_savepoint(
             stage_location(query, location, Path(scratch, str(number)))
             for number, (query, location) in enumerate(locations.items())
         ]
+        job_id = stable_id("import", *sorted(_spark_id(each) for each in staged))
+        storage = storage_of(job_id)
         place = storage.initialize_location(1, CheckpointKind.SAVEPOINT, directory)
         try:
             trigger = TriggerCheckpoint("", 1, CheckpointKind.SAVEPOINT, started, 0, place.directory, None)
@@ -113,6 +116,10 @@ def stage_location(query: str, location: str, scratch: Path) -> StagedBatch:
         raise ImportRefused(_in_use(location))
     sources = len(read(f"offsets/{batch}").decode().splitlines()) - 2
     return StagedBatch(QueryFiles(_plan(query, sources, selected), scratch, None), batch, tuple(selected), scratch)
+
+
+def _spark_id(staged: StagedBatch) -> str:
+    return str(json.loads((staged.directory / "metadata").read_text())["id"])
 
 
 def _in_use(location: str) -> str:

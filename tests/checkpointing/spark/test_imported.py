@@ -11,7 +11,7 @@ import pytest
 
 from checkpointing.clock import ManualClock
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
-from checkpointing.ids import new_id
+from checkpointing.ids import is_id, new_id
 from checkpointing.spark.imported import ImportRefused, import_savepoint
 from checkpointing.spark.layout import select_batch
 from checkpointing.spark.restore import UNNAMED, RestoreRefused, Snapshot, check_fits, restore_query
@@ -29,8 +29,10 @@ def count(tmp_path: Path) -> Recording:
 
 
 def imported(locations: dict[str, str], target: str) -> CompletedCheckpoint:
-    storage = FileCheckpointStorage(None, "0" * 32, savepoint_roots=SavepointRoots([target]))
-    made = import_savepoint(locations, storage, target, new_id(), "wordcount.py", ManualClock())
+    def storage_of(job_id: str) -> FileCheckpointStorage:
+        return FileCheckpointStorage(None, job_id, savepoint_roots=SavepointRoots([target]))
+
+    made = import_savepoint(locations, storage_of, target, "wordcount.py", ManualClock())
     return verify(made.location, deep=True)
 
 
@@ -78,6 +80,16 @@ def test_a_batch_that_was_begun_keeps_its_input(count: Recording, tmp_path: Path
     assert restore_query(snapshot, "words", count.plan.vertices, tmp_path / "restored") == batch - 1
     begun = tmp_path / "restored" / "offsets" / str(batch)
     assert begun.read_bytes() == (count.location / "offsets" / str(batch)).read_bytes()
+
+
+def test_a_location_that_is_imported_again_is_of_the_same_family(count: Recording, tmp_path: Path) -> None:
+    """Jobs that start from it one after the other must not give the same batch numbers to other rows."""
+    target = str(tmp_path / "savepoints")
+    first, again = (imported({name: str(count.location)}, target) for name in ("words", UNNAMED))
+    assert first.family == again.family
+    assert is_id(first.family)
+    other = unpacked("distinct", tmp_path / "distinct")
+    assert imported({"words": str(other.location)}, target).family != first.family
 
 
 def test_several_queries_are_one_savepoint(count: Recording, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 
 def stops_first(spark, args):
     spark.stop()
-    return spark.readStream.format("rate-micro-batch").load().writeStream.format("noop")
+    return numbers(spark).format("noop")
 
 
 def stops_in_a_batch(spark, args):

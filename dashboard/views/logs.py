@@ -90,7 +90,7 @@ def _asked(request: HttpRequest) -> Asked:
         name=asked.get("log", "")[:40],
         at=_moment(asked.get("at", "")),
         start=_whole(asked.get("start", "")),
-        search=asked.get("q", "").strip()[:200],
+        search=asked.get("text", "").strip()[:200],
     )
 
 

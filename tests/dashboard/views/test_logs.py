@@ -2,79 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timedelta
-from urllib.parse import unquote
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 from pytest_httpserver import HTTPServer
-from werkzeug import Request, Response
 
 from dashboard.queries.logs import PART_BYTES
 from monitoring.models import Engine, Run, RunException
 from tests.dashboard import builders as make
+from tests.dashboard.log_server import LogServer
 
 pytestmark = pytest.mark.django_db
-
-
-class JobManager:
-    """Serves the logs of one run as the job manager does (tests/checkpointing/rest/test_driver_logs.py)."""
-
-    def __init__(self, server: HTTPServer, run: Run, now: datetime) -> None:
-        self.logs: dict[str, bytes] = {}
-        self.first_failure = 1
-        self._now = now
-        below = re.escape(f"/jobs/{run.engine_job_id}/logs")
-        server.expect_request(f"/jobs/{run.engine_job_id}/logs").respond_with_handler(self._list)
-        for path, handler in (("", self._read), ("/search", self._search), ("/position", self._position)):
-            server.expect_request(re.compile(f"^{below}/[^/]+{path}$")).respond_with_handler(handler)
-
-    def started(self, attempt: int) -> datetime:
-        return self._now - timedelta(minutes=10 - attempt)
-
-    def _list(self, request: Request) -> Response:
-        found = [self._described(name) for name in sorted(self.logs, reverse=True)]
-        return _json({"logs": found})
-
-    def _described(self, name: str) -> dict[str, object]:
-        attempt = int(name.removeprefix("driver-").partition(".")[0])
-        times = {"start-time": _ms(self.started(attempt)), "mtime": _ms(self._now)}
-        facts = {"first-failure": attempt == self.first_failure, "elsewhere": None}
-        return {"name": name, "attempt": attempt, "size": len(self.logs[name]), **times, **facts}
-
-    def _read(self, request: Request) -> Response:
-        content = self.logs[_name(request, -1)]
-        first, last = request.headers["Range"].removeprefix("bytes=").split("-")
-        start = max(0, len(content) - int(last)) if not first else int(first)
-        part = content[start:] if not first else content[start : int(last) + 1]
-        if not part:
-            return Response(status=416, headers={"Content-Range": f"bytes */{len(content)}"})
-        span = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
-        return Response(part, 206, {"Content-Range": span, "Content-Type": "text/plain"})
-
-    def _search(self, request: Request) -> Response:
-        content, wanted = self.logs[_name(request, -2)].decode(), request.args["text"].lower()
-        lines = [(match.start(), match[0]) for match in re.finditer("[^\n]+", content)]
-        matches = [{"offset": offset, "line": line} for offset, line in lines if wanted in line.lower()]
-        return _json({"matches": matches, "truncated": False})
-
-    def _position(self, request: Request) -> Response:
-        return _json({"offset": self.logs[_name(request, -2)].index(b"at the moment")})
-
-
-def _json(answer: object) -> Response:
-    return Response(json.dumps(answer), content_type="application/json")
-
-
-def _name(request: Request, place: int) -> str:
-    return unquote(request.path.split("/")[place])
-
-
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
 
 
 @pytest.fixture
@@ -86,8 +27,8 @@ def run(now: datetime, httpserver: HTTPServer) -> Run:
 
 
 @pytest.fixture
-def job_manager(httpserver: HTTPServer, run: Run, now: datetime) -> JobManager:
-    return JobManager(httpserver, run, now)
+def job_manager(httpserver: HTTPServer, run: Run, now: datetime) -> LogServer:
+    return LogServer(httpserver, run, now)
 
 
 def page(client: Client, run: Run, **asked: object) -> str:
@@ -103,7 +44,7 @@ def shown(text: str) -> str:
 
 
 def test_the_page_shows_the_end_of_the_newest_attempts_log_and_follows_it(
-    operator: Client, run: Run, job_manager: JobManager
+    operator: Client, run: Run, job_manager: LogServer
 ) -> None:
     job_manager.logs = {"driver-1.log": b"the first\n", "driver-2.log": b"a <b>\nlast line\n"}
     text = page(operator, run)
@@ -114,7 +55,7 @@ def test_the_page_shows_the_end_of_the_newest_attempts_log_and_follows_it(
 
 
 def test_a_long_log_begins_with_a_whole_line_and_its_earlier_part_is_linked(
-    operator: Client, run: Run, job_manager: JobManager
+    operator: Client, run: Run, job_manager: LogServer
 ) -> None:
     job_manager.logs = {"driver-1.log": b"".join(b"line %06d\n" % number for number in range(20_000))}
     text = page(operator, run)
@@ -127,24 +68,24 @@ def test_a_long_log_begins_with_a_whole_line_and_its_earlier_part_is_linked(
 
 
 def test_secrets_are_masked_in_the_log_and_cannot_be_searched_for(
-    operator: Client, run: Run, job_manager: JobManager
+    operator: Client, run: Run, job_manager: LogServer
 ) -> None:
     job_manager.logs = {"driver-1.log": b"connects with password=hunter2\nand hunter2 is prose\n"}
     assert "password=hidden (" in shown(page(operator, run))
-    text = page(operator, run, q="password=hunter2")
+    text = page(operator, run, text="password=hunter2")
     assert "No line of this log contains it" in text
-    assert "1 line contains" in page(operator, run, q="CONNECTS")
+    assert "1 line contains" in page(operator, run, text="CONNECTS")
 
 
-def test_a_match_is_shown_where_it_stands(operator: Client, run: Run, job_manager: JobManager) -> None:
+def test_a_match_is_shown_where_it_stands(operator: Client, run: Run, job_manager: LogServer) -> None:
     job_manager.logs = {"driver-1.log": b"one\ntwo\nthree\n"}
-    text = page(operator, run, q="tw")
+    text = page(operator, run, text="tw")
     (start,) = re.findall(r"start=(\d+)#log", text)
-    there = page(operator, run, log="driver-1.log", q="tw", start=start)
+    there = page(operator, run, log="driver-1.log", text="tw", start=start)
     assert shown(there) == 'one\n<mark id="log-here">two</mark>\nthree\n'
 
 
-def test_a_moment_leads_to_the_attempt_that_ran_then(operator: Client, run: Run, job_manager: JobManager) -> None:
+def test_a_moment_leads_to_the_attempt_that_ran_then(operator: Client, run: Run, job_manager: LogServer) -> None:
     job_manager.logs = {
         "driver-1.log": b"before\nat the moment\nafter\n",
         "driver-2.log": b"at the moment of another\n",
@@ -154,7 +95,7 @@ def test_a_moment_leads_to_the_attempt_that_ran_then(operator: Client, run: Run,
     assert shown(page(operator, run, at="yesterday")) == "at the moment of another\n"
 
 
-def test_news_are_whole_lines(operator: Client, run: Run, job_manager: JobManager) -> None:
+def test_news_are_whole_lines(operator: Client, run: Run, job_manager: LogServer) -> None:
     job_manager.logs = {"driver-1.log": b"old\nnew\nbegin of"}
 
     def news(start: int) -> dict[str, object]:
@@ -166,7 +107,7 @@ def test_news_are_whole_lines(operator: Client, run: Run, job_manager: JobManage
     assert news(99)["size"] == 16, "it was cut"
 
 
-def test_the_download_has_all_of_the_log_masked(operator: Client, run: Run, job_manager: JobManager) -> None:
+def test_the_download_has_all_of_the_log_masked(operator: Client, run: Run, job_manager: LogServer) -> None:
     line = b"x" * 99 + b"\n"
     job_manager.logs = {"driver-1.log": line * 30_000 + b"token=abcdef123456\nthe end"}
     address = reverse("job-log-download", args=[run.job_id])
@@ -180,7 +121,7 @@ def test_the_download_has_all_of_the_log_masked(operator: Client, run: Run, job_
 
 
 def test_a_cluster_that_does_not_answer_and_a_run_without_logs_are_told_apart(
-    operator: Client, run: Run, job_manager: JobManager
+    operator: Client, run: Run, job_manager: LogServer
 ) -> None:
     assert "No log" in page(operator, run)
     run.job.cluster.rest_url = "http://127.0.0.1:1"
@@ -196,7 +137,7 @@ def test_a_flink_job_has_its_logs_elsewhere(operator: Client, now: datetime) -> 
 
 
 def test_the_log_is_linked_from_an_exception_and_only_for_operators(
-    operator: Client, viewer: Client, run: Run, job_manager: JobManager, now: datetime
+    operator: Client, viewer: Client, run: Run, job_manager: LogServer, now: datetime
 ) -> None:
     RunException.objects.create(run=run, at=now, name="ValueError", digest="1", root_cause="a bad row")
     address = reverse("job-exceptions", args=[run.job_id])

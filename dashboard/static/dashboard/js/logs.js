@@ -7,7 +7,8 @@ const follow = document.getElementById("log-follow");
 let end = Number(log?.dataset.end);
 let isReading = false;
 
-document.getElementById("log-here")?.scrollIntoView({ block: "center" });
+const here = document.getElementById("log-here");
+if (here) log.scrollTop = here.offsetTop - log.clientHeight / 2;
 
 if (log && follow) {
   toEnd();

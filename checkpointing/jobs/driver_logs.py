@@ -160,16 +160,20 @@ def _start(directory: Path) -> tuple[int | None, str]:
     path = directory / SPEC_NAME
     try:
         started_ms = path.stat().st_mtime_ns // 1_000_000
-        spec = DriverSpec.from_json(json.loads(path.read_text()))
-        deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
-    except FileNotFoundError:
+    except OSError:
         return None, ""
+    try:
+        return started_ms, _elsewhere(DriverSpec.from_json(json.loads(path.read_text())))
     except (OSError, ValueError, TypeError, MalformedMessage, InvalidConfiguration):
-        return None, ""
-    if not deployment.has_executors:
         return started_ms, ""
+
+
+def _elsewhere(spec: DriverSpec) -> str:
+    deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
+    if not deployment.has_executors:
+        return ""
     who = "driver and the executors" if deployment.driver_is_in_the_cluster else "executors"
-    return started_ms, f"The cluster keeps the logs of the {who}: {_WHERE[deployment.manager]}"
+    return f"The cluster keeps the logs of the {who}: {_WHERE[deployment.manager]}"
 
 
 _WHERE = {

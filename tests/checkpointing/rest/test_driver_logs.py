@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import Message
 from pathlib import Path
@@ -69,6 +71,35 @@ async def test_an_attempt_that_was_rescaled_is_no_failure(manager: RunningJobMan
     (log,) = (await manager.get(f"/jobs/{job_id}/logs"))["logs"]
 
     assert (log["attempt"], log["first-failure"]) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "elsewhere"),
+    [
+        ({}, None),
+        (
+            {"spark.master": "spark://127.0.0.1:7077"},
+            "The cluster keeps the logs of the executors: open the application",
+        ),
+        (
+            {"spark.master": "yarn", "spark.submit.deployMode": "cluster"},
+            "The cluster keeps the logs of the driver and the executors: run yarn logs",
+        ),
+    ],
+)
+async def test_the_list_says_where_a_cluster_keeps_the_rest(
+    manager: RunningJobManager, settings: dict[str, str], elsewhere: str | None
+) -> None:
+    job_id = await manager.submit_running()
+    log = log_of(manager, job_id, 1)
+    log.touch()
+    spec = (await manager.driver(1)).spec
+    log.with_name("driver.json").write_text(json.dumps(replace(spec, configuration=settings).to_json()))
+
+    (found,) = (await manager.get(f"/jobs/{job_id}/logs"))["logs"]
+
+    assert (found["elsewhere"] or "").startswith(elsewhere or "")
+    assert (found["elsewhere"] is None) == (elsewhere is None)
 
 
 async def test_a_log_is_read_by_ranges_of_bytes(manager: RunningJobManager) -> None:

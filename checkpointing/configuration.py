@@ -107,6 +107,11 @@ class CheckpointConfiguration:
     def effective_interval_ms(self) -> int:
         return max(self.interval_ms, self.min_pause_ms)
 
+    @property
+    def executor_heartbeat_ms(self) -> int:
+        """Return Spark's default, or less where a checkpoint would expire before it hears of a task's progress."""
+        return min(10_000, max(100, self.timeout_ms // 4))
+
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> CheckpointConfiguration:
         """The configuration in `settings`; InvalidConfiguration names the first key that is wrong."""

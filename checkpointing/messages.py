@@ -313,7 +313,10 @@ class AcknowledgeCheckpoint:
 
 @dataclass(frozen=True)
 class DelayCheckpoint:
-    """The checkpoint waits; `cause` says in a sentence for which query and for what, "" when for nothing any more."""
+    """The checkpoint waits; `cause` says in a sentence for which query and for what, "" when for nothing any more.
+
+    While it waits for batches to end, `silent_ms` is how long a query has made no progress: the maximum of all of them.
+    """
 
     type: ClassVar[str] = "delay"
     session_id: str
@@ -321,6 +324,7 @@ class DelayCheckpoint:
     attempt: int
     checkpoint_id: int
     cause: str
+    silent_ms: int | None = None
 
 
 @dataclass(frozen=True)

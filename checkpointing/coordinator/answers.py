@@ -75,7 +75,9 @@ class TaskAnswers:
         """A task says what its part of a checkpoint waits for; said again when the checkpoint expires."""
         pending = self._endings.pending.get(message.checkpoint_id)
         if pending is not None and message.job_id == self._job.job_id:
-            pending.delayed(message.cause)
+            silent_ms = message.silent_ms
+            progressed_s = None if silent_ms is None else self._clock.monotonic() - silent_ms / 1000
+            pending.delayed(message.cause, progressed_s)
             self._stats.report_delayed(message.checkpoint_id, message.cause)
 
     def _abort(self, pending: PendingCheckpoint, reason: CheckpointFailureReason, cause: str) -> None:

@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 _Reason = CheckpointFailureReason
 
+MOST_PATIENCE = 16
+
 
 class CheckpointCoordinator:
     """One per job and leader term; it outlives the job's drivers.
@@ -402,10 +404,25 @@ class CheckpointCoordinator:
         pending = PendingCheckpoint(checkpoint_id=checkpoint_id, request=request, plan=plan, trigger_timestamp=now)
         self._endings.pending[checkpoint_id] = pending
         self._stats.report_pending(checkpoint_id, now, request.properties, plan.vertices)
-        pending.set_canceller(
-            self._timer.call_later(self._config.timeout_ms / 1000, lambda: self._endings.expire(checkpoint_id))
-        )
+        self._expire_in(pending, self._config.timeout_ms / 1000)
         return pending
+
+    def _expire_in(self, pending: PendingCheckpoint, seconds: float) -> None:
+        pending.set_canceller(self._timer.call_later(seconds, lambda: self._expire_unless_computing(pending)))
+
+    def _expire_unless_computing(self, pending: PendingCheckpoint) -> None:
+        """Expire it, unless its batch has made progress within the time-out.
+
+        A batch that only waits, as for a slow database, looks like one that hangs. The time-out therefore doubles each
+        time, up to MOST_PATIENCE times, so that such a batch ends after a few restarts.
+        """
+        patience = min(2**self._endings.expired_in_silence, MOST_PATIENCE)
+        timeout_s = self._config.timeout_ms / 1000 * patience
+        left_s = pending.time_left_s(self._clock.monotonic(), timeout_s)
+        if left_s > 0:
+            self._expire_in(pending, left_s)
+        else:
+            self._endings.expire(pending.checkpoint_id)
 
     def _send_trigger(self, pending: PendingCheckpoint, location: CheckpointLocation) -> None:
         owed = self._endings.full_snapshot_owed and not pending.properties.is_savepoint

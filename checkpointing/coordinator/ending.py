@@ -37,6 +37,7 @@ class CheckpointEndings:
     them. `found_ids`: complete ones that lay in the job's directory and not in the store. `never_stored`: those of them
     that a crash kept from the store, needed until a newer one is in it.
     `full_snapshot_owed`: the next checkpoint must not build on files of a snapshot that is not ours.
+    `expired_in_silence`: how many have expired since the last completed one because a batch made no progress.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class CheckpointEndings:
         self.never_stored: tuple[CompletedCheckpoint, ...] = ()
         self.last_completion_ms: float | None = None
         self.full_snapshot_owed = False
+        self.expired_in_silence = 0
         self._tasks = tasks
         self._stats = stats
         self._failures = failures
@@ -90,8 +92,13 @@ class CheckpointEndings:
 
     def expire(self, checkpoint_id: int) -> None:
         pending = self.pending.get(checkpoint_id)
-        if pending is not None and pending.is_abortable:
-            self.abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED, pending.waiting_for))
+        if pending is None or not pending.is_abortable:
+            return
+        cause, silence_s = pending.waiting_for, pending.silence_s(self._clock.monotonic())
+        if silence_s is not None and not pending.properties.is_savepoint:
+            cause += f" It has made no progress for {round(silence_s)} s."
+            self.expired_in_silence += 1
+        self.abort(pending, CheckpointException(_Reason.CHECKPOINT_EXPIRED, cause))
 
     def completed(self, pending: PendingCheckpoint, checkpoint: CompletedCheckpoint, added: Added | None) -> None:
         """It is durable. The future comes last, so that who waits for it finds everything done and the tasks told."""
@@ -99,6 +106,7 @@ class CheckpointEndings:
             pending.phase = PendingPhase.COMPLETED
             del self.pending[pending.checkpoint_id]
             self.last_completion_ms = self._clock.monotonic() * 1000
+            self.expired_in_silence = 0
             self._stats.report_completed(pending.checkpoint_id, checkpoint, pending.metadata_size)
             self._failures.handle_success(pending.checkpoint_id)
             dropped = () if added is None else added.dropped

@@ -87,6 +87,8 @@ class PendingCheckpoint:
         self._batches: dict[str, int] = {}
         self._channels: dict[Channel, None] = {}
         self._delay = ""
+        self._is_in_batch = False
+        self._progressed_s: float | None = None
         self._canceller: Cancellable | None = None
 
     @property
@@ -152,9 +154,31 @@ class PendingCheckpoint:
         self._channels.update(dict.fromkeys(message.channels))
         return AcknowledgeOutcome.SUCCESS
 
-    def delayed(self, cause: str) -> None:
-        """What the tasks say they wait for; "" when for nothing any more."""
+    def delayed(self, cause: str, progressed_s: float | None = None) -> None:
+        """Store what the tasks say they wait for; "" when for nothing any more.
+
+        Args:
+            progressed_s: when (monotonic) the batches that the tasks wait for last made progress; None when the tasks
+                wait for no batch. The earlier value then stays: the state of a long batch needs time to be saved.
+        """
         self._delay = cause
+        self._is_in_batch = progressed_s is not None
+        if progressed_s is not None:
+            self._progressed_s = progressed_s
+
+    def time_left_s(self, now_s: float, timeout_s: float) -> float:
+        """Return how long the checkpoint may still wait once its time-out has passed; at most 0 when it has expired.
+
+        A batch that computes is no failure, so the time-out counts from its last progress. A savepoint expires after
+        one time-out: whoever asked for it counts on an answer by then, and a later stop would come as a surprise.
+        """
+        if self._progressed_s is None or self.properties.is_savepoint or self.phase is not PendingPhase.COLLECTING:
+            return 0.0
+        return self._progressed_s + timeout_s - now_s
+
+    def silence_s(self, now_s: float) -> float | None:
+        """Return how long the batch that the checkpoint waits for has made no progress; None when it waits for none."""
+        return now_s - self._progressed_s if self._is_in_batch and self._progressed_s is not None else None
 
     @property
     def waiting_for(self) -> str:

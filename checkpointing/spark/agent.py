@@ -74,6 +74,10 @@ class Query(Protocol):
 
     def doing(self) -> str: ...
 
+    def progress(self) -> object:
+        """Return a value that changes while the query's batch computes."""
+        ...
+
 
 @dataclass(frozen=True)
 class Acknowledged:
@@ -91,7 +95,7 @@ class Reports(Protocol):
 
     def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None: ...
 
-    def delay(self, checkpoint_id: int, cause: str) -> None: ...
+    def delay(self, checkpoint_id: int, cause: str, silent_ms: int | None) -> None: ...
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None: ...
 
@@ -103,6 +107,7 @@ class _Cut:
     """One query at one checkpoint. `barrier_s` is monotonic.
 
     `barrier`: the batch whose end it waits for; None before its turn, or when the query has begun no batch.
+    `progress`: the query's figures when they last changed, at `progressed_s`.
     `ending`: asked to end after its batch. `batch`: what it was cut at. `failing_since_s`: staging has failed since.
     `is_empty`: the query ended without ever committing a batch, so there is nothing to cut.
     """
@@ -118,6 +123,12 @@ class _Cut:
     failing_since_s: float | None = None
     is_empty: bool = False
     owed: int = 0
+    progress: object = None
+    progressed_s: float = 0.0
+
+    @property
+    def waits_for_batch(self) -> bool:
+        return self.batch is None and self.barrier is not None and self.failing_since_s is None
 
     @property
     def is_cut(self) -> bool:
@@ -141,7 +152,7 @@ class _Take:
     cuts: list[_Cut]
     staging: Path
     over: bool = False
-    told: str = ""
+    told: tuple[str, bool] = ("", False)
     next_telling_s: float = 0.0
     results: queue.SimpleQueue[_Done] = field(default_factory=queue.SimpleQueue)
     unsent: list[_Done] = field(default_factory=list)
@@ -195,7 +206,7 @@ class CheckpointAgent:
         cuts = [_Cut(q, owed=sum(vertex.parallelism for vertex in q.files.plan.vertices)) for q in self._queries]
         staging = self._staging / f"chk-{message.checkpoint_id}"
         now_s = self._clock.monotonic()
-        take = _Take(message, now_s, cuts, staging, next_telling_s=now_s + _WORTH_TELLING_S)
+        take = _Take(message, now_s, cuts, staging, next_telling_s=now_s + _telling_pause_s(message))
         self._takes[message.checkpoint_id] = take
         if take.is_synchronous:
             self._ended_for = message.checkpoint_id
@@ -387,11 +398,16 @@ class CheckpointAgent:
         now_s = self._clock.monotonic()
         if take.over or now_s < take.next_telling_s:
             return
-        take.next_telling_s = now_s + _WORTH_TELLING_S
+        take.next_telling_s = now_s + _telling_pause_s(take.trigger)
         awaited = " ".join(_what_is_awaited(take, cut) for cut in take.cuts if cut.owed)
-        if awaited != take.told:
-            take.told = awaited
-            self._reports.delay(take.trigger.checkpoint_id, awaited)
+        batches = [cut for cut in take.cuts if cut.waits_for_batch]
+        have_progressed = [_has_progressed(cut, now_s) for cut in batches]
+        told = (awaited, bool(batches))
+        if told != take.told or any(have_progressed):
+            take.told = told
+            silent_s = max((now_s - cut.progressed_s for cut in batches), default=None)
+            silent_ms = None if silent_s is None else round(silent_s * 1000)
+            self._reports.delay(take.trigger.checkpoint_id, awaited, silent_ms)
 
     def _fail(self, take: _Take, cause: str) -> None:
         checkpoint_id = take.trigger.checkpoint_id
@@ -410,6 +426,19 @@ class CheckpointAgent:
         self._to_start_again = waiting
         if not waiting:
             self._ended_for = None
+
+
+def _telling_pause_s(trigger: TriggerCheckpoint) -> float:
+    """Return a fraction of the time-out, so that progress is known before the checkpoint would expire."""
+    return min(_WORTH_TELLING_S, trigger.timeout_ms / 1000 / 4)
+
+
+def _has_progressed(cut: _Cut, now_s: float) -> bool:
+    progress = cut.query.progress()
+    if progress == cut.progress:
+        return False
+    cut.progress, cut.progressed_s = progress, now_s
+    return True
 
 
 def _uncut_consumers(take: _Take, cut: _Cut) -> list[str]:

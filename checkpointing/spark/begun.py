@@ -8,6 +8,7 @@ themselves.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,23 @@ class BegunBatches:
 
     def __init__(self, locations: Sequence[Path]) -> None:
         self._locations = locations
+        self._threads: dict[Path, int] = {}
 
     def note(self, frame: Any, batch: int) -> None:
         location = self._location_of(frame)
         if location is not None:
+            self._threads[location] = threading.get_native_id()
             partial = location / f".{_NAME}"
             partial.write_text(str(batch))
             partial.rename(location / _NAME)
+
+    def cpu_ticks(self, location: Path) -> int:
+        """Return the processor time that the thread of the query's function has used; 0 when no function was called.
+
+        A function may compute for a long time without starting a Spark task.
+        """
+        thread = self._threads.get(location)
+        return 0 if thread is None else _cpu_ticks(thread)
 
     def _location_of(self, frame: Any) -> Path | None:
         if len(self._locations) == 1:
@@ -41,6 +52,15 @@ def _id_at(location: Path) -> str | None:
         return str(json.loads((location / "metadata").read_text())["id"])
     except FileNotFoundError:
         return None
+
+
+def _cpu_ticks(thread: int) -> int:
+    """Return the user and system time of a thread of this process; 0 when it has ended. See proc_pid_stat(5)."""
+    try:
+        figures = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(figures[11]) + int(figures[12])
 
 
 def begun_batch(location: Path) -> int:

@@ -19,6 +19,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -249,6 +250,7 @@ class Driver:
         self._begun = BegunBatches([query.planned.location for query in prepared.queries])
         self._started_after = _commits(prepared)
         for query in prepared.queries:
+            query.function_ticks = partial(self._begun.cpu_ticks, query.planned.location)
             query.start()
         prepared.program.begin(prepared.queries)
         self._job = prepared

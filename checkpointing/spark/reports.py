@@ -76,9 +76,9 @@ class JobManagerReports:
             )
         )
 
-    def delay(self, checkpoint_id: int, cause: str) -> None:
+    def delay(self, checkpoint_id: int, cause: str, silent_ms: int | None) -> None:
         job_id, attempt = self._spec.job_id, self._spec.attempt
-        self._link.send(DelayCheckpoint(self._link.session_id, job_id, attempt, checkpoint_id, cause))
+        self._link.send(DelayCheckpoint(self._link.session_id, job_id, attempt, checkpoint_id, cause, silent_ms))
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None:
         job_id, attempt = self._spec.job_id, self._spec.attempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
 from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.lost_input import loss_in_words
-from checkpointing.spark.plan import QueryPlan, Sink, start
+from checkpointing.spark.plan import QueryPlan, Sink, session_of, start
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
+from checkpointing.spark.task_progress import task_progress
 
 # A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
 _PERMANENT = ("SinkDirectoryTaken", "SinkTableTaken", "ProgramError")
@@ -56,11 +58,15 @@ def _local_path(path: str | None) -> Path | None:
 
 
 class RunningQuery:
-    """Use from one thread. `start` may be called again after the query has ended."""
+    """Use from one thread. `start` may be called again after the query has ended.
+
+    `function_ticks` returns the processor time that the foreachBatch function has used.
+    """
 
     def __init__(self, planned: PlannedQuery) -> None:
         self.planned = planned
         self.files = planned.files
+        self.function_ticks: Callable[[], int] = lambda: 0
         self._query: Any = None
         self._last_epoch: int | None = None
 
@@ -108,6 +114,10 @@ class RunningQuery:
     def doing(self) -> str:
         """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""
         return str(self._query.status["message"])
+
+    def progress(self) -> object:
+        """Return a value that changes while the batch computes: the figures of its tasks and of its function."""
+        return (*task_progress(session_of(self.planned.writer), self.run_id), self.function_ticks())
 
     def end_after_batch(self) -> None:
         """Let the batch in flight finish and commit, and start no other. See `has_ended`.

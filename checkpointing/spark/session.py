@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import DEFAULT_PARALLELISM, MASTER, ClusterManager, deployment_of
+from checkpointing.jobs.launching.signature import HEARTBEAT, heartbeat_of
 from checkpointing.jobs.wheels import wheels_as_zips
 from checkpointing.spark import jvm
 from checkpointing.spark.schema_paths import hadoop_path
@@ -99,6 +100,7 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         f"{_STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true",
         f"{_STATE}checkpointFormatVersion": "2",
+        HEARTBEAT: heartbeat_of(configuration),
         "spark.python.authenticate.socketTimeout": "180s",  # the default is too short for a loaded machine
         # PySpark binds to "localhost", a name that a bare machine does not know; a socket file needs no name.
         "spark.python.unix.domain.socket.enabled": str(not resolves("localhost")).lower(),

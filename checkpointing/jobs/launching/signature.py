@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.jobs.launching.deployment import MASTER, ClusterManager, deployment_of
@@ -14,6 +14,8 @@ from checkpointing.jobs.launching.python import python_of
 # Settings that a session takes in while it runs. What is not surely one of them counts as needed at the start.
 _TAKEN_IN_LATER = ("spark.sql.shuffle.", "spark.sql.adaptive.", "spark.sql.session.", "spark.sql.streaming.")
 _NEEDED_AT_THE_START = ("spark.sql.streaming.streamingQueryListeners", "spark.sql.streaming.ui.")
+
+HEARTBEAT = "spark.executor.heartbeatInterval"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ def signature_of(spec: DriverSpec) -> Signature | None:
     """
     try:
         deployment = deployment_of(spec.configuration, parallelism=spec.parallelism)
+        heartbeat = heartbeat_of(spec.configuration)
     except InvalidConfiguration:
         return None
     if deployment.manager is not ClusterManager.LOCAL or spec.environment.is_hidden:
@@ -40,7 +43,13 @@ def signature_of(spec: DriverSpec) -> Signature | None:
         for key, value in spec.configuration.items()
         if key.startswith("spark.") and key != MASTER and not is_taken_in_later(key)
     }
-    return Signature(deployment.master, python_of(spec.configuration), _sorted(settings), _all(spec.environment))
+    with_defaults = {HEARTBEAT: heartbeat} | settings
+    return Signature(deployment.master, python_of(spec.configuration), _sorted(with_defaults), _all(spec.environment))
+
+
+def heartbeat_of(configuration: Mapping[str, str]) -> str:
+    """Return the default of HEARTBEAT, which the checkpoint time-out decides. Raises InvalidConfiguration."""
+    return f"{CheckpointConfiguration.parse(configuration).executor_heartbeat_ms}ms"
 
 
 def is_taken_in_later(key: str) -> bool:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from checkpointing.coordinator import stats_json
+from checkpointing.coordinator.reasons import CheckpointFailureReason
 from checkpointing.messages import Channel, ChannelKind, DelayCheckpoint
 from tests.checkpointing.doubles import JOB_ID, SOURCE, CoordinatorHarness, reason_of
 
 STUCK = "Query 'words' has not come to the end of batch 7; Spark says: Processing new data."
 
 
-def delay(harness: CoordinatorHarness, cause: str, *, checkpoint_id: int = 1, job_id: str = JOB_ID) -> None:
-    message = DelayCheckpoint(harness.tasks.session_id, job_id, 1, checkpoint_id, cause)
+def delay(
+    harness: CoordinatorHarness,
+    cause: str,
+    *,
+    checkpoint_id: int = 1,
+    job_id: str = JOB_ID,
+    silent_ms: int | None = None,
+) -> None:
+    message = DelayCheckpoint(harness.tasks.session_id, job_id, 1, checkpoint_id, cause, silent_ms)
     harness.coordinator.answers.delay(message)
 
 
@@ -34,6 +42,75 @@ def test_an_expired_checkpoint_says_what_it_waited_for(harness: CoordinatorHarne
     assert str(future.exception(timeout=0)) == f"Checkpoint expired before completing. {STUCK}"
     assert newest(harness)["failure_message"] == f"Checkpoint expired before completing. {STUCK}"
     assert "waiting_for" not in newest(harness)
+
+
+def test_a_checkpoint_waits_for_a_batch_that_computes_and_the_job_does_not_fail(harness: CoordinatorHarness) -> None:
+    future = harness.coordinator.trigger_checkpoint()
+    for _ in range(10):
+        harness.advance(30)
+        delay(harness, STUCK, silent_ms=0)
+    assert newest(harness)["waiting_for"] == STUCK
+    harness.acknowledge_all(1)
+    assert reason_of(future) is None
+    assert harness.job_failures == []
+
+
+def test_a_checkpoint_expires_one_timeout_after_the_last_progress_of_its_batch(harness: CoordinatorHarness) -> None:
+    future = harness.coordinator.trigger_checkpoint()
+    harness.advance(30)
+    delay(harness, STUCK, silent_ms=10_000)
+    harness.advance(49)
+    assert not future.done()
+    harness.advance(1)
+    assert reason_of(future) is CheckpointFailureReason.CHECKPOINT_EXPIRED
+
+
+def test_the_state_of_a_long_batch_has_one_timeout_to_be_saved(harness: CoordinatorHarness) -> None:
+    future = harness.coordinator.trigger_checkpoint()
+    harness.advance(58)
+    delay(harness, STUCK, silent_ms=0)
+    harness.advance(59)
+    delay(harness, STUCK, silent_ms=0)
+    delay(harness, "Query 'words' is cut at batch 7; 1 of its subtasks have yet to be saved.")
+    harness.advance(59)
+    assert not future.done()
+    harness.advance(1)
+    assert reason_of(future) is CheckpointFailureReason.CHECKPOINT_EXPIRED
+
+
+def test_an_expired_checkpoint_says_how_long_its_batch_made_no_progress(harness: CoordinatorHarness) -> None:
+    future = harness.coordinator.trigger_checkpoint()
+    harness.advance(30)
+    delay(harness, STUCK, silent_ms=10_000)
+    harness.advance(50)
+    expected = f"Checkpoint expired before completing. {STUCK} It has made no progress for 60 s."
+    assert str(future.exception(timeout=0)) == expected
+
+
+def test_the_timeout_doubles_while_batches_make_no_progress_until_a_checkpoint_completes(
+    harness: CoordinatorHarness,
+) -> None:
+    def expires_after(checkpoint_id: int) -> int:
+        future = harness.coordinator.trigger_checkpoint()
+        delay(harness, STUCK, checkpoint_id=checkpoint_id, silent_ms=0)
+        seconds = 0
+        while not future.done():
+            harness.advance(10)
+            seconds += 10
+        return seconds
+
+    assert [expires_after(number) for number in range(1, 7)] == [60, 120, 240, 480, 960, 960]
+    harness.coordinator.trigger_checkpoint()
+    harness.acknowledge_all(7)
+    assert expires_after(8) == 60
+
+
+def test_a_savepoint_does_not_wait_longer_than_its_timeout(harness: CoordinatorHarness) -> None:
+    future = harness.coordinator.trigger_savepoint(None)
+    harness.advance(50)
+    delay(harness, STUCK, silent_ms=0)
+    harness.advance(10)
+    assert reason_of(future) is CheckpointFailureReason.CHECKPOINT_EXPIRED
 
 
 def test_an_expired_checkpoint_of_silent_tasks_says_how_many_owe_an_acknowledgement(

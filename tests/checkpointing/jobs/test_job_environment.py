@@ -143,3 +143,13 @@ async def test_a_wrong_name_is_refused_before_anything_starts(manager: RunningJo
         await manager.submit({"waymark.secret.A B": "hunter2"})
     assert refusal.value.status == 400
     assert manager.launcher.drivers == []
+
+
+def test_a_spare_waits_with_the_same_heartbeat_interval_only(tmp_path: Path) -> None:
+    """It follows from the checkpoint time-out and cannot change in a JVM that runs."""
+    asked = spec(tmp_path)
+
+    def of(timeout: str) -> DriverSpec:
+        return replace(asked, configuration={**asked.configuration, "execution.checkpointing.timeout": timeout})
+
+    assert signature_of(of("8s")) != signature_of(of("10 min")) == signature_of(of("20 min"))

@@ -122,6 +122,17 @@ def test_everything_is_on_loopback_as_long_as_all_of_it_is_on_this_machine(tmp_p
     assert "spark.local.dir" not in remote, "executors have no directory of that name"
 
 
+@pytest.mark.parametrize(("timeout", "interval"), [("10 min", "10000ms"), ("8s", "2000ms"), ("10 ms", "100ms")])
+def test_executors_report_several_times_within_a_checkpoints_timeout(
+    tmp_path: Path, timeout: str, interval: str
+) -> None:
+    asked = {"execution__checkpointing__timeout": timeout}
+    own = {"spark__executor__heartbeatInterval": "7s"}
+
+    assert settings(tmp_path, **asked)["spark.executor.heartbeatInterval"] == interval
+    assert settings(tmp_path, **asked, **own)["spark.executor.heartbeatInterval"] == "7s"
+
+
 def test_a_jobs_own_jvm_options_are_added_to_ours(tmp_path: Path) -> None:
     options = settings(tmp_path, spark__driver__extraJavaOptions="-Dmine=1")["spark.driver.extraJavaOptions"].split()
 

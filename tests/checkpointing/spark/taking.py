@@ -35,7 +35,7 @@ class Reports:
     def acknowledge(self, checkpoint_id: int, acknowledged: Acknowledged) -> None:
         self.acknowledged.setdefault(checkpoint_id, []).append(acknowledged)
 
-    def delay(self, checkpoint_id: int, cause: str) -> None:
+    def delay(self, checkpoint_id: int, cause: str, silent_ms: int | None) -> None:
         self.delays.setdefault(checkpoint_id, []).append(cause)
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None:

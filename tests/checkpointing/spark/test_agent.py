@@ -43,6 +43,10 @@ class Query:
     active: bool = True
     starts: int = 0
     inputs: tuple[Channel, ...] = ()
+    rows: int = 0
+
+    def progress(self) -> object:
+        return self.rows
 
     @property
     def plan(self) -> QueryPlan:
@@ -95,6 +99,7 @@ class Reports:
     acknowledged: list[tuple[int, DurableSubtask, SubtaskMetrics, int | None]] = field(default_factory=list)
     declined: list[tuple[int, str, str]] = field(default_factory=list)
     delays: list[tuple[int, str]] = field(default_factory=list)
+    silences: list[int | None] = field(default_factory=list)
     channels: list[Channel] = field(default_factory=list)
     known: dict[tuple[str, int], BatchFigures] = field(default_factory=dict)
     default: BatchFigures | None = field(default_factory=lambda: BatchFigures(0))
@@ -103,8 +108,9 @@ class Reports:
         self.acknowledged.append((checkpoint_id, acknowledged.durable, acknowledged.metrics, acknowledged.batch))
         self.channels += acknowledged.channels
 
-    def delay(self, checkpoint_id: int, cause: str) -> None:
+    def delay(self, checkpoint_id: int, cause: str, silent_ms: int | None) -> None:
         self.delays.append((checkpoint_id, cause))
+        self.silences.append(silent_ms)
 
     def decline(self, checkpoint_id: int, reason: str, cause: str) -> None:
         self.declined.append((checkpoint_id, reason, cause))
@@ -507,6 +513,35 @@ def test_what_a_checkpoint_waits_for_is_told_in_words_and_again_when_it_changes(
     ends = "Query 'clean' has not come to the end of batch 1; Spark says: Processing new data."
     saves = "Query 'count' is cut at batch 0; 4 of its subtasks have yet to be saved."
     assert bench.reports.delays[2:] == [(1, f"{ends} {saves}")]
+    bench.agent.close()
+
+
+def test_a_batch_that_computes_is_told_apart_from_one_that_makes_no_progress(bench: Bench) -> None:
+    bench.query.run(0)
+    bench.query.begin(1)
+    bench.trigger(1)
+
+    def second_passes(rows: int) -> list[int | None]:
+        bench.query.rows = rows
+        bench.clock.advance(1)
+        bench.agent.tick()
+        told, bench.reports.silences = bench.reports.silences, []
+        return told
+
+    assert [second_passes(rows) for rows in (5, 6, 6, 6, 7)] == [[0], [0], [], [], [0]]
+    bench.agent.close()
+
+
+def test_of_two_batches_the_one_that_makes_no_progress_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ("words", "stuck"))
+    for query in bench.queries:
+        query.begin(0)
+    bench.trigger(1)
+    for rows in (1, 2, 3):
+        bench.query.rows = rows
+        bench.clock.advance(1)
+        bench.agent.tick()
+    assert bench.reports.silences == [0, 1000, 2000]
     bench.agent.close()
 
 

@@ -24,11 +24,10 @@ class JobLogs:
 
     def log(self, attempt: int | None) -> Json:
         """Return the log of an attempt, or of the newest one; JobNotFound when there is none."""
-        listed = self.client.get(f"/jobs/{self.job_id}/logs")["logs"]
-        logs = {log["attempt"]: log for log in listed if log["name"].endswith(".log")}
+        logs = self._by_attempt()
         if not logs:
             raise JobNotFound(f"Job {self.job_id} has no log yet.")
-        found: Json | None = logs.get(max(logs) if attempt is None else attempt)
+        found = logs.get(max(logs) if attempt is None else attempt)
         if found is None:
             kept = ", ".join(map(str, sorted(logs)))
             raise JobNotFound(f"--attempt: {attempt} is not allowed; job {self.job_id} has logs of attempts {kept}")
@@ -46,23 +45,34 @@ class JobLogs:
         while True:
             try:
                 has_ended = str(self.client.get(f"/jobs/{self.job_id}/status")["status"]) in ENDED
-                log = self.log(None)
-                if log["attempt"] != attempt or log["size"] < start:  # another one, or its beginning was cut off
-                    attempt, start = log["attempt"], 0 if last is None else max(0, log["size"] - _ENOUGH_BYTES)
-                lines, length = _whole_lines(self.read(log, start), to_the_end=has_ended)
-            except JobManagerUnreachable:
-                has_ended, lines, length = False, [], 0
-            except RequestRefused as error:
-                if error.status != NO_LEADER:
+                logs = self._by_attempt()
+                if not attempt and logs:
+                    attempt = max(logs)
+                    start = 0 if last is None else max(0, logs[attempt]["size"] - _ENOUGH_BYTES)
+                newer = [number for number in logs if number > attempt]
+                log = logs.get(attempt)
+                if log is not None and log["size"] < start:
+                    start = 0  # its beginning was cut off
+                added = b"" if log is None else self.read(log, start)
+                lines, length = _whole_lines(added, to_the_end=has_ended or bool(newer))
+            except (JobManagerUnreachable, RequestRefused) as error:
+                if isinstance(error, RequestRefused) and error.status != NO_LEADER:
                     raise
-                has_ended, lines, length = False, [], 0
-            yield from ((attempt, line) for line in lines[-(last or 0) :])
-            start += length
-            last = None if length else last
-            if has_ended and not length:
-                return
-            if not length:
                 wait(_POLL_S)
+                continue
+            yield from ((attempt, line) for line in lines[-(last or 0) :])
+            start, last = start + length, None if length else last
+            if not length and newer:
+                attempt, start = min(newer), 0
+            elif not length and has_ended:
+                return
+            elif not length:
+                wait(_POLL_S)
+
+    def _by_attempt(self) -> dict[int, Json]:
+        """Return the logs without the parts that were cut off."""
+        listed = self.client.get(f"/jobs/{self.job_id}/logs")["logs"]
+        return {int(log["attempt"]): log for log in listed if log["name"].endswith(".log")}
 
 
 def _whole_lines(content: bytes, *, to_the_end: bool) -> tuple[list[str], int]:

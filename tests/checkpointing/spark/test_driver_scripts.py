@@ -28,13 +28,13 @@ def test_a_script_of_two_queries_goes_on_from_its_checkpoint(
     arguments = (str(words.input), str(words.output))
     first = drivers.start(job_manager, "script.py", arguments, program="script.py")
     job_manager.await_state(1, DriverState.RUNNING)
-    assert {vertex.query for vertex in job_manager.vertices} == {"words", "query-1"}
+    assert {vertex.query for vertex in job_manager.vertices} == {"words", "copies"}
 
     words.write("1", ["a", "b", "a"])
     eventually("the words", lambda: words.counts() == {"a": 2, "b": 1} and copies(words) == {"a": 2, "b": 1})
     given = (words.output / "id").read_text()
     checkpoint = job_manager.complete(1)
-    assert checkpoint.batches == {"words": 0, "query-1": 0}
+    assert checkpoint.batches == {"words": 0, "copies": 0}
     words.write("2", ["c"])
     eventually("what is abandoned", lambda: words.counts().get("c") and copies(words).get("c"))
     first.kill()

@@ -104,3 +104,25 @@ def test_a_batch_that_died_after_it_wrote_is_not_written_again(
     after.stop()
     assert sorted(batches) == [0, 1, 2, 3]
     assert Counter(word for words in batches.values() for word in words) == bench.expected
+
+
+def test_the_file_sink_of_spark_goes_on_in_its_directory(spark: Any, tmp_path: Path) -> None:
+    """Its log is not in the checkpoint location: it stays where it is."""
+    bench, output = Bench(spark, tmp_path, LAYOUTS["hdfs"]), tmp_path / "out"
+
+    def writing() -> Any:
+        return bench.lines().writeStream.format("json").option("path", str(output))
+
+    before = plain(bench, tmp_path / "plain", writing())
+    for _ in range(3):
+        bench.feed()
+    bench.run_all(before)
+    before.stop()
+
+    after = moved(bench, spark, tmp_path / "plain", writing())
+    for _ in range(12):  # the log is compacted meanwhile
+        bench.feed()
+    bench.run_all(after)
+    after.stop()
+    rows = spark.read.schema("value string").json(str(output)).collect()
+    assert Counter(row["value"] for row in rows) == bench.expected

@@ -15,6 +15,7 @@ import pyspark
 import pytest
 
 from tests.chaos.cluster import ROOT, JobManagers
+from tests.checkpointing.spark.test_driver_scripts import copies
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -33,7 +34,7 @@ def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> I
 
 
 @pytest.fixture(scope="module")
-def words() -> Iterator[int]:
+def talker() -> Iterator[int]:
     """The port of a server that says a few words to whoever connects, again and again."""
     listener = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
@@ -60,16 +61,14 @@ def words() -> Iterator[int]:
     listener.close()
 
 
+def submitted(managers: JobManagers, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "manage.py", "submit", "--jobmanager", managers.client()._address, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
+
+
 def submit(managers: JobManagers, *arguments: str) -> str:
     """Return the job's id, once `manage.py submit` says that it runs."""
-    said = subprocess.run(
-        [sys.executable, "manage.py", "submit", "--jobmanager", managers.client()._address, *arguments],
-        cwd=ROOT,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = submitted(managers, *arguments)
     assert said.returncode == 0, said.stdout + said.stderr
     return said.stdout.partition("Submitted: job ")[2].split()[0]
 
@@ -97,8 +96,8 @@ def stopped_with_savepoint(managers: JobManagers, job: str) -> str:
         "structured_network_wordcount_session_window.py",
     ],
 )
-def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, words: int, example: str) -> None:
-    given = ["127.0.0.1", str(words)]
+def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, talker: int, example: str) -> None:
+    given = ["127.0.0.1", str(talker)]
     if "windowed" in example:
         given += ["4", "2"]
     conf = ("--conf", "execution.checkpointing.interval=500ms", "--conf", "spark.sql.shuffle.partitions=1")
@@ -109,3 +108,31 @@ def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, words:
     again = submit(job_managers, str(EXAMPLES / example), *conf, "--from-savepoint", savepoint, "--", *given)
     eventually("checkpoints after the restart", lambda: completed(job_managers, again) > 1)
     job_managers.client().cancel(again)
+
+
+def test_a_script_moves_here_with_its_state(job_managers: JobManagers, words: Any, java_home: Path) -> None:
+    """First it runs as people run it, with spark-submit; the state of its two queries comes along."""
+    script, root = Path(__file__).parent / "programs" / "script.py", words.output / "checkpoints"
+    given = [str(words.input), str(words.output)]
+    words.write("1", ["a", "b", "a"])
+    words.write("2", ["c"])
+    plain = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2]"]
+    locations = ("--conf", f"spark.sql.streaming.checkpointLocation={root}")
+    subprocess.run(
+        [*plain, *locations, "--conf", "spark.sql.shuffle.partitions=2", script, *given, "once"],
+        env={**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable},
+        check=True,
+    )
+    assert words.counts() == copies(words) == {"a": 2, "b": 1, "c": 1}
+
+    refused = submitted(job_managers, str(script), *locations, "--", *given)
+    assert refused.returncode == 1
+    assert f"--from-checkpoint words={root}/words" in refused.stderr
+
+    moved = [f"--from-checkpoint={name}={root}/{name}" for name in ("words", "copies")]
+    conf = ("--conf", "execution.checkpointing.interval=500ms")
+    job = submit(job_managers, str(script), *locations, *conf, *moved, "--", *given)
+    words.write("3", ["a"])
+    expected = {"a": 3, "b": 1, "c": 1}
+    eventually("every word once", lambda: words.counts() == expected and copies(words) == expected)
+    job_managers.client().cancel(job)

@@ -26,7 +26,7 @@ if __name__ == "__main__":
     counts = lines.groupBy("value").count().writeStream.outputMode("update").trigger(**trigger)
     words = counts.queryName("words").foreachBatch(writer_to(Path(output))).start()
     Path(output, "id").write_text(words.id)  # before all queries are started
-    copies = lines.writeStream.trigger(**trigger).format("json").start(f"{output}/copies")
+    copies = lines.writeStream.queryName("copies").trigger(**trigger).format("json").start(f"{output}/copies")
 
     words.awaitTermination()
     copies.awaitTermination()

@@ -66,6 +66,11 @@ class AttemptRegistry(Protocol):
     AttemptUnreadable while something that no driver wrote is in the place of the job's attempt.
     """
 
+    @property
+    def knows_all_machines(self) -> bool:
+        """Whether a job that is free here has no driver on any machine."""
+        ...
+
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
         """In the driver, before it does anything: AttemptTaken when an attempt of the job lives, whichever."""
         ...
@@ -100,6 +105,8 @@ class StandaloneHeldAttempt:
 class StandaloneAttemptRegistry:
     """Knows of nobody: the lease alone rules."""
 
+    knows_all_machines = False
+
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
         return StandaloneHeldAttempt(attempt)
 
@@ -115,6 +122,8 @@ class StandaloneAttemptRegistry:
 
 class ZooKeeperAttemptRegistry:
     """`fence` names the node of this leader's term; a driver has none."""
+
+    knows_all_machines = True
 
     def __init__(self, connection: ZooKeeperConnection, clock: Clock, fence: Fence = unfenced) -> None:
         self._connection = connection

@@ -35,6 +35,7 @@ from checkpointing.jobs.local_recovery import (
 from checkpointing.jobs.parallelism import asked_parallelism
 from checkpointing.jobs.restore import may_start_empty, restore_candidates
 from checkpointing.jobs.services import JobServices
+from checkpointing.jobs.shared_storage import declared_shared
 from checkpointing.messages import ExceptionInfo
 from checkpointing.spark.local_recovery import LocalStateUnusable
 from checkpointing.storage.errors import SnapshotUnusable, StorageError, StorageUnreachable
@@ -100,6 +101,7 @@ class AttemptStarter:
         self._last_number = 0
         self._recovered = recovered
         self._from_local = is_enabled(graph.configuration)
+        self._from_shared = declared_shared(graph.configuration)
         self._former: AttemptRecord | None = None
 
     async def read_record(self) -> AttemptRecord | None:
@@ -132,7 +134,7 @@ class AttemptStarter:
         return attempt if attempt.process is not None else None
 
     async def choose_restore(self) -> Restore | LocalRestore | None:
-        """What the attempt before left here, else the best snapshot that verifies; None for a job without any state.
+        """What the attempt before left, else the best snapshot that verifies; None for a job without any state.
 
         To be called once that attempt is gone. AttemptFailed when there are snapshots and none is usable, and when one
         that is better than all usable ones cannot be read now: the failure is recoverable then.
@@ -147,6 +149,8 @@ class AttemptStarter:
             host=self._services.host_name,
             has_snapshot=bool(restore_candidates(self._store.checkpoints, self.graph)),
             rescales=former.parallelism != asked_parallelism(self.graph),
+            claims_are_known=self._services.high_availability.attempts.knows_all_machines,
+            from_shared=self._from_shared,
         )
         try:
             await self._until_gone(former)
@@ -158,6 +162,8 @@ class AttemptStarter:
 
     async def _until_gone(self, former: AttemptRecord) -> None:
         """A JVM that was killed may take a moment to go. Bounded: who is still there then is found there."""
+        if former.host != self._services.host_name:
+            return
         deadline = self._services.clock.monotonic() + _GONE_WITHIN_S
         while former.pid is not None and self._services.clock.monotonic() < deadline:
             if not await self._io.run(partial(is_group_alive, former.pid)):
@@ -373,9 +379,7 @@ class AttemptStarter:
             job_manager_address=services.address,
             lease_s=services.settings.heartbeat_timeout_s,
             restore=_restore_spec(restore, graph) if isinstance(restore, Restore) else None,
-            local=LocalRecoverySpec(restore.work_directory, restore.attempt, self._newest_checkpoint())
-            if isinstance(restore, LocalRestore)
-            else None,
+            local=self._local_spec(restore) if isinstance(restore, LocalRestore) else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
             environment=self._environment,
@@ -383,9 +387,14 @@ class AttemptStarter:
             batch_numbers=_new_numbers(record, restore),
         )
 
-    def _newest_checkpoint(self) -> str | None:
+    def _local_spec(self, restore: LocalRestore) -> LocalRecoverySpec:
         newest = self._store.latest
-        return None if newest is None else newest.location
+        return LocalRecoverySpec(
+            restore.work_directory,
+            restore.attempt,
+            newest_checkpoint=None if newest is None else newest.location,
+            of_any_boot=restore.of_any_boot,
+        )
 
     def _info(self, name: str, message: str, *, recoverable: bool = True) -> ExceptionInfo:
         return ExceptionInfo(

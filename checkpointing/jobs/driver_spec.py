@@ -22,14 +22,16 @@ class RestoreSpec:
 
 @dataclass(frozen=True)
 class LocalRecoverySpec:
-    """Go on in what `attempt` left in its `work_directory` on this machine; the job manager has checked it before.
+    """Go on in what `attempt` left in its `work_directory`; the job manager has checked it before.
 
     `newest_checkpoint` is where the job's newest one lies: what it says of files that are still there need not be read.
+    `of_any_boot`: it is on shared storage and may have been written on another machine.
     """
 
     work_directory: str
     attempt: int
     newest_checkpoint: str | None = None
+    of_any_boot: bool = False
 
 
 @dataclass(frozen=True)

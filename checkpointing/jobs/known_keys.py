@@ -17,7 +17,7 @@ _BY_FAMILY = {
         *("interval", "timeout", "min-pause", "max-concurrent-checkpoints", "tolerable-failed-checkpoints", "mode"),
         *("externalized-checkpoint-retention", "num-retained", "dir", "savepoint-dir", "storage"),
     ),
-    "execution.state-recovery.": ("path", "ignore-unclaimed-state", "claim-mode", "from-local"),
+    "execution.state-recovery.": ("path", "ignore-unclaimed-state", "claim-mode", "from-local", "from-shared"),
     # Their names before Flink 2.
     "execution.savepoint": (".path", ".ignore-unclaimed-state", "-restore-mode"),
     "restart-strategy": (

@@ -1,6 +1,8 @@
-"""May the next attempt go on in what the one before left on this machine? See spark/local_recovery.py for how.
+"""May the next attempt go on in what the one before left? See spark/local_recovery.py for how.
 
-Only when that attempt is surely gone, ran here, and got further than what it was started from. An attempt that went on
+Only when that attempt is surely gone and got further than what it was started from, and when what it left is whole: it
+ran on this machine under this boot, or it wrote to shared storage and all machines' drivers can be asked for, with
+ZooKeeper; then it may have run anywhere. An attempt that went on
 in local state and failed before each of its queries had committed a batch may have failed because of that state: then
 the newest completed checkpoint is next. A job that has no checkpoint at all has nothing better and tries again.
 """
@@ -15,6 +17,7 @@ from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.batch_numbers import is_used_up
+from checkpointing.jobs.shared_storage import is_shared
 from checkpointing.spark.local_recovery import RECORD_NAME, LocalState, LocalStateUnusable
 
 FROM_LOCAL = "execution.state-recovery.from-local"
@@ -35,8 +38,8 @@ class LocalRestore:
     """What `attempt` left in `work_directory`, checked. `batches`: the last commit by query.
 
     `in_flight`: a query has begun a batch after its last commit, and will run it again with the same number.
-
     `checkpoint_id`: the snapshot that its first attempt in a row of such was restored from, if it was.
+    `of_any_boot`: it lies on shared storage, so that it may be of another machine, or of another boot of this one.
     """
 
     attempt: int
@@ -45,6 +48,7 @@ class LocalRestore:
     batches: dict[str, int]
     checkpoint_id: int | None
     in_flight: bool = False
+    of_any_boot: bool = False
 
     def keeps(self, numbers: BatchNumbers | None) -> bool:
         """Return whether the batches go on with their numbers, in the range `numbers`; else they need another range."""
@@ -57,23 +61,29 @@ class LocalRestore:
 @dataclass(frozen=True)
 class LocalRecoveryFacts:
     """`has_snapshot`: there is a checkpoint or savepoint to restore instead. `rescales`: the next attempt asks for
-    another number of state partitions, which Spark gives to committed batches only."""
+    another number of state partitions, which Spark gives to committed batches only. `claims_are_known`: no driver of
+    the job lives, on any machine. `from_shared`: what the job says of its storage, None when it says nothing.
+    """
 
     host: str
     has_snapshot: bool
     rescales: bool
+    claims_are_known: bool = False
+    from_shared: bool | None = None
 
 
 def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRestore | None:
     """None when there is nothing to gain; LocalStateUnusable says why what is there cannot be used. Blocking."""
-    if former.host != facts.host or former.pid is None:
-        return None
     work = _left_in(former)
     if work is None:
         return None
-    if is_group_alive(former.pid):
+    of_any_boot = facts.claims_are_known and is_shared(facts.from_shared, work)
+    pid = former.pid if former.host == facts.host else None
+    if pid is None and not of_any_boot:
+        return None
+    if pid is not None and is_group_alive(pid):
         raise LocalStateUnusable("a process of it is still alive")
-    state = LocalState.read(work)
+    state = LocalState.read(work, of_any_boot=of_any_boot)
     if facts.has_snapshot and not _got_further(former, work, state):
         return None
     if not state.batches and not state.in_flight:
@@ -82,7 +92,13 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
         raise LocalStateUnusable("its last batch is not committed, so its state cannot be rescaled")
     state.check()
     return LocalRestore(
-        former.attempt, str(work), former.timeline, state.batches, former.restored_checkpoint_id, bool(state.in_flight)
+        former.attempt,
+        str(work),
+        former.timeline,
+        state.batches,
+        former.restored_checkpoint_id,
+        in_flight=state.in_flight,
+        of_any_boot=of_any_boot,
     )
 
 
@@ -105,7 +121,7 @@ def went_on_in_vain(ended: AttemptRecord) -> bool:
     if ended.local_directory is None:
         return False
     try:
-        return not LocalState.read(Path(ended.work_directory)).some_advanced
+        return not LocalState.read(Path(ended.work_directory), of_any_boot=True).some_advanced
     except LocalStateUnusable:
         return True
 

@@ -1,4 +1,4 @@
-"""Local recovery: the next attempt goes on in what the one before left on this machine, so that nothing is replayed.
+"""Local recovery: the next attempt goes on in what the one before left, so that nothing is replayed.
 
 A killed attempt leaves each query's checkpointLocation after its last commit N, and often the offsets of batch N+1,
 whose output may or may not be in the sink. A restart of Spark in that directory would run N+1 again with the same
@@ -9,7 +9,8 @@ Each query goes on from its own last commit, and that is one consistent cut: not
 sink, and what one query wrote for another lies in a durable channel, where its reader goes on at its own offsets.
 
 Everything here is read from the directory alone, for the process that wrote it is dead. Spark does not make its files
-durable, so after the machine's restart they are not trusted: sinks may be ahead of them.
+durable, so after the machine's restart they are not trusted: sinks may be ahead of them. On shared storage they are:
+another machine reads what was closed, and what is torn is told by its checksum.
 """
 
 from __future__ import annotations
@@ -103,15 +104,18 @@ class LocalState:
         self.queries = queries
 
     @classmethod
-    def read(cls, work: Path) -> LocalState:
-        """LocalStateUnusable when the attempt never came to start its queries, or on another boot of the machine."""
+    def read(cls, work: Path, *, of_any_boot: bool = False) -> LocalState:
+        """LocalStateUnusable when the attempt never came to start its queries.
+
+        Also on another boot of the machine than its, unless it may be `of_any_boot`, as on shared storage.
+        """
         try:
             record = from_plain(LiveQueries, json.loads((work / RECORD_NAME).read_text()))
         except FileNotFoundError as error:
             raise LocalStateUnusable("it ended before it started its queries") from error
         except (OSError, ValueError, TypeError, AttributeError, MalformedMessage) as error:
             raise LocalStateUnusable(f"{RECORD_NAME} cannot be read: {error}") from error
-        if not record.boot_id or record.boot_id != boot_id():
+        if not of_any_boot and (not record.boot_id or record.boot_id != boot_id()):
             raise LocalStateUnusable("the machine was restarted since, or is another: not all of it may be there")
         return cls({live.name: _local_query(live, work / live.directory) for live in record.queries})
 

@@ -1,4 +1,4 @@
-"""What the queries of an attempt start from: a snapshot, what the attempt before left on this machine, or nothing.
+"""What the queries of an attempt start from: a snapshot, what the attempt before left, or nothing.
 
 First each query's checkpointLocation is built (never in place), its state put on another number of partitions when the
 job asks for one, and everything checked that would keep it from running: so far nobody has seen anything. Only then the
@@ -191,7 +191,8 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
     has_executors = deployment_of(spec.configuration, parallelism=spec.parallelism).has_executors
     if spec.local is not None:
         former = Path(spec.local.work_directory)
-        return FormerAttempt(LocalState.read(former), former, keep_output, writers_are_gone=not has_executors)
+        left = LocalState.read(former, of_any_boot=spec.local.of_any_boot)
+        return FormerAttempt(left, former, keep_output, writers_are_gone=not has_executors)
     if spec.restore is None:
         return NoState(spec.job_id, keep_output)
     brought = work / "restored"

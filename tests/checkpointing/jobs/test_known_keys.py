@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
-from checkpointing.jobs import local_recovery
+from checkpointing.jobs import local_recovery, shared_storage
 from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
 from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.restart import restart_strategy
@@ -37,7 +39,14 @@ def test_the_known_keys_are_those_that_are_read() -> None:
             settings = Read(**{key: name})
             restart_strategy(settings, lambda: 0.0)
             read |= settings.keys_read
-    for parse in (CheckpointConfiguration.parse, StateRecovery.parse, local_recovery.is_enabled, python_of):
+    parsers: tuple[Callable[[Read], object], ...] = (
+        CheckpointConfiguration.parse,
+        StateRecovery.parse,
+        local_recovery.is_enabled,
+        shared_storage.declared_shared,
+        python_of,
+    )
+    for parse in parsers:
         settings = Read()
         parse(settings)
         read |= settings.keys_read

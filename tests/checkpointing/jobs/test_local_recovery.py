@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs import shared_storage
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.local_recovery import (
     LocalRecoveryFacts,
@@ -22,6 +23,7 @@ from checkpointing.jobs.local_recovery import (
     local_restore,
     went_on_in_vain,
 )
+from checkpointing.jobs.shared_storage import FROM_SHARED, declared_shared, is_shared
 from checkpointing.rest.client import RequestRefused
 from checkpointing.spark.local_recovery import LiveQuery, LocalStateUnusable, write_record
 from tests.checkpointing.jobs.fake_driver import FakeDriver
@@ -44,6 +46,11 @@ def leave(work: Path, batch: int, *, first: int = 0, started_after: int | None =
         (location / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     write_record(work, [LiveQuery("wordcount", "queries/0-words", started_after)])
     return location
+
+
+def came_from_another_boot(work: Path) -> None:
+    path = work / "queries.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "of-another-boot"}))
 
 
 async def fails(driver: FakeDriver, message: str = "crash", **left: Any) -> None:
@@ -219,6 +226,19 @@ def test_flinks_old_name_of_the_setting_counts_where_the_new_one_is_not_given() 
         is_enabled({"state.backend.local-recovery": "yes"})
 
 
+def test_shared_storage_is_declared_or_told_by_its_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert declared_shared({}) is None
+    assert declared_shared({FROM_SHARED: "True"}) is True
+    assert declared_shared({FROM_SHARED: "false"}) is False
+    with pytest.raises(InvalidConfiguration, match=r"from-shared: 'nfs' is not allowed"):
+        declared_shared({FROM_SHARED: "nfs"})
+    for kind, shared in (("nfs", True), ("nfs4", True), ("ext4", False), ("fuse.sshfs", False), ("", False)):
+        monkeypatch.setattr(shared_storage, "filesystem_of", lambda path, kind=kind: kind)
+        assert is_shared(None, tmp_path) is shared
+        assert is_shared(True, tmp_path)
+        assert not is_shared(False, tmp_path)
+
+
 # --- the decision itself ---------------------------------------------------------------------------------------------
 
 HERE = LocalRecoveryFacts(host="here", has_snapshot=True, rescales=False)
@@ -237,6 +257,57 @@ def test_what_lies_on_another_machine_is_not_looked_for(former: AttemptRecord) -
     assert local_restore(replace(former, pid=None), HERE) is None
 
 
+SHARED = replace(HERE, claims_are_known=True, from_shared=True)
+ELSEWHERE = replace(SHARED, host="there")
+
+
+@pytest.mark.parametrize(("host", "boot"), [("here", "same"), ("here", "other"), ("there", "same"), ("there", "other")])
+@pytest.mark.parametrize("shared", [True, False, None])
+@pytest.mark.parametrize("claims", [True, False])
+def test_host_and_boot_do_not_count_on_shared_storage_whose_claims_are_known(
+    former: AttemptRecord, host: str, boot: str, shared: bool | None, claims: bool
+) -> None:
+    if boot == "other":
+        came_from_another_boot(Path(former.work_directory))
+    facts = replace(HERE, host=host, from_shared=shared, claims_are_known=claims)
+    if claims and shared:
+        found = local_restore(former, facts)
+        assert found is not None
+        assert (found.batches, found.timeline, found.of_any_boot) == ({"wordcount": 9}, "timeline", True)
+    elif host == "there":
+        assert local_restore(former, facts) is None
+    elif boot == "other":
+        with pytest.raises(LocalStateUnusable, match="the machine was restarted since"):
+            local_restore(former, facts)
+    else:
+        assert local_restore(former, facts) is not None
+
+
+def test_the_process_of_another_machine_is_not_looked_for_here(former: AttemptRecord) -> None:
+    """Some process here may have its id; and its own was not recorded when the job manager died as it started it."""
+    living = os.getpgid(0)
+    assert local_restore(replace(former, pid=living), ELSEWHERE) is not None
+    assert local_restore(replace(former, pid=None), ELSEWHERE) is not None
+    with pytest.raises(LocalStateUnusable, match="still alive"):
+        local_restore(replace(former, pid=living), SHARED)
+
+
+def test_the_files_are_checked_on_shared_storage_too(former: AttemptRecord) -> None:
+    commit = Path(former.work_directory) / "queries" / "0-words" / "commits" / "9"
+    commit.write_text("v1\n{")
+    with pytest.raises(LocalStateUnusable, match="commits/9"):
+        local_restore(former, ELSEWHERE)
+
+
+def test_what_lies_where_this_machine_cannot_reach_it_is_not_gone_on_with(former: AttemptRecord) -> None:
+    assert local_restore(replace(former, work_directory="/mnt/of-that-machine/attempt-1"), ELSEWHERE) is None
+
+
+def test_an_attempt_of_another_machine_that_committed_was_not_in_vain(former: AttemptRecord) -> None:
+    came_from_another_boot(Path(former.work_directory))
+    assert not went_on_in_vain(replace(former, local_directory="/of/attempt-0"))
+
+
 def test_an_attempt_that_committed_nothing_gained_nothing_over_its_checkpoint(former: AttemptRecord) -> None:
     leave(Path(former.work_directory), 9, started_after=9)
     assert local_restore(former, HERE) is None
@@ -244,8 +315,7 @@ def test_an_attempt_that_committed_nothing_gained_nothing_over_its_checkpoint(fo
 
 
 def test_after_a_restart_of_the_machine_nothing_is_trusted(former: AttemptRecord) -> None:
-    path = Path(former.work_directory) / "queries.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "of-another-boot"}))
+    came_from_another_boot(Path(former.work_directory))
     with pytest.raises(LocalStateUnusable, match="the machine was restarted since"):
         local_restore(former, HERE)
 

@@ -36,7 +36,7 @@ _FIELDS = {
     "savepoint_time_zone": _("time zone"),
     "run_schedule": _("runs"),
     "run_time_zone": _("time zone of runs"),
-    "final_savepoints_kept": _("the newest of ends of runs"),
+    "final_savepoints_kept": _("final savepoints"),
     "savepoints_kept": _("the newest"),
     "savepoints_kept_s": _("those of the last"),
     "window_s": _("window"),

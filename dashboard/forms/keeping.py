@@ -44,8 +44,8 @@ class RetentionForm(JobModelForm):
         required=False,
         min_value=1,
         max_value=MOST_KEPT,
-        label=_("Keep the newest of ends of runs"),
-        help_text=_("How many of those that were taken when a run ended by itself. Empty: all."),
+        label=_("Final savepoints to keep"),
+        help_text=_("Those that were taken when a run ended by itself. Empty: all."),
         error_messages={
             "invalid": format_lazy(_("Write a whole number, from 1 to {most}, or nothing."), most=MOST_KEPT),
             "min_value": _("At least 1; empty: all."),

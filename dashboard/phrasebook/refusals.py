@@ -7,6 +7,8 @@ from __future__ import annotations
 REFUSALS = {
     "{job} is being restarted already: restart {epoch}, manual.": "{job} 已在重启：重启 {epoch}（手动）。",
     "{job} is being restarted already: restart {epoch}, automatic.": "{job} 已在重启：重启 {epoch}（自动）。",
+    "{job} is being restarted already: restart {epoch}, again.": "{job} 已在重启：重启 {epoch}（再次运行）。",
+    "{job} is being restarted already: restart {epoch}, scheduled.": "{job} 已在重启：重启 {epoch}（按计划）。",
     "{job} is being restarted already: another decision.": "{job} 已在重启：另一个决定。",
     "{job} is being restarted already: {which}.": "{job} 已在重启：{which}。",
     "launch.{field} is {value}: {allowed}.": "launch.{field} 为 {value}：{allowed}。",

@@ -39,8 +39,12 @@ WITH restarts AS (
     FROM monitoring_runstatechange s JOIN monitoring_run r ON r.id = s.run_id
     WHERE s.target = 'RESTARTING' AND s.at > %(after)s AND s.at <= %(until)s
     UNION ALL
-    SELECT job_id, started_at, number, id, 'as run ' || number FROM monitoring_run
-    WHERE number > 1 AND started_at > %(after)s AND started_at <= %(until)s
+    SELECT job_id, started_at, number, id, 'as run ' || number FROM monitoring_run later
+    WHERE number > 1 AND started_at > %(after)s AND started_at <= %(until)s AND NOT EXISTS (
+        -- It ended by itself: a run that follows is the next one, no restart.
+        SELECT FROM monitoring_run ended
+        WHERE ended.job_id = later.job_id AND ended.number = later.number - 1 AND ended.outcome <> '{}'
+    )
 ), counted AS (SELECT *, count(*) OVER (PARTITION BY job_id) AS restarts FROM restarts WHERE job_id = ANY(%(jobs)s))
 SELECT job_id, at, 1, number, id, left(why, 200) FROM counted
 WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)

@@ -66,11 +66,12 @@ class Story:
         Run.objects.filter(pk=self.run.pk).update(state="FINISHED", ended_at=self.at(since - 60))
         Job.objects.filter(pk=self.run.job_id).update(run_cron=cron, run_cron_since=self.at(since))
 
-    def runs(self, began: float, ended: float | None, state: str = "FINISHED") -> None:
+    def runs(self, began: float, ended: float | None, state: str = "FINISHED", **outcome: object) -> None:
         self.run = self.rows.run(
             self.run.job,
             "RUNNING" if ended is None else state,
             started_at=self.at(began),
+            outcome=outcome,
             ended_at=None if ended is None else self.at(ended),
         )
 

@@ -366,6 +366,13 @@ CASES = [
     Case("run_missed", "a job without a schedule is never late", lambda s: s.ends(100, "FINISHED"), []),
     Case(
         "restart_loop",
+        "runs of a job that ends by itself are no restarts",
+        lambda s: [s.runs(60 * minute, 60 * minute + 20, saved=True) for minute in range(1, 50)],
+        [],
+        {"threshold": 3},
+    ),
+    Case(
+        "restart_loop",
         "the engine's own and new runs, in the window",
         lambda s: (s.restarts(100, 200), s.ends(250, "FAILED"), s.starts_again(300)),
         [(300, 700)],

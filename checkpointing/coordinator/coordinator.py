@@ -224,6 +224,10 @@ class CheckpointCoordinator:
         if not self._shut_down:
             self._periodic.start()
 
+    def trigger_periodic_now(self) -> None:
+        """Trigger the next periodic checkpoint at once, the following ones every interval; nothing when stopped."""
+        self._periodic.postpone(0)
+
     def stop_periodic(self) -> None:
         """The job stopped running: no more periodic triggers; what is pending or queued fails with SUSPEND.
 

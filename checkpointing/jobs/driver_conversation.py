@@ -112,6 +112,7 @@ class DriverConversation:
             case Heartbeat():
                 attempt.queries = {**attempt.queries, **message.queries}
                 attempt.executors = message.executors
+                self._hasten_first_checkpoint(attempt)
             case AcknowledgeCheckpoint():
                 self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
@@ -123,6 +124,11 @@ class DriverConversation:
                 attempt.has_advanced = message.has_advanced
                 attempt.queries = {**attempt.queries, **message.queries}
                 self._driver_is(attempt, message.state, message.vertices, message.exception, message.finish_cause)
+
+    def _hasten_first_checkpoint(self, attempt: Attempt) -> None:
+        committed = any(progress.batches for progress in attempt.queries.values())
+        if committed and self._record.status is JobStatus.RUNNING:
+            self._checkpoints.batch_committed(attempt.number)
 
     def checkpoints_are_read(self) -> None:
         """A driver that was adopted meanwhile runs: from now on the job does."""

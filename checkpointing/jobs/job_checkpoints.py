@@ -26,6 +26,7 @@ from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.restore import restore_candidates
 from checkpointing.jobs.savepoint_claim import SavepointClaim
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
@@ -71,6 +72,7 @@ class JobCheckpoints:
         self._io = services.storage_io_of(graph.job_id)
         self._claims = SavepointClaim(graph, services.claims(graph, config), self._io)
         self._recovered_ids: tuple[int, ...] = ()
+        self._hastened_in_attempt = 0
         self.first_id: int | None = None
         self.is_recovered = False
         self._sweep_is_due = False
@@ -140,6 +142,16 @@ class JobCheckpoints:
         self.first_id = first_id
         await self._find(is_new_life=is_new_life)
         self.is_recovered = True
+
+    def batch_committed(self, attempt: int) -> None:
+        """Trigger the job's first checkpoint at once: until then the files of its queries are the only state.
+
+        Does nothing for a job that has a snapshot to restore, or had it triggered in this attempt before.
+        """
+        if self._hastened_in_attempt == attempt or restore_candidates(self._store.checkpoints, self._graph):
+            return
+        self._hastened_in_attempt = attempt
+        self.coordinator.trigger_periodic_now()
 
     async def recover_unless_silent(self, first_id: int | None) -> None:
         """As `recover`. StorageSilent when storage hangs: this object must not be used any more."""

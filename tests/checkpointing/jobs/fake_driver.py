@@ -110,6 +110,7 @@ class FakeDriver:
         self.batch_id = 5
         self.lingers = False
         self.has_advanced = True
+        self.batches: int | None = None
         self.obeys_stop = True
         self.obeys_cancel = launcher.obeys_cancel
         self.becomes_running = launcher.becomes_running
@@ -302,7 +303,9 @@ class FakeDriver:
                 if self.sends_heartbeats and self.session_id:
                     executors = (Executor("driver", "127.0.0.1:4040", 2, 400 << 20, 100 << 20, 1),)
                     progress = {
-                        "wordcount": QueryProgress(self.batch_id, input_rows=12, batch_duration_ms=34, rows=rows)
+                        "wordcount": QueryProgress(
+                            self.batch_id, input_rows=12, batch_duration_ms=34, rows=rows, batches=self.batches
+                        )
                     }
                     beat = Heartbeat(self.session_id, self.spec.job_id, self.spec.attempt, progress, executors)
                     await connection.send(encode(beat))

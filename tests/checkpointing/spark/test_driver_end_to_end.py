@@ -54,6 +54,7 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
     feed(4)
     eventually("a batch after the checkpoint", lambda: words.counts() == expected)
     first.kill()
+    assert "spark.local.dir" not in first.log, "Spark warns of what is as it should be"
 
     for file in sorted(words.output.glob("*.json"))[3:]:
         file.unlink()  # rewind the sink

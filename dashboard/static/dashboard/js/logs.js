@@ -21,6 +21,7 @@ if (log && follow) {
     read();
   });
   document.body.addEventListener("tick", read);
+  window.addEventListener("resize", () => follow.checked && toEnd());
 }
 
 function toEnd() {

@@ -10,7 +10,7 @@ milliseconds, sizes bytes.
     AcknowledgeCheckpoint           NotifyComplete · NotifyAborted
     DeclineCheckpoint               StopWithSavepoint … (a TriggerCheckpoint of kind SYNC_SAVEPOINT), then Stop
     DelayCheckpoint                 Cancel
-    StatusUpdate
+    StatusUpdate                    BatchNumbersExtended
 """
 
 from __future__ import annotations
@@ -191,11 +191,14 @@ class Register:
 
 @dataclass(frozen=True)
 class Registered:
+    """`batch_numbers_end`: see BatchNumbersExtended; None when the attempt has no range."""
+
     type: ClassVar[str] = "registered"
     session_id: str
     pending_checkpoints: tuple[int, ...]
     heartbeat_interval_ms: int
     heartbeat_timeout_ms: int
+    batch_numbers_end: int | None = None
 
 
 @dataclass(frozen=True)
@@ -386,6 +389,15 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class BatchNumbersExtended:
+    """The attempt's batches may have the numbers below `end`. Sent only to an attempt that has a range."""
+
+    type: ClassVar[str] = "numbers"
+    session_id: str
+    end: int
+
+
+@dataclass(frozen=True)
 class Cancel:
     """End the queries without a snapshot and report CANCELED."""
 
@@ -394,7 +406,17 @@ class Cancel:
 
 
 DriverMessage = Register | Heartbeat | AcknowledgeCheckpoint | DeclineCheckpoint | DelayCheckpoint | StatusUpdate
-JobManagerMessage = Registered | Refused | Wait | TriggerCheckpoint | NotifyComplete | NotifyAborted | Stop | Cancel
+JobManagerMessage = (
+    Registered
+    | Refused
+    | Wait
+    | TriggerCheckpoint
+    | NotifyComplete
+    | NotifyAborted
+    | BatchNumbersExtended
+    | Stop
+    | Cancel
+)
 Message = DriverMessage | JobManagerMessage
 
 _BY_TYPE: dict[str, type[Any]] = {cls.type: cls for cls in typing.get_args(Message)}

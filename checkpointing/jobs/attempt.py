@@ -11,6 +11,7 @@ from typing import Any
 from checkpointing.clock import Clock
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.attempts import AttemptRecord
+from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.jobs.driver_link import DriverChannel
 from checkpointing.jobs.launcher import DriverProcess
 from checkpointing.jobs.loop import LoopIoExecutor
@@ -67,6 +68,7 @@ class Attempt:
         self.ended_ms: int | None = None
         self.final_savepoint: Future[CompletedCheckpoint] | None = None
         self.ends_for_rescale = False
+        self.has_last_numbers = False
         self.ended_by_itself = False
         self.has_advanced = True
         self.has_nothing_to_save = False
@@ -87,6 +89,11 @@ class Attempt:
         """Return the greatest batch number that its driver reported, -1 before the first."""
         reported = (progress.batch_id for progress in self.queries.values())
         return max((*reported, *self.last_batches.values()), default=-1)
+
+    @property
+    def has_used_its_numbers(self) -> bool:
+        numbers = self.record.batch_numbers
+        return numbers is not None and is_used_up(numbers.end, self.greatest_batch)
 
     @property
     def stopped_with(self) -> CompletedCheckpoint | None:

@@ -19,7 +19,7 @@ from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.ids import stable_id
 from checkpointing.jobs.attempt import Attempt
 from checkpointing.jobs.attempts import AttemptRecord, JobDirectory, hash_of
-from checkpointing.jobs.batch_numbers import BatchNumbersExhausted, CounterUnreadable
+from checkpointing.jobs.batch_numbers import BatchCounterUnreadable, BatchNumbersExhausted
 from checkpointing.jobs.driver_spec import DriverSpec, LocalRecoverySpec, RestoreSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import JobEnvironment, without_secrets
@@ -103,6 +103,7 @@ class AttemptStarter:
         self._from_local = is_enabled(graph.configuration)
         self._from_shared = declared_shared(graph.configuration)
         self._former: AttemptRecord | None = None
+        self._writing = asyncio.Lock()
 
     async def read_record(self) -> AttemptRecord | None:
         """What an earlier job manager recorded; AttemptRecordUnreadable or OSError."""
@@ -240,7 +241,7 @@ class AttemptStarter:
         """Reserve the numbers of the attempt durably before it is recorded: none of them is ever given again."""
         try:
             return await self._io.run(partial(self._numbers_for, restore, greatest_batch))
-        except (BatchNumbersExhausted, CounterUnreadable) as error:
+        except (BatchNumbersExhausted, BatchCounterUnreadable) as error:
             info = self._info(type(error).__name__, str(error), recoverable=False)
             raise AttemptFailed(info, keep_state=True) from error
         except OSError as error:
@@ -272,6 +273,24 @@ class AttemptStarter:
             used += former.restored_batches.values()
         end = max((numbers.end for numbers in ranges if numbers is not None and numbers.family == family), default=0)
         return self._services.batch_number_counters.reserve(family, end, max(used), self._confirm_term)
+
+    async def extend_numbers(self, attempt: Attempt) -> int | None:
+        """Reserve more numbers for an attempt that runs, durably. Return the new end, None when they are not free.
+
+        BatchCounterUnreadable, AttemptFailed, OSError: the attempt keeps the numbers that it has.
+        """
+        numbers = attempt.record.batch_numbers
+        if numbers is None:
+            return None
+        counters = self._services.batch_number_counters
+        longer = await self._io.run(partial(counters.extend, numbers, self._confirm_term))
+        if longer is None or attempt.record.ended or attempt.number != self._last_number:
+            return None
+        await self._write(replace(attempt.record, batch_numbers=longer))
+        attempt.record = replace(attempt.record, batch_numbers=longer)
+        if self._former is not None and self._former.attempt == attempt.number:
+            self._former = replace(self._former, batch_numbers=longer)
+        return longer.end
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
@@ -314,7 +333,8 @@ class AttemptStarter:
         await self.wait_until_free()
         attempt.record = replace(attempt.record, ended=True)
         try:
-            await self._io.run(partial(self._write_where_the_job_is, attempt.record))
+            async with self._writing:
+                await self._io.run(partial(self._write_where_the_job_is, attempt.record))
         except (OSError, HighAvailabilityError) as error:
             # The next job manager would look for this driver once more, and find it gone.
             logger.warning(
@@ -349,7 +369,8 @@ class AttemptStarter:
 
     async def _write(self, record: AttemptRecord) -> None:
         try:
-            await self._io.run(partial(self._write_where_the_job_is, record))
+            async with self._writing:
+                await self._io.run(partial(self._write_where_the_job_is, record))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message), keep_state=True) from error

@@ -23,6 +23,8 @@ GAP = 1_000_000
 LIMIT = 2**31 - 1
 # A driver whose query has no more than this many numbers left ends.
 SPARE_NUMBERS = 100
+# The failure of such a driver. The restart strategy does not count it.
+NUMBERS_USED_UP = "BatchNumbersUsedUp"
 
 # Jobs of one family reserve in threads of their own.
 _reserving = threading.Lock()
@@ -32,7 +34,7 @@ class BatchNumbersExhausted(Exception):
     """The family has used almost all numbers that Spark can handle."""
 
 
-class CounterUnreadable(Exception):
+class BatchCounterUnreadable(Exception):
     """Nobody knows which ranges were reserved, because the counter's file is damaged or cannot exist."""
 
 
@@ -75,11 +77,12 @@ def extended(numbers: BatchNumbers, counter: int | None) -> BatchNumbers | None:
 
 def must_extend(numbers: BatchNumbers, greatest: int) -> bool:
     """Return whether an attempt whose greatest number is `greatest` needs more numbers soon."""
-    return greatest >= numbers.end - RANGE_SIZE // 2
+    return numbers.end - RANGE_SIZE // 2 <= greatest < numbers.end
 
 
-def is_used_up(numbers: BatchNumbers, greatest: int) -> bool:
-    return greatest >= numbers.end - SPARE_NUMBERS
+def is_used_up(end: int, greatest: int) -> bool:
+    """Return whether an attempt must end: `greatest` comes too near to the end of its range."""
+    return greatest >= end - SPARE_NUMBERS
 
 
 class BatchNumberCounters:
@@ -88,7 +91,7 @@ class BatchNumberCounters:
     What `confirm_term` raises, called right before a range counts, leaves the counter as it was.
 
     Raises:
-        CounterUnreadable, OSError.
+        BatchCounterUnreadable, OSError.
         BatchNumbersExhausted: only by `reserve`.
     """
 
@@ -126,9 +129,9 @@ class BatchNumberCounters:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError) as error:
-            raise CounterUnreadable(f"{path}: {error}") from error
+            raise BatchCounterUnreadable(f"{path}: {error}") from error
         if type(end) is not int or end < 0:
-            raise CounterUnreadable(f"{path}: end: a number is expected, not {end!r}")
+            raise BatchCounterUnreadable(f"{path}: end: a number is expected, not {end!r}")
         return end
 
     def _write(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> None:
@@ -136,5 +139,7 @@ class BatchNumberCounters:
 
     def _path(self, family: str) -> Path:
         if not is_id(family):
-            raise CounterUnreadable(f"{family[:80]!r}, the family of the snapshot's batch numbers, is not a job's id")
+            raise BatchCounterUnreadable(
+                f"{family[:80]!r}, the family of the snapshot's batch numbers, is not a job's id"
+            )
         return self._directory / f"{family}.json"

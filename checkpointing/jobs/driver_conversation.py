@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
-from checkpointing.jobs.attempt_starter import AttemptStarter
+from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
+from checkpointing.jobs.batch_numbers import BatchCounterUnreadable, must_extend
 from checkpointing.jobs.driver_link import DriverChannel, DriverGateway
 from checkpointing.jobs.final_savepoint import FinalSavepoint
 from checkpointing.jobs.interrupts import Interrupts
@@ -17,6 +19,7 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
+    BatchNumbersExtended,
     Cancel,
     DeclineCheckpoint,
     DelayCheckpoint,
@@ -69,6 +72,7 @@ class DriverConversation:
         self._interrupts = interrupts
         self._final_savepoint = final_savepoint
         self._adoption: asyncio.Future[None] | None = None
+        self._extension: asyncio.Future[None] | None = None
 
     def register(self, channel: DriverChannel, message: Register) -> None:
         """Answer the driver on `channel`. Raise NotReady while nobody knows yet whether it is wanted."""
@@ -113,6 +117,7 @@ class DriverConversation:
                 attempt.queries = {**attempt.queries, **message.queries}
                 attempt.executors = message.executors
                 self._hasten_first_checkpoint(attempt)
+                self._keep_numbers_ahead(attempt)
             case AcknowledgeCheckpoint():
                 self._checkpoints.receive_acknowledge(message)
             case DeclineCheckpoint():
@@ -146,14 +151,39 @@ class DriverConversation:
         if attempt.process is None:
             self._adoption = asyncio.ensure_future(self._starter.adopt(attempt, pid))
 
+    def _keep_numbers_ahead(self, attempt: Attempt) -> None:
+        numbers = attempt.record.batch_numbers
+        if numbers is None or attempt.has_last_numbers or self._extension is not None:
+            return
+        if must_extend(numbers, attempt.greatest_batch):
+            self._extension = asyncio.ensure_future(self._extend_numbers(attempt))
+
+    async def _extend_numbers(self, attempt: Attempt) -> None:
+        """The next heartbeat tries again after an error."""
+        job_id = self._record.graph.job_id
+        try:
+            end = await self._starter.extend_numbers(attempt)
+        except (AttemptFailed, BatchCounterUnreadable, HighAvailabilityError, OSError) as error:
+            logger.warning("job %s: its batch numbers cannot be extended now: %s", job_id, error)
+        else:
+            attempt.has_last_numbers = end is None
+            if end is None:
+                logger.info("job %s: another attempt has the next batch numbers; they are not extended", job_id)
+            elif attempt is self._record.attempt:
+                self._gateway.send(BatchNumbersExtended(self._session_id, end))
+        finally:
+            self._extension = None
+
     def _registered(self, attempt: Attempt) -> Registered:
         """A driver gives up every checkpoint that is not named here: a final savepoint is, though it is complete."""
         settings, final = self._services.settings, attempt.stopped_with
+        numbers = attempt.record.batch_numbers
         return Registered(
             session_id=self._session_id,
             pending_checkpoints=(*self._coordinator.pending_ids, *([final.checkpoint_id] if final else ())),
             heartbeat_interval_ms=round(settings.heartbeat_interval_s * 1000),
             heartbeat_timeout_ms=round(settings.heartbeat_timeout_s * 1000),
+            batch_numbers_end=None if numbers is None else numbers.end,
         )
 
     def _repeated(self, attempt: Attempt) -> Sequence[JobManagerMessage]:

@@ -17,6 +17,7 @@ from checkpointing.coordinator.reasons import CheckpointException, CheckpointFai
 from checkpointing.ha.errors import ConnectionUnavailable, LeadershipLost
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter, Restore
+from checkpointing.jobs.batch_numbers import NUMBERS_USED_UP
 from checkpointing.jobs.driver_conversation import DriverConversation
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.final_savepoint import FinalSavepoint
@@ -271,6 +272,8 @@ class JobMaster:
             return "the change of the parallelism was refused and is undone"
         if await self._starter.has_blamed_local_state(attempt.record):
             return "no batch was committed after a local recovery; a checkpoint is next"
+        if info.name == NUMBERS_USED_UP and attempt.has_used_its_numbers:
+            return "the batch numbers of the attempt are used up; the next attempt gets new ones"
         return None
 
     async def _restart_rescaled(self, attempt: Attempt) -> None:

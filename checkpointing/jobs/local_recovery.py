@@ -55,7 +55,7 @@ class LocalRestore:
         greatest = max(self.batches.values(), default=-1)
         if numbers is None or greatest < 0 or self.in_flight:
             return True
-        return numbers.first <= greatest and not is_used_up(numbers, greatest)
+        return numbers.first <= greatest and not is_used_up(numbers.end, greatest)
 
 
 @dataclass(frozen=True)

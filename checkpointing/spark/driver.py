@@ -32,8 +32,10 @@ from checkpointing.ha.attempts import HeldAttempt
 from checkpointing.ha.driver_services import DriverServices, driver_services
 from checkpointing.ha.errors import AttemptTaken, HighAvailabilityError
 from checkpointing.jobs.attempts import LOG_NAME
+from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.messages import (
+    BatchNumbersExtended,
     Cancel,
     DriverState,
     ExceptionInfo,
@@ -94,6 +96,10 @@ class _Over(Exception):
         self.finish_cause = finish_cause
 
 
+class BatchNumbersUsedUp(Exception):
+    """A query comes too near to the end of the attempt's batch numbers. The next attempt gets others."""
+
+
 class _NotWanted(Exception):
     """The job manager refused this attempt."""
 
@@ -130,6 +136,8 @@ class Driver:
         self._vitals = Vitals()
         self._started_after: dict[str, int] = {}
         self._has_ended = False
+        self._numbers_end: int | None = None
+        self._numbers_used_up: BatchNumbersUsedUp | None = None
         self._stopping = False
         self._stop_cause: FinishCause | None = None
         self._terminated = False
@@ -325,8 +333,11 @@ class Driver:
                 raise _Over(DriverState.FAILED, self._with_task(query, info))
         if program_error is not None:
             raise program_error
+        self._end_before_numbers_run_out(running, agent)
         if self._stopping:
             if all(query.has_ended() for query in running.queries):
+                if self._numbers_used_up is not None:
+                    raise self._numbers_used_up
                 raise _Over(DriverState.FINISHED, finish_cause=self._stop_cause)
         elif ended and not agent.has_ended_queries and not self._has_ended:
             self._check_context()
@@ -336,6 +347,22 @@ class Driver:
                 self._has_ended = True
                 log.info("attempt %d: all queries have ended by themselves", self._spec.attempt)
                 self._reports.status(DriverState.ENDED, has_advanced=self._has_advanced)
+
+    def _end_before_numbers_run_out(self, running: job.SparkJob, agent: CheckpointAgent) -> None:
+        """End the queries after their batch: the numbers behind the range belong to other attempts."""
+        if self._numbers_end is None or self._stopping or self._has_ended or agent.has_ended_queries:
+            return
+        query, number = max(
+            ((name, progress.batch_id) for name, progress in self._vitals.queries.items()),
+            key=lambda each: each[1],
+            default=("", -1),
+        )
+        if is_used_up(self._numbers_end, number):
+            self._numbers_used_up = BatchNumbersUsedUp(
+                f"Query {query!r} has reached batch {number}, and this attempt may use the numbers below "
+                f"{self._numbers_end} only. The next attempt continues with new batch numbers."
+            )
+            self._end_queries(running)
 
     def _with_task(self, query: RunningQuery, info: ExceptionInfo) -> ExceptionInfo:
         """Told as well as it can be: the failure itself must get through."""
@@ -364,6 +391,8 @@ class Driver:
                 raise _NotWanted(f"the job manager refused attempt {self._spec.attempt}: {message.reason}")
             case Stop():
                 self._stop(message)
+            case BatchNumbersExtended():
+                self._numbers_end = message.end
             case Cancel():
                 for query in self._job.queries if self._job is not None else ():
                     query.stop()
@@ -371,6 +400,10 @@ class Driver:
             case TriggerCheckpoint() if self._agent is None or self._stopping:
                 cause = "The job is stopping." if self._stopping else "The job's queries are not running yet."
                 self._reports.decline(message.checkpoint_id, NOT_READY, cause)
+            case Registered() if message.batch_numbers_end is not None:
+                self._numbers_end = message.batch_numbers_end
+                if self._agent is not None:
+                    _instruct(self._agent, message)
             case _ if self._agent is not None:
                 _instruct(self._agent, message)
 
@@ -378,10 +411,15 @@ class Driver:
         self._stop_cause = message.cause
         if self._job is None or self._agent is None:
             raise _Over(DriverState.FINISHED, finish_cause=message.cause)
+        self._numbers_used_up = None
         if not self._stopping and not self._agent.has_ended_queries:
-            for query in self._job.queries:
-                if query.is_active:
-                    query.end_after_batch()
+            self._end_queries(self._job)
+        self._stopping = True
+
+    def _end_queries(self, running: job.SparkJob) -> None:
+        for query in running.queries:
+            if query.is_active:
+                query.end_after_batch()
         self._stopping = True
 
     # --- the end ---

@@ -17,6 +17,7 @@ from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import LaunchFailed
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
+    BatchNumbersExtended,
     Cancel,
     CheckpointKind,
     DeclineCheckpoint,
@@ -108,6 +109,7 @@ class FakeDriver:
         self.decline_reason: str | None = None
         self.sends_heartbeats = True
         self.batch_id = 5
+        self.numbers_ends: list[int | None] = []
         self.lingers = False
         self.has_advanced = True
         self.batches: int | None = None
@@ -128,10 +130,16 @@ class FakeDriver:
         self._exit(code)
 
     async def report_failure(
-        self, message: str, *, recoverable: bool = True, stacktrace: str | None = None, is_mistake: bool = False
+        self,
+        message: str,
+        *,
+        name: str = "ValueError",
+        recoverable: bool = True,
+        stacktrace: str | None = None,
+        is_mistake: bool = False,
     ) -> None:
-        trace = stacktrace or f"ValueError: {message}"
-        info = ExceptionInfo("ValueError", message, trace, 1, "count", recoverable, is_mistake)
+        trace = stacktrace or f"{name}: {message}"
+        info = ExceptionInfo(name, message, trace, 1, "count", recoverable, is_mistake)
         await self._report(DriverState.FAILED, exception=info)
         self._exit(1)
 
@@ -199,6 +207,7 @@ class FakeDriver:
                 self.session_id = message.session_id
                 self.registrations += 1
                 self.known_at_registration.append(message.pending_checkpoints)
+                self.numbers_ends.append(message.batch_numbers_end)
                 if self.state is DriverState.INITIALIZING and self.becomes_running:
                     await self.runs()
             case Refused():
@@ -207,6 +216,8 @@ class FakeDriver:
                 await self.connection.close()
             case Wait():
                 self.waits += 1
+            case BatchNumbersExtended():
+                self.numbers_ends.append(message.end)
             case TriggerCheckpoint():
                 self.triggers.append(message)
                 await self._checkpoint(message)

@@ -16,9 +16,9 @@ from checkpointing.jobs.batch_numbers import (
     GAP,
     LIMIT,
     RANGE_SIZE,
+    BatchCounterUnreadable,
     BatchNumberCounters,
     BatchNumbersExhausted,
-    CounterUnreadable,
     KnownNumbers,
     extended,
     is_used_up,
@@ -77,7 +77,13 @@ def test_near_the_greatest_number_the_range_is_refused() -> None:
 
 def test_a_range_is_extended_when_half_of_it_is_used_and_nobody_has_the_next_numbers() -> None:
     numbers = BatchNumbers(FAMILY, 20_000, 30_000)
-    assert [must_extend(numbers, used) for used in (19_000, 24_999, 25_000, 29_999)] == [False, False, True, True]
+    assert [must_extend(numbers, used) for used in (19_000, 24_999, 25_000, 29_999, 30_000)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ], "a number that is not of the range says nothing of it"
     assert extended(numbers, 30_000) == BatchNumbers(FAMILY, 20_000, 40_000)
     assert extended(numbers, 40_000) is None
     assert extended(numbers, None) is None
@@ -134,14 +140,14 @@ def test_a_range_does_not_count_when_the_term_has_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"end": "7"}', '{"end": -1}', '{"end": true}'])
 def test_a_damaged_counter_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / f"{FAMILY}.json").write_text(text)
-    with pytest.raises(CounterUnreadable, match=FAMILY):
+    with pytest.raises(BatchCounterUnreadable, match=FAMILY):
         BatchNumberCounters(tmp_path).reserve(FAMILY, 0, 5, leads)
     assert (tmp_path / f"{FAMILY}.json").read_text() == text
 
 
 @pytest.mark.parametrize("family", ["", "../../etc/passwd", "AB" * 16])
 def test_a_family_that_is_no_id_of_a_job_makes_no_file(tmp_path: Path, family: str) -> None:
-    with pytest.raises(CounterUnreadable, match="is not a job's id"):
+    with pytest.raises(BatchCounterUnreadable, match="is not a job's id"):
         BatchNumberCounters(tmp_path / "batch-numbers").reserve(family, 0, 5, leads)
     assert list(tmp_path.iterdir()) == []
 
@@ -199,7 +205,7 @@ class World:
         for _ in range(batches):
             if must_extend(life.numbers, life.next - 1):
                 life.numbers = self.counters.extend(life.numbers, leads) or life.numbers
-            if is_used_up(life.numbers, life.next - 1):
+            if is_used_up(life.numbers.end, life.next - 1):
                 return
             assert life.next not in self.used, "this number has other rows already"
             self.used.add(life.next)

@@ -53,9 +53,9 @@ def came_from_another_boot(work: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "of-another-boot"}))
 
 
-async def fails(driver: FakeDriver, message: str = "crash", **left: Any) -> None:
+async def fails(driver: FakeDriver, message: str = "crash", name: str = "ValueError", **left: Any) -> None:
     leave(Path(driver.spec.work_directory), **left)
-    await driver.report_failure(message)
+    await driver.report_failure(message, name=name)
 
 
 async def exceptions(manager: RunningJobManager, job_id: str) -> list[str]:

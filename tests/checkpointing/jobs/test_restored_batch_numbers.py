@@ -15,6 +15,7 @@ from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.batch_numbers import GAP, LIMIT, BatchNumberCounters
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.messages import BatchNumbersExtended, JobManagerMessage
 from checkpointing.storage import read_metadata
 from checkpointing.storage.metadata import encode_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads
@@ -23,6 +24,7 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager, even
 from tests.checkpointing.jobs.test_job_master import FAST_RESTART
 from tests.checkpointing.jobs.test_local_recovery import exceptions, fails
 
+NEVER_RESTART = {"restart-strategy.type": "none"}
 SNAPSHOT_BATCH = 7  # of every snapshot of a fake driver
 
 
@@ -34,6 +36,11 @@ def record(manager: RunningJobManager, job_id: str) -> AttemptRecord:
     found = JobDirectory(manager.settings.state_directory / "jobs", job_id).read_record()
     assert found is not None
     return found
+
+
+async def reports(manager: RunningJobManager, job_id: str, batch: int) -> bool:
+    """Return whether the job manager knows from a heartbeat that the job has run `batch`."""
+    return f" {batch}," in json.dumps(await manager.get(f"/jobs/{job_id}"))
 
 
 async def failed(manager: RunningJobManager, number: int) -> FakeDriver:
@@ -159,10 +166,7 @@ async def test_numbers_begin_behind_what_the_last_heartbeat_named(manager: Runni
     first = await manager.driver(1)
     first.batch_id = 500_000
 
-    async def is_reported() -> bool:
-        return "500000" in json.dumps(await manager.get(f"/jobs/{job_id}"))
-
-    await eventually(is_reported)
+    await eventually(lambda: reports(manager, job_id, 500_000))
     second = await failed(manager, 2)
     assert second.spec.batch_numbers == BatchNumbers(job_id, 500_001 + GAP, 510_001 + GAP)
 
@@ -185,7 +189,7 @@ async def test_a_damaged_counter_is_named_and_nothing_is_started(manager: Runnin
     counter(manager, job_id).write_text("{")
     await (await manager.driver(1)).report_failure("crash")
     await manager.until(job_id, "FAILED")
-    assert (await exceptions(manager, job_id))[0].startswith(f"CounterUnreadable: {counter(manager, job_id)}")
+    assert (await exceptions(manager, job_id))[0].startswith(f"BatchCounterUnreadable: {counter(manager, job_id)}")
     assert len(manager.launcher.drivers) == 1
 
 
@@ -257,3 +261,62 @@ async def test_after_attempts_of_an_older_version_numbers_begin_far_behind_what_
         third = await failed(second, 3)
         first_number = SNAPSHOT_BATCH + 1 + GAP
         assert third.spec.batch_numbers == BatchNumbers(job_id, first_number, first_number + 10_000)
+
+
+async def test_a_range_is_extended_durably_before_its_driver_learns_it(manager: RunningJobManager) -> None:
+    job_id = await manager.submit_running(FAST_RESTART)
+    driver = await manager.driver(1)
+    longer = BatchNumbers(job_id, 0, 20_000)
+    durable: list[tuple[object, BatchNumbers | None]] = []
+    receive = driver._receive
+
+    async def sees(message: JobManagerMessage) -> None:
+        if isinstance(message, BatchNumbersExtended):
+            durable.append((json.loads(counter(manager, job_id).read_text()), record(manager, job_id).batch_numbers))
+        await receive(message)
+
+    driver._receive = sees  # type: ignore[method-assign]
+    driver.batch_id = 5_000
+    await eventually(lambda: len(driver.numbers_ends) == 2)
+    assert driver.numbers_ends == [10_000, 20_000]
+    assert durable == [({"end": 20_000}, longer)]
+    checkpoint = await manager.checkpoint(job_id)
+    metadata = read_metadata(str(Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}")))
+    assert metadata.batch_numbers == longer
+    assert driver.connection is not None
+    await driver.connection.close()
+    await eventually(lambda: len(driver.numbers_ends) == 3)
+    assert driver.numbers_ends[-1] == 20_000, "the message may have been lost with the connection"
+    assert (await failed(manager, 2)).spec.batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
+
+
+async def test_a_range_is_not_extended_into_numbers_of_another_job(
+    manager: RunningJobManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "checkpointing.jobs.driver_conversation")
+    first = await manager.submit_running(FAST_RESTART)
+    location = (await manager.savepoint(first))["location"]
+    await manager.submit_running(FAST_RESTART, savepointPath=location)
+    manager.launcher.drivers[0].batch_id = 5_000
+    await eventually(lambda: "another attempt has the next batch numbers" in caplog.text)
+    assert record(manager, first).batch_numbers == BatchNumbers(first, 0, 10_000)
+    assert json.loads(counter(manager, first).read_text()) == {"end": 20_000}
+    assert manager.launcher.drivers[0].numbers_ends == [10_000]
+
+
+async def test_a_driver_that_ended_because_its_numbers_are_used_up_is_started_without_any_restart_strategy(
+    manager: RunningJobManager,
+) -> None:
+    job_id = await manager.submit_running(NEVER_RESTART)
+    location = (await manager.savepoint(job_id))["location"]
+    await manager.submit_running(FAST_RESTART, savepointPath=location)
+    first = manager.launcher.drivers[0]
+    first.batch_id = 9_900
+    await eventually(lambda: reports(manager, job_id, 9_900))
+    await fails(first, "used up", name="BatchNumbersUsedUp", batch=9_900, first=9_898)
+    second = await manager.driver(2)
+    assert second.spec.local is not None
+    assert second.spec.batch_numbers == BatchNumbers(job_id, 20_000, 30_000)
+    await manager.until(job_id, "RUNNING")
+    await second.report_failure("the numbers are not used up", name="BatchNumbersUsedUp")
+    await manager.until(job_id, "FAILED")

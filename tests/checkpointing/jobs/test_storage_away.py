@@ -158,7 +158,7 @@ async def test_a_restart_waits_for_the_jobs_own_directory(manager: RunningJobMan
     away = Away(jobs, "empty")
 
     await (await manager.driver(1)).report_failure("crash")
-    await eventually(lambda: says(manager, job_id, "AttemptRecordUnwritable", "its storage may not be mounted"))
+    await eventually(lambda: says(manager, job_id, "BatchNumbersNotReserved", "its storage may not be mounted"))
     assert list(jobs.iterdir()) == [], "nothing is written beside the storage"
     away.comes_back()
 

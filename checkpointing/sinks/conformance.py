@@ -5,12 +5,14 @@
         def batch(self, *words): ...  # a DataFrame with these words, as the sink wants its rows
         def read(self): ...           # every word that a reader of the target sees now, in any order
 
+A sink that passes may say so by a class attribute, `goes_back = True`: then nobody is warned of doubled rows.
 pytest runs the subclass. Fixtures set up the three methods: see tests/checkpointing/sinks/test_sinks_conform.py, where
 our own sinks are put through it. A sink that replaces rows by key conforms when each word is a key.
 """
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,31 +24,51 @@ from checkpointing.sinks.context import FencedOut, SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage, begin
 
 QUERY = "query"
+# Far apart, as no test writes so many batches.
+_FIRST_NUMBERS = itertools.count(1000, 1000)
 
 Sink = Callable[[Any, int], None]
 
 
 @dataclass(frozen=True)
 class SnapshotOfOutput:
-    """A state that can be restored: the lineage that it was taken in, and the last batch that it contains."""
+    """A state that can be restored: the lineage that it was taken in, and the last batch that it contains.
+
+    `ordinal` is its number without those that restores have passed over.
+    """
 
     lineage: Lineage
     batch: int
+    ordinal: int
 
 
 @dataclass
 class PlayedJob:
-    """Makes this process one attempt of a job after the other, as the driver does."""
+    """Makes this process one attempt of a job after the other, as the driver does.
+
+    `new_numbers`: a restore gives numbers to the batches that no job before has used. See `number_of`.
+    """
 
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     lineage: Lineage = ()
     number: int = 0
+    new_numbers: bool = False
+    passed_over: int = 0
 
     def start(self, timeline: str, restored: SnapshotOfOutput | None = None) -> SinkContext:
         """The next attempt, in a new timeline: of `restored`, or without state."""
         name = f"{timeline}-{self.job_id}"
-        self.lineage = begin(restored.lineage, name, restored.batch) if restored else begin((), name, None)
+        if restored is None:
+            self.lineage, self.passed_over = begin((), name, None), 0
+            return self.go_on()
+        first = next(_FIRST_NUMBERS) if self.new_numbers else restored.batch
+        self.lineage = begin(restored.lineage, name, restored.batch, numbered_after=first)
+        self.passed_over = first - restored.ordinal
         return self.go_on()
+
+    def number_of(self, ordinal: int) -> int:
+        """Return the number of a batch of the current timeline, which is counted without new numbers."""
+        return ordinal + self.passed_over
 
     def go_on(self) -> SinkContext:
         """The next attempt, in the timeline of the last one (local recovery)."""
@@ -57,8 +79,8 @@ class PlayedJob:
         set_current(context)
         return context
 
-    def snapshot(self, batch: int) -> SnapshotOfOutput:
-        return SnapshotOfOutput(self.lineage, batch)
+    def snapshot(self, ordinal: int) -> SnapshotOfOutput:
+        return SnapshotOfOutput(self.lineage, self.number_of(ordinal), ordinal)
 
 
 class SinkConformance(ABC):
@@ -94,85 +116,86 @@ class SinkConformance(ABC):
     # --- the rules ---------------------------------------------------------------------------------------------------
 
     def test_each_batch_is_there_once(self) -> None:
-        PlayedJob().start("A")
+        job = PlayedJob(new_numbers=True)
+        job.start("A")
         sink = self.make_sink()
-        sink(self.batch("a0", "b0"), 0)
-        sink(self.batch(), 1)
-        sink(self.batch("a2"), 2)
+        sink(self.batch("a0", "b0"), job.number_of(0))
+        sink(self.batch(), job.number_of(1))
+        sink(self.batch("a2"), job.number_of(2))
         self.holds("a0 b0 a2")
 
     def test_a_batch_that_runs_again_in_its_timeline_is_there_once(self) -> None:
         """The sink had it, and the driver died before Spark recorded it."""
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
-        sink(self.batch("a0"), 0)
-        sink(self.batch("a1"), 1)
+        sink(self.batch("a0"), job.number_of(0))
+        sink(self.batch("a1"), job.number_of(1))
         job.go_on()
         sink = self.make_sink()
-        sink(self.batch("a1"), 1)
-        sink(self.batch("a2"), 2)
+        sink(self.batch("a1"), job.number_of(1))
+        sink(self.batch("a2"), job.number_of(2))
         self.holds("a0 a1 a2")
 
     def test_batches_after_the_restored_state_are_gone(self) -> None:
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
         for batch in range(4):
-            sink(self.batch(f"a{batch}"), batch)
+            sink(self.batch(f"a{batch}"), job.number_of(batch))
         job.start("B", job.snapshot(1))
-        self.make_sink()(self.batch("b2"), 2)
+        self.make_sink()(self.batch("b2"), job.number_of(2))
         self.holds("a0 a1 b2")
 
     def test_a_job_that_starts_empty_again_leaves_nothing_of_its_former_output(self) -> None:
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         job.start("A")
-        self.make_sink()(self.batch("a0"), 0)
+        self.make_sink()(self.batch("a0"), job.number_of(0))
         job.start("B")
-        self.make_sink()(self.batch("b0"), 0)
+        self.make_sink()(self.batch("b0"), job.number_of(0))
         self.holds("b0")
 
     def test_a_state_that_was_left_behind_finds_its_rows_again(self) -> None:
         """Its input is behind it: nothing would write them again."""
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
         for batch in range(3):
-            sink(self.batch(f"a{batch}"), batch)
+            sink(self.batch(f"a{batch}"), job.number_of(batch))
         older, newer = job.snapshot(0), job.snapshot(2)
         job.start("B", newer)
-        self.make_sink()(self.batch("b3"), 3)
+        self.make_sink()(self.batch("b3"), job.number_of(3))
         b = job.snapshot(3)
         job.start("C", older)
-        self.make_sink()(self.batch("c1"), 1)
+        self.make_sink()(self.batch("c1"), job.number_of(1))
         self.holds("a0 c1")
         job.start("D", newer)
-        self.make_sink()(self.batch("d3"), 3)
+        self.make_sink()(self.batch("d3"), job.number_of(3))
         self.holds("a0 a1 a2 d3")
         job.start("E", b)
-        self.make_sink()(self.batch("e4"), 4)
+        self.make_sink()(self.batch("e4"), job.number_of(4))
         self.holds("a0 a1 a2 b3 e4")
 
     def test_another_job_that_goes_on_from_the_state_takes_the_output_over(self) -> None:
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         former = job.start("A")
         sink = self.make_sink()
         for batch in range(3):
-            sink(self.batch(f"a{batch}"), batch)
-        other = PlayedJob()
+            sink(self.batch(f"a{batch}"), job.number_of(batch))
+        other = PlayedJob(new_numbers=True)
         other.start("B", job.snapshot(1))
-        self.make_sink()(self.batch("b2"), 2)
+        self.make_sink()(self.batch("b2"), other.number_of(2))
         job.be(former)
         self._refuses(sink, 3)
         self.holds("a0 a1 b2")
 
     def test_an_older_attempt_writes_nothing_any_more(self) -> None:
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         old_context = job.start("A")
         old = self.make_sink()
-        old(self.batch("a0"), 0)
+        old(self.batch("a0"), job.number_of(0))
         job.go_on()
-        self.make_sink()(self.batch("a1"), 1)
+        self.make_sink()(self.batch("a1"), job.number_of(1))
         job.be(old_context)
         self._refuses(old, 1)
         self._refuses(old, 2)
@@ -180,37 +203,38 @@ class SinkConformance(ABC):
         self.holds("a0 a1")
 
     def test_a_batch_that_fails_half_way_leaves_nothing(self) -> None:
-        PlayedJob().start("A")
+        job = PlayedJob(new_numbers=True)
+        job.start("A")
         sink = self.make_sink()
-        sink(self.batch("a0"), 0)
+        sink(self.batch("a0"), job.number_of(0))
         with _raises("a task failed"):
-            sink(self.failing_batch("a1", "b1"), 1)
+            sink(self.failing_batch("a1", "b1"), job.number_of(1))
         self.holds("a0")
-        sink(self.batch("a1"), 1)
+        sink(self.batch("a1"), job.number_of(1))
         self.holds("a0 a1")
 
     def test_a_crash_in_the_middle_loses_and_doubles_nothing(self) -> None:
         """In every way that the sink names: then the batch runs again, or an older state is restored."""
-        job = PlayedJob()
+        job = PlayedJob(new_numbers=True)
         for number, crash in enumerate(self.crashes()):
             job.start(f"A{number}")
             sink = self.make_sink()
-            sink(self.batch("a0"), 0)
-            deaths = [self._dies(crash, sink, "a1")]
+            sink(self.batch("a0"), job.number_of(0))
+            deaths = [self._dies(job, crash, sink, "a1")]
             job.go_on()
-            self.make_sink()(self.batch("a1"), 1)
+            self.make_sink()(self.batch("a1"), job.number_of(1))
             self.holds("a0 a1")
             job.start(f"B{number}", job.snapshot(0))
-            deaths.append(self._dies(crash, self.make_sink(), "b1"))
+            deaths.append(self._dies(job, crash, self.make_sink(), "b1"))
             job.start(f"C{number}", job.snapshot(0))
-            self.make_sink()(self.batch("c1"), 1)
+            self.make_sink()(self.batch("c1"), job.number_of(1))
             self.holds("a0 c1")
             _require(any(deaths), f"crash {number} never happened")
 
-    def _dies(self, crash: Callable[[], AbstractContextManager[None]], sink: Sink, word: str) -> bool:
+    def _dies(self, job: PlayedJob, crash: Callable[[], AbstractContextManager[None]], sink: Sink, word: str) -> bool:
         try:
             with crash():
-                sink(self.batch(word), 1)
+                sink(self.batch(word), job.number_of(1))
         except Exception:  # noqa: BLE001 - it is dead, whatever killed it
             return True
         return False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from checkpointing.sinks.lineage import Lineage, Segment
+from checkpointing.sinks.lineage import Lineage, Segment, abandoned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,6 +33,14 @@ class SinkContext:
         """Of a query that is not known here: it starts without state."""
         known = self.lineages.get(query)
         return known or (Segment(self.timeline, self.restored_batches.get(query, -1)),)
+
+    def abandoned(self, query: str) -> tuple[tuple[int, int], ...]:
+        """Return the batch numbers of the query's output that do not count now, as (first, last) pairs.
+
+        All other numbers up to the restored batch do count. The pairs change when a state is restored: rows that were
+        abandoned count again if a state is restored that contains them. So mark such rows rather than delete them.
+        """
+        return abandoned(self.lineage(query))
 
 
 class NotInADriver(RuntimeError):

@@ -46,6 +46,8 @@ class FileSink:
     batch is in the directory then.
     """
 
+    goes_back = True
+
     def __init__(
         self,
         path: str | Path,

@@ -1,7 +1,8 @@
 """Which batches the output of a job consists of, across the restores of older states. Pure.
 
 A *timeline* is a life of a query's output: it begins when a state is restored and ends when another one is. Batch
-numbers go on from the restored state, so that two timelines have batches of the same number with other rows. A
+numbers go on from the restored state, so that two timelines have batches of the same number with other rows; or they
+go on from a greater one (`numbered_after`, see decision 132), which changes nothing of the rest. A
 *lineage* names, oldest first, the timelines that a state was made by, and after which batch each one began:
 
     A: 0 … 10       ((A, after -1),)
@@ -21,15 +22,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+NUMBERED_AS_BEFORE = -1
 OPEN = 2**62  # the timeline that is being written: no batch is beyond it
 
 
 @dataclass(frozen=True)
 class Segment:
-    """`timeline` began after batch `after` (-1: with the first batch)."""
+    """`timeline` began after batch `after` of the one before (-1: with the first batch).
+
+    Its own batches have the numbers above `numbered_after`, which is `after` unless numbers were moved forward.
+    """
 
     timeline: str
     after: int
+    numbered_after: int = NUMBERED_AS_BEFORE
+
+    def __post_init__(self) -> None:
+        if self.numbered_after < self.after:
+            object.__setattr__(self, "numbered_after", self.after)
 
 
 Lineage = tuple[Segment, ...]
@@ -52,15 +62,21 @@ class Moves:
     back: tuple[Span, ...]
 
 
-def begin(lineage: Lineage, timeline: str, restored_batch: int | None) -> Lineage:
-    """The lineage of an attempt that writes `timeline` after `restored_batch`; None: it starts without state.
+def begin(
+    lineage: Lineage, timeline: str, restored_batch: int | None, *, numbered_after: int = NUMBERED_AS_BEFORE
+) -> Lineage:
+    """Return the lineage of an attempt that writes `timeline` after `restored_batch`; None: it starts without state.
 
-    An attempt that goes on in the timeline it finds (local recovery) has the lineage that it found.
+    An attempt that goes on in the timeline it finds (local recovery) has the lineage that it found. `numbered_after` is
+    the number that the restored batch has now.
     """
     if lineage and lineage[-1].timeline == timeline:
         return lineage
-    after = -1 if restored_batch is None else restored_batch
-    return (*(segment for segment in lineage if segment.after < after), Segment(timeline, after))
+    number = after = -1 if restored_batch is None else restored_batch
+    kept = list(lineage)
+    while kept and kept[-1].numbered_after >= after:  # nothing of it is in the state: its first number is its parent's
+        after = min(after, kept.pop().after)
+    return (*kept, Segment(timeline, after, max(number, numbered_after)))
 
 
 def moves(old: Lineage, new: Lineage) -> Moves:
@@ -86,13 +102,22 @@ def _spans(timelines: Iterable[str], lower: Mapping[str, int], upper: Mapping[st
             yield Span(timeline, after, to)
 
 
+def abandoned(lineage: Lineage) -> tuple[tuple[int, int], ...]:
+    """Return the numbers that timelines outside of the lineage used, as (first, last) pairs.
+
+    Each timeline's batches count up to where the next one began, and the next one's numbers are all greater than those
+    used before. The pairs lack what an older Waymark abandoned, which used numbers again.
+    """
+    return tuple((each.after + 1, each.numbered_after) for each in lineage if each.numbered_after > each.after)
+
+
 def to_json(lineage: Lineage) -> str:
-    return json.dumps([[segment.timeline, segment.after] for segment in lineage])
+    return json.dumps([[segment.timeline, segment.after, segment.numbered_after] for segment in lineage])
 
 
 def from_json(text: str) -> Lineage:
-    """ValueError when the text is none."""
+    """ValueError when the text is none. Lineages from before numbers were moved have no third figure."""
     try:
-        return tuple(Segment(str(timeline), int(after)) for timeline, after in json.loads(text))
+        return tuple(Segment(str(timeline), *map(int, numbers)) for timeline, *numbers in json.loads(text))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{text[:80]!r} is no lineage of timelines") from error

@@ -69,6 +69,8 @@ class PostgresSink:
     `shared`: several unrelated jobs write to the table.
     """
 
+    goes_back = True
+
     def __init__(
         self,
         dsn: str,

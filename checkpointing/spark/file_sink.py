@@ -1,17 +1,19 @@
-"""The output directory of Spark's own file sink, when a query goes on from a state: its log and its data files.
+"""How the output of Spark's own file sink goes back with the state: its log (sink_output.py) and its data files.
 
-The log, `_spark_metadata`, names the files that count. The sink skips a batch that its log already has, so the log
-goes back with the state. Readers that follow it, as Spark does, see each row once; others see whatever lies in the
-directory. For them the files that no longer count are moved out of sight, and back when a state is restored whose log
-names them:
+The log names the files that count. The sink skips a batch whose number is not above the log's newest one. Readers that
+follow the log, as Spark does, see each row once; others see what the directory holds.
 
-    <output>/_spark_metadata/                    the log
-    <output>/._spark_metadata.abandoned.<…>/     logs of abandoned futures
-    <output>/.waymark/abandoned/<path>           data files that no longer count, by their path below the output
+A restore whose last batch has the new number M adds two files to the log, `<M-I>.compact` and `<M>.compact` for the
+interval I. Both have all files that count as of the restored state.
 
-Which files: those that the abandoned log names and the restored one does not. And those that no log names, which a
-batch wrote that never ended: only newer ones than the restored state, and only when nobody can still be writing them.
-All of it may be interrupted and done again; the log changes last.
+On the local file system, data files that no longer count are also moved out of sight, and moved back when a state is
+restored whose log names them:
+
+    <output>/.waymark/abandoned/<path>           data files, by their path below the output
+
+These are the files that the log named and the restored one does not; and files that no log names, which a batch that
+never ended wrote, if they are newer than the restored state and nobody can still be writing them. On other file systems
+such files stay where they are. A restore that was interrupted is done again with other numbers.
 """
 
 from __future__ import annotations
@@ -20,44 +22,55 @@ import json
 import logging
 import os
 import re
-import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from checkpointing.sinks.output_directory import SinkDirectoryTaken
+from checkpointing.spark.sink_output import LOG_NAME, SinkLogEnd, SinkOutput
 
 log = logging.getLogger(__name__)
 
-LOG_NAME = "_spark_metadata"
 _ASIDE = Path(".waymark", "abandoned")
 # As Spark's tasks name what they write: part-00000-<uuid>-c000.snappy.parquet
 _DATA_FILE = re.compile(r"part-\d{5,}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[.-].*")
 
 
-def replace_log(output: Path, fresh: Path, *, keep_output: bool) -> None:
-    """Make `fresh`, a directory beside the log, the log. OSError, ValueError when a log cannot be read.
+def put_back(output: SinkOutput, entries: Sequence[str], end: SinkLogEnd, *, keep_output: bool) -> None:
+    """Let the log list `entries`. OSError, ValueError when a log cannot be read.
 
-    `keep_output` (at-least-once): its last batch takes over what the log before listed, so that no row disappears.
+    `keep_output` (at-least-once): what the log listed before stays, so that no row disappears.
     """
-    former, restored = output / LOG_NAME, output / fresh.name
-    if keep_output:
-        _take_over(_entries(former), restored)
-    kept = _named(output, restored)
-    _bring_back(output, kept)
-    if not keep_output:
-        _put_aside(output, _named(output, former) - kept)
-    _put_log_aside(former)
-    restored.rename(former)
+    listed = list(dict.fromkeys([*entries, *(output.visible() if keep_output else ())]))
+    root = output.local
+    if root is None:
+        output.end_log(listed, end)
+        return
+    kept = _named(root, listed)
+    _bring_back(root, kept)
+    abandoned = frozenset() if keep_output else _named(root, output.ever_listed()) - kept
+    output.end_log(listed, end)
+    _put_aside(root, abandoned)
 
 
-def check_not_foreign(output: Path, job_id: str) -> None:
-    """Raise SinkDirectoryTaken if a query of the job must not start without state into `output`.
+def check_numbers_are_new(output: SinkOutput, first: int) -> None:
+    """Raise SinkDirectoryTaken if the log has a number from `first` on: then the sink would skip batches."""
+    newest = output.newest()
+    if newest >= first:
+        raise SinkDirectoryTaken(
+            f"{output} is written by another job: its {LOG_NAME} has batch {newest}, and this query, which continues "
+            f"after batch {first}, would lose rows there. Stop the other job, or give this query another directory."
+        )
+
+
+def check_not_foreign(output: SinkOutput, job_id: str) -> None:
+    """Raise SinkDirectoryTaken if a query of the job must not start without state, or from a state of another
+    directory, into `output`.
 
     The sink skips each batch whose number is in the log. The rows of a query that counts from 0 would be lost in a log
     that another job or query wrote. The job marks a directory when it first writes there.
     """
-    if not _mark(output, job_id).exists() and _batches(output / LOG_NAME):
+    if not output.is_marked(job_id) and output.newest() >= 0:
         raise SinkDirectoryTaken(
             f"{output} holds the output of another job or query: its {LOG_NAME} was not written by job {job_id}. Start "
             f"job {job_id} from a state of the job that wrote it, or give the query another directory, or remove the "
@@ -65,7 +78,7 @@ def check_not_foreign(output: Path, job_id: str) -> None:
         )
 
 
-def start_anew(output: Path, job_id: str, *, keep_output: bool) -> None:
+def start_anew(output: SinkOutput, job_id: str, *, keep_output: bool) -> None:
     """Prepare `output` for a query that starts without state: what an earlier attempt of the job wrote is dropped.
 
     Raises:
@@ -73,36 +86,28 @@ def start_anew(output: Path, job_id: str, *, keep_output: bool) -> None:
         OSError, ValueError: the log cannot be read or moved.
     """
     check_not_foreign(output, job_id)
-    former, mark = output / LOG_NAME, _mark(output, job_id)
-    if not mark.exists():
-        output.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+    if not output.is_marked(job_id):
+        output.mark(job_id)
         return
-    if not keep_output:
-        _put_aside(output, _named(output, former))
-    _put_log_aside(former)
+    if output.local is not None and not keep_output:
+        _put_aside(output.local, _named(output.local, output.visible()))
+    output.put_log_aside()
 
 
-def _mark(output: Path, job_id: str) -> Path:
-    return output / f".{LOG_NAME}.of.{job_id}"
-
-
-def put_unfinished_aside(output: Path, since_ms: int) -> None:
-    """Data files of batches that never ended: not named in the log, and not older than `since_ms` (epoch).
+def put_unfinished_aside(output: SinkOutput, since_ms: int) -> None:
+    """Move data files of batches that never ended: not named in the log, and not older than `since_ms` (epoch).
 
     Only for when the driver and every task that wrote them are gone. OSError, ValueError.
     """
-    named = _named(output, output / LOG_NAME)
-    unnamed = {path for path in _data_files(output) if path not in named}
-    _put_aside(output, {path for path in unnamed if (output / path).stat().st_mtime_ns >= since_ms * 1_000_000})
+    root = output.local
+    if root is None:
+        return
+    named = _named(root, output.visible())
+    unnamed = {path for path in _data_files(root) if path not in named}
+    _put_aside(root, {path for path in unnamed if (root / path).stat().st_mtime_ns >= since_ms * 1_000_000})
 
 
-def _put_log_aside(log_directory: Path) -> None:
-    if log_directory.exists():
-        log_directory.rename(log_directory.with_name(f".{LOG_NAME}.abandoned.{uuid.uuid4().hex}"))
-
-
-# --- data files, by their path below the output ---
+# --- data files on the local file system, by their path below the output ---
 
 
 def _put_aside(output: Path, paths: Collection[Path]) -> None:
@@ -138,39 +143,12 @@ def _data_files(output: Path) -> Iterator[Path]:
                 yield Path(directory, name).relative_to(output)
 
 
-# --- the log ---
-
-
-def _named(output: Path, log_directory: Path) -> frozenset[Path]:
-    """The files that the log lists; those outside of the output are nobody's to move."""
-    found, root = set(), output.absolute()
-    for entry in _entries(log_directory):
+def _named(output: Path, entries: Iterable[str]) -> frozenset[Path]:
+    """The files below `output` that the entries list; those outside of it are nobody's to move."""
+    found = set()
+    for entry in entries:
         parts = urlsplit(json.loads(entry)["path"])
         path = Path(unquote(parts.path))
-        if parts.scheme in ("file", "") and path.is_relative_to(root):
-            found.add(path.relative_to(root))
+        if parts.scheme in ("file", "") and path.is_relative_to(output):
+            found.add(path.relative_to(output))
     return frozenset(found)
-
-
-def _take_over(entries: Sequence[str], log_directory: Path) -> None:
-    """Add the entries that the log lacks to its last batch."""
-    known, batches = set(_entries(log_directory)), _batches(log_directory)
-    lacking = [entry for entry in entries if entry not in known]
-    last = max(batches, default=None)
-    if lacking and last is not None:
-        path = batches[last]
-        path.write_text("\n".join([path.read_text(), *lacking]))
-
-
-def _entries(log_directory: Path) -> list[str]:
-    """What a file sink's log lists, one line of JSON a file: its newest compacted batch and all batches after it."""
-    batches = _batches(log_directory)
-    base = max((batch for batch, path in batches.items() if path.suffix), default=-1)
-    lines = [line for batch in sorted(batches) if batch >= base for line in batches[batch].read_text().splitlines()[1:]]
-    return list(dict.fromkeys(lines))
-
-
-def _batches(log_directory: Path) -> dict[int, Path]:
-    """The log's files by batch; of a batch that has both, the compacted one."""
-    paths = [path for path in log_directory.glob("*") if path.stem.isdigit() and path.suffix in ("", ".compact")]
-    return {int(path.stem): path for path in sorted(paths)}

@@ -19,6 +19,8 @@ from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.jobs.wheels import let_import
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
+from checkpointing.sinks.lineage import Lineage
+from checkpointing.spark.after_restore import AfterRestore, after_restore, repeats_numbers
 from checkpointing.spark.channels import QueryEnds, find_channels
 from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.known_checksums import known_checksums
@@ -46,7 +48,14 @@ from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.rescale import asks_for_partitions
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.session import WorkDirectory, session_settings, start_session
-from checkpointing.spark.starting_state import StartingState, build_queries, for_queries, plan_on, starting_state
+from checkpointing.spark.starting_state import (
+    ContinuedBatch,
+    StartingState,
+    build_queries,
+    for_queries,
+    plan_on,
+    starting_state,
+)
 from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.spark.uploads import ExecutorUploads, Uploads
@@ -124,11 +133,16 @@ def prepare(
     state = for_queries(state, [query_name(writer_options(each), number) for number, each in enumerate(writers)])
     asks = asks_for_partitions(spec.parallelism, spec.configuration)
     planned = plan_queries(writers, work, state, spec.configuration, asks_for_partitions=asks)
-    built = build_queries(state, spark, work.root, planned, functools.partial(_check_restored, spec, state))
+    check = functools.partial(_check_restored, spec, state)
+    continued = build_queries(state, spark, work.root, planned, check, spec.batch_numbers)
     give_ids(run, planned)
-    lineages = {q.name: begin_timeline(q.location, spec.timeline, built.restored.get(q.name)) for q in planned}
-    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, built.restored, lineages))
-    return SparkJob(tuple(RunningQuery(query) for query in planned), built.continues_after, run)
+    if spec.restore is not None:
+        _warn_of_rows_written_again([query for query in planned if query.name in continued])
+    lineages = {query.name: _begin_timeline(spec, query, continued.get(query.name)) for query in planned}
+    restored = {name: batch.restored for name, batch in continued.items()}
+    set_current(SinkContext(spec.job_id, spec.attempt, spec.timeline, restored, lineages))
+    continues_after = {name: batch.after for name, batch in continued.items()}
+    return SparkJob(tuple(RunningQuery(query) for query in planned), continues_after, run)
 
 
 def give_ids(run: ProgramRun, queries: Sequence[PlannedQuery]) -> None:
@@ -159,6 +173,21 @@ def run_program(
     run = ProgramRun(call, known_id)
     take_over(run)
     return run
+
+
+def _warn_of_rows_written_again(queries: Sequence[PlannedQuery]) -> None:
+    for query in queries:
+        if query.after_restore is AfterRestore.WRITTEN_AGAIN:
+            log.warning(
+                "query %s: the rows of batches after the restored state are written to %s a second time",
+                query.name, query.sink.format,
+            )  # fmt: skip
+
+
+def _begin_timeline(spec: DriverSpec, query: PlannedQuery, continued: ContinuedBatch | None) -> Lineage:
+    if continued is None:
+        return begin_timeline(query.location, spec.timeline, None)
+    return begin_timeline(query.location, spec.timeline, continued.restored, numbered_after=continued.number)
 
 
 def _check_restored(spec: DriverSpec, state: StartingState, query: PlannedQuery, batch: int) -> None:
@@ -213,7 +242,18 @@ def plan_queries(
         ends.append(QueryEnds(name, sources_of(writer), sink.format, options))
         own = own_location(writer, options)
         named = writer.queryName(name).option("checkpointLocation", str(location))
-        planned.append(PlannedQuery(named, plan, location, sink, is_continuous=is_continuous, own_location=own))
+        planned.append(
+            PlannedQuery(
+                named,
+                plan,
+                location,
+                sink,
+                is_continuous=is_continuous,
+                own_location=own,
+                after_restore=after_restore(writer, sink),
+                repeats_numbers=repeats_numbers(name, sink, options),
+            )
+        )
     channels = find_channels(ends)
     return [replace(query, inputs=tuple(c for c in channels if c.consumer == query.name)) for query in planned]
 

@@ -366,14 +366,14 @@ def _sink_log(listing: Listing, batch: int) -> Iterator[BatchFile]:
     names = {path.removeprefix(prefix) for path in listing if path.startswith(prefix)}
     if not names:
         return
-    chosen = _entries_up_to(names, batch)
+    chosen = entries_up_to(names, batch)
     if chosen is None:
         raise IncompleteBatch(f"the sink's log does not have every entry up to batch {batch} any more")
     for name in chosen:
         yield _log_file(listing, prefix + name, SINK)
 
 
-def _entries_up_to(names: Collection[str], last: int) -> list[str] | None:
+def entries_up_to(names: Collection[str], last: int) -> list[str] | None:
     """The files of a compacted log that hold entries 0 to `last` and no other; None when some are gone."""
     base = max((number for number in _compacts(names) if number <= last), default=-1)
     chosen = [f"{base}{_COMPACTED}"] if base >= 0 else []

@@ -20,7 +20,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class LiveQuery:
     """One query of an attempt: `directory` is its checkpointLocation below the attempt's work directory.
 
     `started_after` is the batch that its state ended with before it started, None when it had none; `partitions` are
-    those of its stateful operators; `sink_path` is a file sink's local output directory.
+    those of its stateful operators; `sink_path` is the output directory of Spark's file sink, a URI if it is not local.
     """
 
     name: str
@@ -153,6 +153,11 @@ class LocalState:
                 for path in _needed(query):
                     check_file(query.location, path)
 
+    def check_sinks_log(self, query: str, names: Collection[str]) -> None:
+        """Check the files of a file sink's log as `check` does, which knows those of a local directory itself."""
+        with _unusable_when_damaged(query):
+            _check_sinks_log(self.queries[query], names)
+
     def build(self, query: str, location: Path) -> int | None:
         """Fill `location`, which must not exist. The batch that the query continues after; LocalStateUnusable."""
         local = self.queries[query]
@@ -214,7 +219,8 @@ def _names(directory: Path) -> list[str]:
 def _needed(query: LocalQuery) -> Iterator[str]:
     """Paths in the checkpointLocation; IncompleteBatch."""
     listing = dict(_listing(query.location))
-    _check_sinks_log(query)
+    if query.live.sink_path is not None and Path(query.live.sink_path).is_absolute():
+        _check_sinks_log(query, _names(Path(query.live.sink_path) / _SINK_LOG))
     if query.batch is None:
         yield from (path for path in listing if path in ("metadata", "timelines") or path.startswith("sources/"))
         if query.in_flight:
@@ -246,15 +252,12 @@ def _check_nothing_is_ahead(query: LocalQuery, batch: int, listing: Mapping[str,
             raise IncompleteBatch(f"{path} is of batch {int(match['version']) - 1}, the offsets end with {newest}")
 
 
-def _check_sinks_log(query: LocalQuery) -> None:
+def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
     """Spark's file sink skips a batch that its log has, and with it the batch's state, which only the commit that is
     missing would lead to: the query would end at its first batch. Without state there is nothing to miss.
     """
-    if query.live.sink_path is None:
-        return
     batch = -1 if query.batch is None else query.batch
     newest = batch + 1 if query.in_flight else batch
-    names = _names(Path(query.live.sink_path) / _SINK_LOG)
     logged = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+(?:\.compact)?", name)]
     last = max(logged, default=-1)
     if not batch <= last <= newest:

@@ -224,6 +224,18 @@ def keep_pool(writer: Any) -> None:
     setattr(writer, _POOL, session_of(writer).sparkContext.getLocalProperty(_SCHEDULER_POOL))
 
 
+_FUNCTION = "_waymark_function"
+
+
+def set_function(writer: Any, function: Any) -> None:
+    """Note what foreachBatch calls, which PySpark's writer keeps in the JVM."""
+    setattr(writer, _FUNCTION, function)
+
+
+def function_of(writer: Any) -> Any:
+    return getattr(writer, _FUNCTION, None)
+
+
 def start(writer: Any) -> Any:
     """Start the query. PySpark's own `start` and `toTable` are taken over while a program runs (taken_over.py)."""
     session_of(writer).sparkContext.setLocalProperty(_SCHEDULER_POOL, getattr(writer, _POOL, None))

@@ -142,13 +142,13 @@ def _drop_other_partitions(files: QueryFiles, partitions: int) -> None:
             shutil.rmtree(directory)
 
 
-def log_batch_without_output(spark: SparkSession, output: Path, batch: int) -> None:
+def log_batch_without_output(spark: SparkSession, output: str, batch: int) -> None:
     """What Spark's file sink would have logged for a batch without rows: a compacted entry where one is due.
 
     For a query that was rescaled, once its log is as of the batch before.
     """
     jvm: Any = spark._jvm  # noqa: SLF001 - the sink's log has no Python side
-    path, no_retention = str(output / "_spark_metadata"), jvm.scala.Option.empty()
+    path, no_retention = f"{output}/_spark_metadata", jvm.scala.Option.empty()
     sink_log = jvm_class(jvm, _SINK_LOG)(_SINK_LOG_VERSION, spark._jsparkSession, path, no_retention)  # noqa: SLF001
     no_files = spark.sparkContext._gateway.new_array(jvm_class(jvm, _SINK_STATUS), 0)  # noqa: SLF001
     sink_log.add(batch, no_files)

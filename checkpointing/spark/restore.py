@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import uuid
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from checkpointing.spark.file_store import copy_verified
 from checkpointing.spark.layout import SINK_PREFIX
 from checkpointing.spark.plan import vertex_id
 from checkpointing.spark.schema_paths import relocate_schemas
+from checkpointing.spark.sink_output import SinkLogEnd, SinkOutput, log_order, read_entries
 from checkpointing.spark.staging import SINK_LOCATION
 from checkpointing.state.batch_function import has_no_taker, name_of_holder
 from checkpointing.storage import state_file_path
@@ -182,26 +183,64 @@ def restore_query(snapshot: Snapshot, query: str, vertices: Sequence[Vertex], lo
     return snapshot.checkpoint.batches[query]
 
 
+def check_output(snapshot: Snapshot, query: str, output: SinkOutput, end: SinkLogEnd, job_id: str) -> None:
+    """Check what `restore_output` will do. SinkDirectoryTaken, SnapshotDamaged."""
+    with _damaged(query):
+        if _has_moved(snapshot, query, output):
+            file_sink.check_not_foreign(output, job_id)
+        file_sink.check_numbers_are_new(output, end.first)
+
+
 def restore_output(
-    snapshot: Snapshot, query: str, *, keep_output: bool = False, writers_are_gone: bool = False
+    snapshot: Snapshot,
+    query: str,
+    output: SinkOutput,
+    end: SinkLogEnd,
+    job_id: str,
+    *,
+    keep_output: bool = False,
+    writers_are_gone: bool = False,
 ) -> None:
     """Put the output of Spark's file sink back to the snapshot; other sinks see to it themselves. SnapshotDamaged.
+
+    A query that writes to another directory than when the snapshot was taken begins there without rows.
 
     `keep_output` (at-least-once): rows beyond the snapshot stay visible to readers, although they will be written
     again. `writers_are_gone`: nobody who wrote after the snapshot can still be writing.
     """
-    files = {file.path: file for file in snapshot.files(query, frozenset()) if file.path.startswith(SINK_PREFIX)}
-    if SINK_LOCATION not in files:
-        return
     with _damaged(query):
-        output = Path(snapshot.path_of(files.pop(SINK_LOCATION)).read_text())
-        fresh = output / f".{file_sink.LOG_NAME}.{uuid.uuid4().hex}"
-        for path, file in files.items():
-            copy_verified(snapshot.path_of(file), fresh / path.rpartition("/")[2], file.size, file.checksum)
-        fresh.mkdir(parents=True, exist_ok=True)
-        file_sink.replace_log(output, fresh, keep_output=keep_output)
+        if _has_moved(snapshot, query, output):
+            output.mark(job_id)
+            file_sink.put_back(output, (), end, keep_output=keep_output)
+            return
+        entries = _entries_of(snapshot, query, output)
+        file_sink.put_back(output, entries, end, keep_output=keep_output)
         if writers_are_gone and not keep_output:
             file_sink.put_unfinished_aside(output, snapshot.checkpoint.trigger_timestamp)
+
+
+def _has_moved(snapshot: Snapshot, query: str, output: SinkOutput) -> bool:
+    location = _sink_files(snapshot, query).get(SINK_LOCATION)
+    if location is not None:
+        return not output.is_at(snapshot.path_of(location).read_text())
+    # An imported location has no log. Snapshots of an older Waymark have that of local directories only.
+    return output.local is not None and not snapshot.checkpoint.imported_from
+
+
+def _entries_of(snapshot: Snapshot, query: str, output: SinkOutput) -> list[str]:
+    """Return what the sink's log listed when the snapshot was taken."""
+    files = _sink_files(snapshot, query)
+    if files.pop(SINK_LOCATION, None) is None:
+        return output.visible_as_of(snapshot.checkpoint.batches[query])
+    with tempfile.TemporaryDirectory() as directory:
+        copies = {path.rpartition("/")[2]: file for path, file in files.items()}
+        for name, file in copies.items():
+            copy_verified(snapshot.path_of(file), Path(directory, name), file.size, file.checksum)
+        return read_entries(Path(directory, name) for name in sorted(copies, key=log_order))
+
+
+def _sink_files(snapshot: Snapshot, query: str) -> dict[str, StateFile]:
+    return {file.path: file for file in snapshot.files(query, frozenset()) if file.path.startswith(SINK_PREFIX)}
 
 
 @contextlib.contextmanager

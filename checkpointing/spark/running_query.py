@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from checkpointing.messages import Channel, ExceptionInfo
 from checkpointing.spark import failure
+from checkpointing.spark.after_restore import AfterRestore
 from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink, session_of, start
+from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
 from checkpointing.spark.task_progress import task_progress
@@ -25,7 +28,8 @@ _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 class PlannedQuery:
     """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads.
 
-    `own_location` is the checkpointLocation that the program asked for.
+    `own_location` is the checkpointLocation that the program asked for. `after_restore` says what becomes of its
+    output when an older state is restored; `repeats_numbers`: its batches keep their numbers then.
     """
 
     writer: Any
@@ -35,26 +39,24 @@ class PlannedQuery:
     inputs: tuple[Channel, ...] = ()
     is_continuous: bool = False
     own_location: str | None = None
+    after_restore: AfterRestore = AfterRestore.WRITTEN_AGAIN
+    repeats_numbers: bool = False
 
     @property
     def name(self) -> str:
         return self.plan.query
 
+    @cached_property
+    def output(self) -> SinkOutput | None:
+        """The output directory of Spark's file sink, None for any other sink. OSError."""
+        if self.sink.path is None:
+            return None
+        copies = self.location.with_name(f"{self.location.name}.sink-log")
+        return SinkOutput(session_of(self.writer), self.sink.path, copies)
+
     @property
     def files(self) -> QueryFiles:
-        return QueryFiles(
-            self.plan, self.location, _local_path(self.sink.path), self.inputs, is_continuous=self.is_continuous
-        )
-
-
-def _local_path(path: str | None) -> Path | None:
-    """None for a path on another file system than this machine's: its log is not taken along."""
-    if path is None:
-        return None
-    scheme, separator, rest = path.partition(":")
-    if not separator or "/" in scheme:
-        return Path(path)
-    return Path(rest) if scheme == "file" else None
+        return QueryFiles(self.plan, self.location, self.output, self.inputs, is_continuous=self.is_continuous)
 
 
 class RunningQuery:

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from checkpointing.messages import Channel
 from checkpointing.spark.checksums import are_told_by_sums, sums_path
@@ -32,16 +33,32 @@ SINK_LOCATION = f"{SINK_PREFIX}location"
 _SINK_LOG = "_spark_metadata"
 
 
+class SinkLog(Protocol):
+    """The log of Spark's file sink in the output directory that `str` names (see file_sink.py). OSError."""
+
+    def log_names(self) -> set[str]:
+        """Return the names of its files."""
+        ...
+
+    def size_of(self, name: str) -> int:
+        """Return the size of a file; FileNotFoundError when it has gone."""
+        ...
+
+    def copy_of(self, name: str) -> Path:
+        """Return a local copy of a file; FileNotFoundError when it has gone."""
+        ...
+
+
 @dataclass(frozen=True)
 class QueryFiles:
-    """Where a running query keeps its files. `sink_path` is a file sink's local output directory, else None.
+    """Where a running query keeps its files. `sink_log` is that of Spark's file sink, None for any other sink.
 
     `inputs`: the channels that it reads. `is_continuous`: its batches are the epochs of a continuous trigger.
     """
 
     plan: QueryPlan
     location: Path
-    sink_path: Path | None
+    sink_log: SinkLog | None
     inputs: tuple[Channel, ...] = ()
     is_continuous: bool = False
 
@@ -50,8 +67,8 @@ class QueryFiles:
         return self.plan.query
 
     def path_of(self, name: str) -> Path:
-        if name.startswith(SINK_PREFIX):
-            return Path(str(self.sink_path)) / name.removeprefix(SINK_PREFIX)
+        if self.sink_log is not None and name.startswith(SINK_PREFIX):
+            return self.sink_log.copy_of(name.rpartition("/")[2])
         return self.location / name
 
     def read(self, name: str) -> bytes:
@@ -132,8 +149,8 @@ def stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
 
 def _stage(files: QueryFiles, batch: int, directory: Path) -> StagedBatch:
     selected = list(select_batch(_Listing(files), batch, files.read))
-    if files.sink_path is not None:
-        location = str(files.sink_path).encode()
+    if files.sink_log is not None:
+        location = str(files.sink_log).encode()
         selected.append(BatchFile(SINK_LOCATION, len(location), SINK, content=location))
     made: set[Path] = set()
     for file in selected:
@@ -159,13 +176,14 @@ class _Listing(Mapping[str, int]):
     def __init__(self, files: QueryFiles) -> None:
         self._files = files
         self._names = set(_names_below(files.location))
-        if files.sink_path is not None:
-            log = _names_below(files.sink_path / _SINK_LOG)
-            self._names.update(f"{SINK_PREFIX}{_SINK_LOG}/{name}" for name in log)
+        if files.sink_log is not None:
+            self._names.update(f"{SINK_PREFIX}{_SINK_LOG}/{name}" for name in files.sink_log.log_names())
 
     def __getitem__(self, name: str) -> int:
         if name not in self._names:
             raise KeyError(name)
+        if self._files.sink_log is not None and name.startswith(SINK_PREFIX):
+            return self._files.sink_log.size_of(name.rpartition("/")[2])
         return self._files.path_of(name).stat().st_size
 
     def __contains__(self, name: object) -> bool:

@@ -1,20 +1,21 @@
 """What the queries of an attempt start from: a snapshot, what the attempt before left, or nothing.
 
-First each query's checkpointLocation is built (never in place), its state put on another number of partitions when the
-job asks for one, and everything checked that would keep it from running: so far nobody has seen anything. Only then the
-file sinks' output is put back. Last, the attempt writes down what it starts with, which is what a local recovery of it
-will need.
+First each query's checkpointLocation is built (never in place), its batches get new numbers (decision 132), its state
+is put on another number of partitions when the job asks for one, and everything is checked that would keep it from
+running: so far nobody has seen anything. Only then the file sinks' output is put back. Last, the attempt writes down
+what it starts with, which is what a local recovery of it will need.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import deployment_of
@@ -23,9 +24,19 @@ from checkpointing.spark import file_sink
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
+from checkpointing.spark.renumber import FormatNotKnown, first_batch, renumber
 from checkpointing.spark.rescale import log_batch_without_output, rescale, target_partitions
-from checkpointing.spark.restore import Snapshot, check_fits, read_query_id, restore_output, restore_query
+from checkpointing.spark.restore import (
+    RestoreRefused,
+    Snapshot,
+    check_fits,
+    check_output,
+    read_query_id,
+    restore_output,
+    restore_query,
+)
 from checkpointing.spark.running_query import PlannedQuery
+from checkpointing.spark.sink_output import COMPACT_INTERVAL, SinkLogEnd, compact_interval
 from checkpointing.storage import local_copy, read_metadata
 
 if TYPE_CHECKING:
@@ -56,14 +67,18 @@ class StartingState(Protocol):
         ...
 
     def build(self, query: PlannedQuery) -> int | None:
-        """Fill the query's location. Return the batch that it continues after, None when it starts without state.
-
-        Raise SinkDirectoryTaken if it starts without state and its file sink's directory is another job's.
-        """
+        """Fill the query's location. Return the batch that it continues after, None when it starts without state."""
         ...
 
-    def put_output_back(self, query: PlannedQuery) -> None:
-        """What readers of Spark's file sink see becomes what the state says that was written."""
+    def check_output(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
+        """Check what `put_output_back` will do. SinkDirectoryTaken, or as `build`."""
+        ...
+
+    def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
+        """Show readers of Spark's file sink what the state says that was written.
+
+        `end` is how the sink's log ends then; None leaves its numbers as they are.
+        """
         ...
 
     def taken_over(self) -> None:
@@ -89,13 +104,15 @@ class NoState:
         """Everything does."""
 
     def build(self, query: PlannedQuery) -> int | None:
-        if query.files.sink_path is not None:
-            file_sink.check_not_foreign(query.files.sink_path, self.job_id)
         return None
 
-    def put_output_back(self, query: PlannedQuery) -> None:
-        if query.files.sink_path is not None:
-            file_sink.start_anew(query.files.sink_path, self.job_id, keep_output=self.keep_output)
+    def check_output(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
+        if query.output is not None:
+            file_sink.check_not_foreign(query.output, self.job_id)
+
+    def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
+        if query.output is not None:
+            file_sink.start_anew(query.output, self.job_id, keep_output=self.keep_output)
 
     def taken_over(self) -> None:
         """There is nothing to give back."""
@@ -127,15 +144,31 @@ class SnapshotState:
         check_fits(self.snapshot, vertices, allow_non_restored_state=self.allow_non_restored_state)
 
     def build(self, query: PlannedQuery) -> int | None:
-        if query.name not in self.snapshot.queries:
-            return self._without_state.build(query)
         return restore_query(self.snapshot, query.name, query.plan.vertices, query.location)
 
-    def put_output_back(self, query: PlannedQuery) -> None:
+    def check_output(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
         if query.name not in self.snapshot.queries:
-            self._without_state.put_output_back(query)
-            return
-        restore_output(self.snapshot, query.name, keep_output=self.keep_output, writers_are_gone=self.writers_are_gone)
+            self._without_state.check_output(query, end)
+        elif query.output is not None and end is not None:
+            check_output(self.snapshot, query.name, query.output, end, self.job_id)
+        elif query.output is not None and not is_in_flight(
+            query.location, self.snapshot.checkpoint.batches[query.name]
+        ):
+            raise ValueError(f"query {query.name!r} has Spark's file sink and no batch number to continue with")
+
+    def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
+        if query.name not in self.snapshot.queries:
+            self._without_state.put_output_back(query, end)
+        elif query.output is not None and end is not None:
+            restore_output(
+                self.snapshot,
+                query.name,
+                query.output,
+                end,
+                self.job_id,
+                keep_output=self.keep_output,
+                writers_are_gone=self.writers_are_gone,
+            )
 
     @property
     def _without_state(self) -> NoState:
@@ -174,10 +207,21 @@ class FormerAttempt:
     def build(self, query: PlannedQuery) -> int | None:
         return self.state.build(query.name, query.location)
 
-    def put_output_back(self, query: PlannedQuery) -> None:
+    def check_output(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
+        if query.output is None:
+            return
+        self.state.check_sinks_log(query.name, query.output.log_names())
+        if end is not None:
+            file_sink.check_numbers_are_new(query.output, end.first)
+
+    def put_output_back(self, query: PlannedQuery, end: SinkLogEnd | None) -> None:
         """Nothing is rewound; but the batch in flight runs again, and may have written files before."""
-        if query.files.sink_path is not None and self.writers_are_gone and not self.keep_output:
-            file_sink.put_unfinished_aside(query.files.sink_path, self.state.last_commit_ms(query.name))
+        if query.output is None:
+            return
+        if end is not None:
+            query.output.end_log(query.output.visible(), end)
+        if self.writers_are_gone and not self.keep_output:
+            file_sink.put_unfinished_aside(query.output, self.state.last_commit_ms(query.name))
 
     def taken_over(self) -> None:
         """Its links would keep files that the queries no longer need."""
@@ -224,12 +268,24 @@ def plan_on(state: StartingState, query: str, physical_plan: str, sink: Sink, *,
     return query_plan(query, physical_plan, sink, kept)
 
 
-@dataclass(frozen=True)
-class BuiltQueries:
-    """By query: the batch that its state was taken after, and the one that it goes on after (a rescale adds one)."""
+def is_in_flight(location: Path, batch: int) -> bool:
+    """Return whether the batch after `batch` began: then sinks may know it by its number.
 
-    restored: Mapping[str, int]
-    continues_after: Mapping[str, int]
+    A snapshot has such a batch only if it was made of a location that plain Spark left.
+    """
+    return (location / "offsets" / str(batch + 1)).exists()
+
+
+@dataclass(frozen=True)
+class ContinuedBatch:
+    """The batch that a query continues after, by its numbers.
+
+    Its state was taken after batch `restored`, which now is batch `number`; `after` is one more if a rescale added one.
+    """
+
+    restored: int
+    number: int
+    after: int
 
 
 def build_queries(
@@ -238,37 +294,74 @@ def build_queries(
     work: Path,
     queries: Sequence[PlannedQuery],
     check: Callable[[PlannedQuery, int], None] = lambda query, batch: None,
-) -> BuiltQueries:
-    """Every query's checkpointLocation, ready to start. `check` refuses a query that was restored after a batch."""
+    numbers: BatchNumbers | None = None,
+) -> dict[str, ContinuedBatch]:
+    """Build every query's checkpointLocation, ready to start. Return where those with state continue, by query.
+
+    Args:
+        check: refuses a query that was restored after a batch.
+        numbers: the range of batch numbers for what is restored; None keeps the numbers.
+    """
     state.check_fits(queries)
-    restored: dict[str, int] = {}
-    continues_after: dict[str, int] = {}
+    end = _restored_end(spark, queries, numbers)
+    continued: dict[str, ContinuedBatch] = {}
     for query in queries:
         batch = state.build(query)
         if batch is None:
             refuse_unless_empty(query)
         else:
             check(query, batch)
+            number = _renumbered(spark, query, batch, end)
             target = target_partitions(query.plan, state.partitions(query.name))
-            restored[query.name] = batch
-            continues_after[query.name] = batch if target is None else rescale(spark, query.files, target)
-            log.info("query %s continues after batch %d", query.name, continues_after[query.name])
+            after = number if target is None else rescale(spark, query.files, target)
+            continued[query.name] = ContinuedBatch(batch, number, after)
+            log.info("query %s: batch %d is batch %d now, and it continues after %d", query.name, batch, number, after)
+        state.check_output(query, _sink_end(end, continued.get(query.name)))
     for query in queries:
-        state.put_output_back(query)
-        if query.files.sink_path is not None and continues_after.get(query.name) != restored.get(query.name):
-            log_batch_without_output(spark, query.files.sink_path, continues_after[query.name])
-    write_record(work, [_live(query, continues_after.get(query.name)) for query in queries])
+        found = continued.get(query.name)
+        state.put_output_back(query, _sink_end(end, found))
+        if query.output is not None and found is not None and found.after != found.number:
+            log_batch_without_output(spark, str(query.output), found.after)
+    write_record(work, [_live(query, continued.get(query.name)) for query in queries])
     state.taken_over()
-    return BuiltQueries(restored, continues_after)
+    return continued
 
 
-def _live(query: PlannedQuery, started_after: int | None) -> LiveQuery:
-    sink_path = query.files.sink_path
+def _restored_end(
+    spark: SparkSession, queries: Sequence[PlannedQuery], numbers: BatchNumbers | None
+) -> SinkLogEnd | None:
+    """Return the number of the last restored batch: of all queries the same one, and right for the log of each."""
+    if numbers is None:
+        return None
+    interval = 1
+    if any(query.output is not None for query in queries):
+        interval = compact_interval(spark)
+    batch = first_batch(numbers, interval)
+    if batch + 1 >= numbers.end:
+        raise ValueError(f"{COMPACT_INTERVAL}={interval}: too large for the {numbers}")
+    return SinkLogEnd(batch, interval)
+
+
+def _renumbered(spark: SparkSession, query: PlannedQuery, batch: int, end: SinkLogEnd | None) -> int:
+    if end is None or query.repeats_numbers or is_in_flight(query.location, batch):
+        return batch
+    try:
+        renumber(spark, query.location, batch, end.batch)
+    except FormatNotKnown as error:
+        raise RestoreRefused(f"Query {query.name!r} cannot be restored by this version of Waymark: {error}") from error
+    return end.batch
+
+
+def _sink_end(end: SinkLogEnd | None, continued: ContinuedBatch | None) -> SinkLogEnd | None:
+    return end if end is not None and continued is not None and continued.number == end.batch else None
+
+
+def _live(query: PlannedQuery, continued: ContinuedBatch | None) -> LiveQuery:
     return LiveQuery(
         name=query.name,
         directory=f"{QUERIES}/{query.location.name}",
-        started_after=started_after,
-        sink_path=None if sink_path is None else str(sink_path),
+        started_after=None if continued is None else continued.after,
+        sink_path=None if query.output is None else str(query.output.local or query.output),
         partitions={
             str(operator): vertex.parallelism
             for (kind, operator), vertex in query.plan.by_owner.items()

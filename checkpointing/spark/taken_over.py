@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryManager
 
-from checkpointing.spark.plan import keep_pool, query_name, set_table, writer_options
+from checkpointing.spark.plan import keep_pool, query_name, set_function, set_table, writer_options
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.program_run import ProgramRun
 
@@ -156,6 +156,12 @@ def _register(
     return query
 
 
+def _foreach_batch(self: DataStreamWriter, func: Callable[[Any, int], None]) -> DataStreamWriter:
+    set_function(self, func)
+    made: DataStreamWriter = _ORIGINALS[DataStreamWriter, "foreachBatch"](self, func)
+    return made
+
+
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +260,7 @@ def _signal(signalnum: int, handler: Any) -> Any:
 _REPLACEMENTS: dict[tuple[Any, str], Any] = {
     (DataStreamWriter, "start"): _start,
     (DataStreamWriter, "toTable"): _to_table,
+    (DataStreamWriter, "foreachBatch"): _foreach_batch,
     (StreamingQueryManager, "active"): property(_active),
     (StreamingQueryManager, "get"): _get,
     (StreamingQueryManager, "awaitAnyTermination"): _await_any,

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkpointing.sinks.lineage import Lineage, begin, from_json, to_json
+from checkpointing.sinks.lineage import NUMBERED_AS_BEFORE, Lineage, begin, from_json, to_json
 
 TIMELINES = "timelines"
 
 
-def begin_timeline(location: Path, timeline: str, restored_batch: int | None) -> Lineage:
-    """The lineage of the attempt that will write `timeline` from `location`, recorded there. OSError, ValueError."""
+def begin_timeline(
+    location: Path, timeline: str, restored_batch: int | None, *, numbered_after: int = NUMBERED_AS_BEFORE
+) -> Lineage:
+    """Record at `location`, and return, the lineage of the attempt that will write `timeline`. OSError, ValueError.
+
+    `numbered_after`: see `begin`.
+    """
     path = location / TIMELINES
-    lineage = begin(_read(path), timeline, restored_batch)
+    lineage = begin(_read(path), timeline, restored_batch, numbered_after=numbered_after)
     location.mkdir(parents=True, exist_ok=True)
     fresh = location / f".{TIMELINES}.tmp"
     fresh.write_text(to_json(lineage))

@@ -23,7 +23,7 @@ class Job(PlayedJob):
         if restored is None and self.lineage and self.lineage[-1].timeline.startswith(f"{timeline}-"):
             self.go_on()
         else:
-            self.start(timeline, SnapshotOfOutput(*restored) if restored else None)
+            self.start(timeline, SnapshotOfOutput(*restored, restored[1]) if restored else None)
         return self.lineage
 
 

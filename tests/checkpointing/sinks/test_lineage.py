@@ -45,27 +45,59 @@ def test_what_is_no_lineage_is_refused(text: str) -> None:
         from_json(text)
 
 
+def test_a_timeline_may_begin_with_a_greater_number() -> None:
+    """Batches 4 to 9 of A were abandoned, whatever the number that B begins after."""
+    b = begin(A, "B", 3, numbered_after=1000)
+    assert b == (*A, Segment("B", 3, 1000))
+    assert moves(A, b).away == (Span("A", 3, OPEN),)
+    assert begin(b, "C", 1004, numbered_after=2000) == (*b, Segment("C", 1004, 2000))
+
+
+def test_a_restored_state_that_nothing_was_added_to_ends_where_its_parent_did() -> None:
+    b = begin(A, "B", 3, numbered_after=1000)
+    assert begin(b, "C", 1000, numbered_after=2000) == (*A, Segment("C", 3, 2000))
+
+
+def test_a_lineage_of_an_older_version_is_read() -> None:
+    assert from_json('[["A", -1], ["B", 7]]') == (*A, Segment("B", 7, 7))
+
+
 @settings(max_examples=examples(300), deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 4)), min_size=1, max_size=12))
-def test_after_any_restores_the_sink_holds_exactly_what_the_state_was_made_by(steps: list[tuple[int, int]]) -> None:
-    """Each step restores any snapshot ever taken and writes some batches; every batch may be restored later."""
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**6), st.integers(0, 4), st.sampled_from((None, 0, 7))), min_size=1, max_size=12
+    )
+)
+def test_after_any_restores_the_sink_holds_exactly_what_the_state_was_made_by(
+    steps: list[tuple[int, int, int | None]],
+) -> None:
+    """Each step restores any snapshot ever taken and writes some batches; every batch may be restored later.
+
+    Its numbers go on from the snapshot's (None), or from that many beyond the greatest that was ever given to a batch.
+    """
     snapshots: list[tuple[Lineage, int, frozenset[tuple[str, int]]]] = [((), -1, frozenset())]
     live: set[tuple[str, int]] = set()
     aside: set[tuple[str, int]] = set()
     held: Lineage = ()
-    for number, (choice, batches) in enumerate(steps):
+    greatest = -1
+    for number, (choice, batches, beyond) in enumerate(steps):
         lineage, batch, made_by = snapshots[choice % len(snapshots)]
         timeline = f"T{number}"
-        new = begin(lineage, timeline, batch if batch >= 0 else None)
+        first = batch if beyond is None or batch < 0 else greatest + beyond
+        greatest = max(greatest, first)
+        new = begin(lineage, timeline, batch if batch >= 0 else None, numbered_after=first)
+        if batch >= 0:
+            snapshots.append((new, first, made_by))
         if batches:  # an attempt that writes nothing does not touch the sink
             away = {row for row in live if _in(row, moves(held, new).away)}
             back = {row for row in aside if _in(row, moves(held, new).back)}
             live, aside, held = (live - away) | back, (aside - back) | away, new
             assert live == made_by
-        for written in range(batch + 1, batch + 1 + batches):
+        for written in range(first + 1, first + 1 + batches):
             live.add((timeline, written))
             made_by |= {(timeline, written)}
             snapshots.append((new, written, made_by))
+            greatest = max(greatest, written)
         if batches:
             assert live == made_by
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.coordinator.checkpoint import (
     CheckpointProperties,
     CompletedCheckpoint,
@@ -21,10 +22,11 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint
 from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.plan import explain, query_plan, sink_of, writer_options
-from checkpointing.spark.restore import Snapshot, restore_output, restore_query
+from checkpointing.spark.restore import Snapshot
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
 from checkpointing.spark.snapshot import PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, stage
+from checkpointing.spark.starting_state import ContinuedBatch, SnapshotState, build_queries
 from checkpointing.storage import FileCheckpointStorage
 
 STATE = "spark.sql.streaming.stateStore."
@@ -40,6 +42,8 @@ LAYOUTS = {
     },
     "hdfs": {"providerClass": _HDFS, "checkpointFormatVersion": "1"},
 }
+# As the job manager hands them out: no number comes twice.
+RANGES = (BatchNumbers("family", first, first + 10_000) for first in itertools.count(10_000, 10_000))
 DRIVERS_LAYOUT, *OTHER_LAYOUTS = LAYOUTS
 
 
@@ -90,11 +94,22 @@ class Bench:
         """Checkpoint a batch of the running query, its last one if none is given."""
         return write_checkpoint(query.files, self.root, checkpoint_id, batch)
 
-    def restore(self, checkpoint: CompletedCheckpoint, planned: PlannedQuery) -> int | None:
-        snapshot = Snapshot(checkpoint)
-        batch = restore_query(snapshot, "words", planned.plan.vertices, planned.location)
-        restore_output(snapshot, "words")
-        return batch
+    def restore(self, checkpoint: CompletedCheckpoint, planned: PlannedQuery, **more: Any) -> ContinuedBatch:
+        """Build the query's location as a new attempt does, with batch numbers that no query has used."""
+        state = restored_state(checkpoint, self.root, **more)
+        return build_queries(state, self.spark, self.root, [planned], numbers=next(RANGES))["words"]
+
+
+def restored_state(
+    checkpoint: CompletedCheckpoint,
+    root: Path,
+    *,
+    job_id: str = "job",
+    keep_output: bool = False,
+    writers_are_gone: bool = False,
+) -> SnapshotState:
+    nowhere = root / "nothing was copied"
+    return SnapshotState(job_id, Snapshot(checkpoint), nowhere, False, keep_output, writers_are_gone, is_own=True)
 
 
 def write_checkpoint(

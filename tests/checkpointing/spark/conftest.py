@@ -45,6 +45,7 @@ from checkpointing.messages import (
     encode,
 )
 from checkpointing.storage import FileCheckpointStorage
+from tests.checkpointing.spark.bench import RANGES
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -253,6 +254,7 @@ class Drivers:
             local=LocalRecoverySpec(str(local.work), attempt - 1) if local is not None else None,
             token_file=token_file,
             high_availability=high_availability,
+            batch_numbers=next(RANGES) if restore else None,
         )
         (work / "driver.json").write_text(json.dumps(spec.to_json()))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

@@ -28,6 +28,25 @@ _OFTEN = {"minDeltasForSnapshot": "2"}
 
 
 @dataclass(frozen=True)
+class LocalLog:
+    """A file sink's log, read without a JVM."""
+
+    output: Path
+
+    def __str__(self) -> str:
+        return str(self.output)
+
+    def log_names(self) -> set[str]:
+        return {path.name for path in self.output.glob("_spark_metadata/[!.]*")}
+
+    def size_of(self, name: str) -> int:
+        return self.copy_of(name).stat().st_size
+
+    def copy_of(self, name: str) -> Path:
+        return self.output / "_spark_metadata" / name
+
+
+@dataclass(frozen=True)
 class Recording:
     """The directories of a query named `words` after its last batch.
 
@@ -51,7 +70,7 @@ class Recording:
 
     @property
     def files(self) -> QueryFiles:
-        return QueryFiles(self.plan, self.location, self.root / "out" if self.has_file_sink else None)
+        return QueryFiles(self.plan, self.location, LocalLog(self.root / "out") if self.has_file_sink else None)
 
 
 def unpacked(name: str, root: Path) -> Recording:

@@ -16,10 +16,12 @@ from checkpointing.coordinator.checkpoint import (
 )
 from checkpointing.messages import CheckpointKind, TriggerCheckpoint, Vertex
 from checkpointing.spark.agent import Acknowledged, CheckpointAgent
-from checkpointing.spark.restore import Snapshot, check_fits, restore_output, restore_query
+from checkpointing.spark.plan import session_of
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark.starting_state import ContinuedBatch, build_queries
 from checkpointing.spark.task_metrics import BatchFigures
 from checkpointing.storage import FileCheckpointStorage, read_metadata
+from tests.checkpointing.spark.bench import RANGES, restored_state
 
 JOB = "ab" * 16
 
@@ -97,12 +99,12 @@ def _operator(vertex: Vertex, taken: Sequence[Acknowledged]) -> OperatorState:
     return OperatorState(vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, subtasks)
 
 
-def restore(checkpoint: CompletedCheckpoint, planned: Sequence[PlannedQuery]) -> Mapping[str, int | None]:
-    """As a new attempt does: all queries' directories, before any query starts. The batch each continues after."""
-    snapshot = Snapshot(checkpoint)
-    vertices = [vertex for query in planned for vertex in query.plan.vertices]
-    check_fits(snapshot, vertices, allow_non_restored_state=False)
-    batches = {q.name: restore_query(snapshot, q.name, q.plan.vertices, q.location) for q in planned}
-    for query in planned:
-        restore_output(snapshot, query.name)
-    return batches
+def restore(checkpoint: CompletedCheckpoint, planned: Sequence[PlannedQuery]) -> Mapping[str, ContinuedBatch]:
+    """As a new attempt does: all queries' directories, before any query starts. Where each continues."""
+    root = planned[0].location.parent
+    state = restored_state(checkpoint, root)
+    return build_queries(state, session_of(planned[0].writer), root, planned, numbers=next(RANGES))
+
+
+def restored_batches(continued: Mapping[str, ContinuedBatch]) -> dict[str, int]:
+    return {query: batch.restored for query, batch in continued.items()}

@@ -107,7 +107,7 @@ class Chain:
     def start(self, name: str, checkpoint: CompletedCheckpoint | None = None) -> list[RunningQuery]:
         planned = self.planned(name)
         if checkpoint is not None:
-            assert taking.restore(checkpoint, planned) == checkpoint.batches
+            assert taking.restored_batches(taking.restore(checkpoint, planned)) == checkpoint.batches
         queries = [RunningQuery(query) for query in planned]
         for query in queries:
             query.start()

@@ -108,7 +108,7 @@ def test_a_checkpoint_of_a_running_query_is_an_epoch_that_it_is_restored_from(
     agent.agent.close()
 
     again = RunningQuery(numbers.planned("again"))
-    assert taking.restore(checkpoint, [again.planned]) == checkpoint.batches
+    assert taking.restored_batches(taking.restore(checkpoint, [again.planned])) == checkpoint.batches
     again.start()
     epochs_pass(again, 1, eventually)
     numbers_come(again, eventually)

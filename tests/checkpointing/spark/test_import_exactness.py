@@ -12,7 +12,7 @@ import pytest
 from checkpointing.spark.restore import UNNAMED, Snapshot
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.starting_state import SnapshotState, build_queries, for_queries
-from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, Bench
+from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, RANGES, Bench
 from tests.checkpointing.spark.test_imported import fingerprint, imported
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -36,7 +36,7 @@ def moved(bench: Bench, spark: Any, location: Path, writer: Any) -> RunningQuery
         writers_are_gone=False,
         is_own=False,
     )
-    build_queries(for_queries(snapshot, ["words"]), spark, bench.root / "managed", [planned])
+    build_queries(for_queries(snapshot, ["words"]), spark, bench.root / "managed", [planned], numbers=next(RANGES))
     query = RunningQuery(planned)
     query.start()
     return query

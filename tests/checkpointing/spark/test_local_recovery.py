@@ -48,7 +48,7 @@ class Lives(Bench):
     def is_ready(self, number: int, planned: PlannedQuery, started_after: int | None) -> None:
         """What the driver writes down before it starts its queries."""
         begin_timeline(planned.location, "timeline", started_after)
-        sink_path = str(planned.files.sink_path) if planned.files.sink_path else None
+        sink_path = str(planned.output.local) if planned.output else None
         stateful = [vertex for vertex in planned.plan.vertices if vertex.kind is VertexKind.STATEFUL]
         partitions = {str(operator): vertex.parallelism for operator, vertex in enumerate(stateful)}
         write_record(self.work(number), [LiveQuery("words", "queries/0-words", started_after, sink_path, partitions)])
@@ -122,7 +122,7 @@ def test_the_batch_in_flight_runs_again_with_the_same_input(bench: Lives, crash:
     assert verify(checkpoint.location, deep=True).batches == {"words": sink.batches[-1]}
 
     restored = bench.planned(counting(1), bench.work(number + 1) / "queries" / "0-words")
-    bench.is_ready(number + 1, restored, bench.restore(checkpoint, restored))
+    bench.is_ready(number + 1, restored, bench.restore(checkpoint, restored).after)
     assert not bench.left_by(number + 1).some_advanced
     overwritten(restored.location / "metadata")
     with pytest.raises(LocalStateUnusable, match="metadata is damaged"):

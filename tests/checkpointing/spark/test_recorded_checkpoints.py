@@ -51,8 +51,9 @@ def parallelism(checkpoint: CompletedCheckpoint) -> list[int]:
 def listing(files: QueryFiles) -> dict[str, int]:
     """Without Hadoop's own checksums."""
     found = {str(path.relative_to(files.location)): path for path in files.location.rglob("[!.]*")}
-    if files.sink_path is not None:
-        found |= {f"sink:_spark_metadata/{path.name}": path for path in files.sink_path.glob("_spark_metadata/[!.]*")}
+    if files.sink_log is not None:
+        log = {name: files.sink_log.copy_of(name) for name in files.sink_log.log_names()}
+        found |= {f"sink:_spark_metadata/{name}": path for name, path in log.items()}
     return {name: path.stat().st_size for name, path in found.items() if path.is_file()}
 
 

@@ -26,6 +26,7 @@ from checkpointing.spark.state_schema import StateDoesNotFit
 from checkpointing.state import SourceInputLost
 from checkpointing.storage import verify
 from tests.checkpointing.spark import taking
+from tests.checkpointing.spark.bench import RANGES
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -172,7 +173,8 @@ def test_a_state_of_another_schema_is_refused_before_the_file_sinks_log_goes_bac
     ):
         prepared(spark, checkpoint, tmp_path / "changed@work", lambda: distinct("value", "n"))
     assert seen() == before, "readers see what they saw"
-    assert prepared(spark, checkpoint, tmp_path / "same@work", lambda: distinct("value")).restored == {"words": 0}
+    restored = prepared(spark, checkpoint, tmp_path / "same@work", lambda: distinct("value")).restored
+    assert restored["words"] > 0, "its batches have new numbers"
     assert seen() != before
 
 
@@ -194,7 +196,7 @@ def test_a_state_fits_by_the_settings_that_its_first_batch_recorded(
 
     again = prepared(spark, checkpoint, tmp_path / "again", words.counting)
 
-    assert again.restored == {"words": 0}
+    assert again.restored["words"] > 0
     assert spark.conf.get(nullable) == "true", "the job's own settings stay"
     words.feed("c")
     [running] = again.queries
@@ -215,6 +217,7 @@ def prepared(
     spec = DriverSpec(
         "cd" * 16, "words", 1, str(program.path), program.entry_class, (), None, {}, str(work.root), "t-2",
         "", 60.0, RestoreSpec(checkpoint.location, 1, is_savepoint=False, allow_non_restored_state=allowed),
+        batch_numbers=next(RANGES),
     )  # fmt: skip
     return prepare(spec, work, spark, program, {})
 
@@ -248,11 +251,11 @@ def test_input_that_is_gone_is_named_before_anything_is_run_without_it(
     def on(directory: str, *, allowed: bool = False) -> SparkJob:
         return prepared(spark, checkpoint, tmp_path / directory, words.counting, allowed=allowed)
 
-    assert on("whole").restored == {"words": batch}
+    assert on("whole").restored["words"] > batch
     lost.unlink()
     with pytest.raises(InputLost, match=rf"'words' .* after batch {batch}, .*/in/2.txt cannot be found"):
         on("lost")
-    assert on("allowed", allowed=True).restored == {"words": batch}
+    assert on("allowed", allowed=True).restored["words"] > batch
     assert verify(checkpoint.location, deep=True).files == checkpoint.files
 
 

@@ -14,11 +14,9 @@ from checkpointing.spark.plan import Sink, query_plan
 from checkpointing.spark.rescale import (
     RescaleRefused,
     asks_for_partitions,
-    log_batch_without_output,
     rescale,
     target_partitions,
 )
-from checkpointing.spark.restore import Snapshot
 from checkpointing.spark.running_query import RunningQuery
 from tests.checkpointing.spark.bench import LAYOUTS, Bench
 from tests.checkpointing.spark.test_plan import AGGREGATE
@@ -45,13 +43,7 @@ class Rescaling(Bench):
         """Restored and rescaled as a driver does it; started."""
         self.on(partitions)
         query = RunningQuery(self.planned(writer, self.root / name))
-        batch = self.restore(checkpoint, query.planned)
-        target = target_partitions(query.planned.plan, Snapshot(checkpoint).partitions("words"))
-        if target is not None:
-            assert batch is not None
-            assert rescale(self.spark, query.files, target) == batch + 1
-            if query.files.sink_path is not None:
-                log_batch_without_output(self.spark, query.files.sink_path, batch + 1)
+        self.restore(checkpoint, query.planned)
         query.start()
         return query
 

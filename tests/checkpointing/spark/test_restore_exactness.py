@@ -73,7 +73,7 @@ def test_a_query_restored_beside_its_abandoned_future_counts_every_word_once(ben
     counts.clear()
     counts.update(at_checkpoint)
     again = RunningQuery(bench.planned(counting(bench, counts), bench.root / "again"))
-    assert bench.restore(checkpoint, again.planned) == 6
+    assert bench.restore(checkpoint, again.planned).restored == 6
     again.start()
     bench.feed()
     bench.run_all(again)
@@ -107,7 +107,7 @@ def test_a_sources_log_is_restored_from_what_is_not_compacted_away(format_2: Ben
     counts.clear()
     counts.update(at_checkpoint)
     again = RunningQuery(bench.planned(counting(bench, counts), bench.root / "again"))
-    assert bench.restore(checkpoint, again.planned) == 12 - ahead
+    assert bench.restore(checkpoint, again.planned).restored == 12 - ahead
     again.start()
     for _ in range(5):
         bench.feed()
@@ -190,7 +190,7 @@ def test_a_file_sink_is_rewound_with_the_query(format_2: Bench) -> None:
     first.stop()
 
     again = RunningQuery(bench.planned(writing().option("maxRecordsPerFile", "50"), bench.root / "again"))
-    assert bench.restore(checkpoint, again.planned) == 11
+    assert bench.restore(checkpoint, again.planned).restored == 11
     again.start()
     bench.feed()
     bench.run_all(again)
@@ -410,7 +410,7 @@ def test_a_source_with_offsets_as_kafkas_goes_on_from_each_partitions_own(format
 
     counts.clear()
     again = RunningQuery(bench.planned(writer(), bench.root / "again"))
-    assert bench.restore(checkpoint, again.planned) == batch
+    assert bench.restore(checkpoint, again.planned).restored == batch
     topic.append(2, "new", "newer")
     again.start()
     bench.run_all(again)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import uuid
 from collections import Counter
 from dataclasses import replace
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.sinks.output_directory import SinkDirectoryTaken
-from checkpointing.spark.restore import Snapshot, SnapshotDamaged, restore_output, restore_query
-from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark import file_sink
+from checkpointing.spark.restore import Snapshot, SnapshotDamaged
+from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.starting_state import NoState, SnapshotState
-from tests.checkpointing.spark.bench import LAYOUTS, Bench
+from tests.checkpointing.spark.bench import LAYOUTS
+from tests.checkpointing.spark.file_sink_bench import FileSink
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -27,46 +28,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 def spark(spark: Any) -> Any:
     spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
     return spark
-
-
-class FileSink(Bench):
-    """Lines into a file sink, cut into batches in another way each time."""
-
-    @property
-    def output(self) -> Path:
-        return self.root / "out"
-
-    def writing(self, name: str, *, files_per_batch: int = 1) -> PlannedQuery:
-        lines = self.spark.readStream.format("text").option("maxFilesPerTrigger", str(files_per_batch))
-        writer = lines.load(str(self.input)).writeStream.format("json").option("path", str(self.output))
-        return self.planned(writer, self.root / name)
-
-    def run(self, planned: PlannedQuery, batches: int) -> RunningQuery:
-        query = RunningQuery(planned)
-        query.start()
-        for _ in range(batches):
-            self.feed()
-        self.run_all(query)
-        return query
-
-    def listed(self) -> Counter[str]:
-        """What readers see who do not know the log: every data file below the output that is not hidden."""
-        lines = (line for path in self.data_files() for line in path.read_text().splitlines())
-        return Counter(json.loads(line)["value"] for line in lines)
-
-    def data_files(self) -> list[Path]:
-        paths = (path.relative_to(self.output) for path in self.output.rglob("*.json"))
-        return [self.output / path for path in paths if not any(part.startswith((".", "_")) for part in path.parts)]
-
-    def restored(self, checkpoint: CompletedCheckpoint, name: str, **more: Any) -> RunningQuery:
-        """From the checkpoint, its batches cut in another way, run on over all input."""
-        planned = self.writing(name, files_per_batch=2)
-        restore_query(Snapshot(checkpoint), "words", planned.plan.vertices, planned.location)
-        restore_output(Snapshot(checkpoint), "words", **more)
-        return self.run(planned, 1)
-
-    def rows(self) -> Counter[str]:
-        return Counter(row["value"] for row in self.spark.read.json(str(self.output)).collect())
 
 
 @pytest.fixture
@@ -90,8 +51,7 @@ def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batch
     first.stop()
     seen = bench.rows()
     again = bench.writing("again", files_per_batch=2)
-    restore_query(Snapshot(checkpoint), "words", again.plan.vertices, again.location)
-    restore_output(Snapshot(checkpoint), "words", keep_output=True)
+    bench.restore(checkpoint, again, keep_output=True)
     assert bench.rows() == seen, "a restore took rows from the readers"
     query = bench.run(again, 1)
     query.stop()
@@ -102,10 +62,10 @@ def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batch
 
 def test_what_an_earlier_attempt_wrote_hides_nothing_of_one_that_starts_without_state(bench: FileSink) -> None:
     first = bench.writing("first")
-    NoState("job").put_output_back(first)
+    NoState("job").put_output_back(first, None)
     bench.run(first, 3).stop()
     again = bench.writing("again", files_per_batch=2)
-    NoState("job").put_output_back(again)
+    NoState("job").put_output_back(again, None)
     bench.run(again, 1).stop()
     assert bench.rows() == bench.listed() == bench.expected
 
@@ -113,9 +73,9 @@ def test_what_an_earlier_attempt_wrote_hides_nothing_of_one_that_starts_without_
 def test_a_query_without_state_is_refused_a_directory_that_another_job_has_written_to(bench: FileSink) -> None:
     bench.run(bench.writing("before"), 2).stop()
     seen = bench.rows()
-    for starts in (NoState("job").build, NoState("job").put_output_back):
-        with pytest.raises(SinkDirectoryTaken, match=rf"^{bench.output} holds the output of another job or query"):
-            starts(bench.writing("first"))
+    for starts in (NoState("job").check_output, NoState("job").put_output_back):
+        with pytest.raises(SinkDirectoryTaken, match=rf"^file:{bench.output} holds the output of another job or query"):
+            starts(bench.writing("first"), None)
     assert bench.rows() == bench.listed() == seen
 
 
@@ -127,17 +87,17 @@ def test_a_renamed_query_is_refused_the_directory_of_its_former_name(bench: File
     renamed = replace(bench.writing("again"), plan=replace(bench.writing("again").plan, query="renamed"))
     restored = SnapshotState("job", Snapshot(state), bench.root / "none", True, False, False, False)
     with pytest.raises(SinkDirectoryTaken, match="give the query another directory"):
-        restored.build(renamed)
+        restored.check_output(renamed, None)
 
 
 def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
     """Spark makes the directory of the log before the first batch."""
     (bench.output / "_spark_metadata").mkdir(parents=True)
     first = bench.writing("first")
-    NoState("job").put_output_back(first)
+    NoState("job").put_output_back(first, None)
     bench.run(first, 2).stop()
     again = bench.writing("again", files_per_batch=2)
-    NoState("job").put_output_back(again)
+    NoState("job").put_output_back(again, None)
     bench.run(again, 1).stop()
     assert bench.rows() == bench.listed() == bench.expected
 
@@ -174,11 +134,11 @@ def test_what_a_batch_left_that_never_ended_goes_only_when_nobody_can_be_writing
 
     checkpoint = replace(bench.snapshot(first), trigger_timestamp=1_000_000)
     older, newer = unnamed(0, -1), unnamed(1, 1)
-    restore_output(Snapshot(checkpoint), "words")
+    bench.restore(checkpoint, bench.writing("second"))
     assert newer.exists(), "somebody may still be writing"
-    restore_output(Snapshot(checkpoint), "words", writers_are_gone=True, keep_output=True)
+    bench.restore(checkpoint, bench.writing("third"), writers_are_gone=True, keep_output=True)
     assert newer.exists(), "at least once leaves what is there"
-    restore_output(Snapshot(checkpoint), "words", writers_are_gone=True)
+    bench.restore(checkpoint, bench.writing("fourth"), writers_are_gone=True)
     assert not newer.exists()
     assert (bench.output / ".waymark" / "abandoned" / newer.name).exists(), "moved, not deleted"
     assert older.exists(), "it was there when the state was made"
@@ -192,17 +152,19 @@ def test_a_restore_that_dies_half_way_is_done_again(bench: FileSink, monkeypatch
         bench.feed()
     bench.run_all(first)
     first.stop()
-    moves = len(bench.data_files())
-    for last in range(moves + 2):
+    steps = 3 + 2  # three files of abandoned batches are moved, and two files are added to the log
+    for last in range(steps):
         left = iter(range(last))
 
-        def dies(*paths: Path, plain: Any = Path.rename, left: Any = left) -> Any:
+        def dies(step: Any, *arguments: Any, left: Any = left) -> Any:
             if next(left, None) is None:
                 raise OSError("the machine is gone")
-            return plain(*paths)
+            return step(*arguments)
 
-        with monkeypatch.context() as patched, contextlib.suppress(SnapshotDamaged):
-            patched.setattr(Path, "rename", dies)
-            restore_output(Snapshot(checkpoint), "words")
+        with monkeypatch.context() as patched:
+            patched.setattr(file_sink, "_move", partial(dies, file_sink._move))
+            patched.setattr(SinkOutput, "_rename", partialmethod(partial(dies, SinkOutput._rename)))
+            with pytest.raises(SnapshotDamaged, match="the machine is gone"):
+                bench.restore(checkpoint, bench.writing(f"again-{last}"))
     bench.restored(checkpoint, "second").stop()
     assert bench.rows() == bench.listed() == bench.expected

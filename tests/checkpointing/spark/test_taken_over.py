@@ -223,7 +223,7 @@ say(spark.table("written").count())
 spark.sql("DROP TABLE written")
 """)
     [query] = made.start()
-    assert query.files.sink_path == tmp_path / "table"
+    assert str(query.files.sink_log) == f"file:{tmp_path}/table"
     assert made.await_end() == ["5"]
 
 

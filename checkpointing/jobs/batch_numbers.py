@@ -63,7 +63,7 @@ def next_range(family: str, known: KnownNumbers) -> BatchNumbers:
     if first + RANGE_SIZE > LIMIT:
         raise BatchNumbersExhausted(
             f"The jobs that were started from snapshots of job {family} have used the batch numbers up to {first}. "
-            f"Spark allows {LIMIT}. Start a job without a snapshot, or from a snapshot of another job."
+            f"Spark allows {LIMIT}. Start a job without a snapshot."
         )
     return BatchNumbers(family, first, first + RANGE_SIZE)
 

@@ -24,10 +24,9 @@ from tests.checkpointing.spark.file_sink_bench import FileSink
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def spark(spark: Any) -> Any:
+@pytest.fixture(autouse=True)
+def _compacted_often(spark: Any) -> None:
     spark.conf.set(COMPACT_INTERVAL, "3")
-    return spark
 
 
 @pytest.fixture(params=["viewfs", pytest.param("file", marks=pytest.mark.nightly)])

@@ -67,9 +67,9 @@ def rescale(spark: SparkSession, files: QueryFiles, partitions: int) -> int:
     A file sink's log lacks that batch then: see `log_batch_without_output`.
     RescaleRefused; OSError or Spark's own errors when another try may do.
     """
-    _check_version(spark, files, partitions)
     batch = _check_possible(files, partitions)
     _check_keyed(files.plan, partitions)
+    _check_version(spark, files, partitions)
     _repartition(spark, files, partitions)
     _drop_other_partitions(files, partitions)
     log.info("query %s: its state lies on %d partitions as of batch %d", files.query, partitions, batch + 1)

@@ -47,7 +47,7 @@ def _is_in_a_command_line(work: Path) -> bool:
     [
         ("wordcount:nothing", "wordcount has no function 'nothing'; functions there: collector"),
         ("wordcount:collector", "cannot be called as collector(spark, args)"),
-        ("wordcount", "write module:function"),
+        ("wordcount", "wordcount ended without starting a streaming query"),
     ],
 )
 def test_a_program_that_is_unfit_fails_for_good_and_says_why(

@@ -303,6 +303,7 @@ rows().writeStream.format("noop").start()
 
 def test_a_pyspark_with_other_methods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = {**taken_over._ORIGINALS, (DataStreamWriter, "start"): lambda self, everything: None}
-    monkeypatch.setattr(taken_over, "_ORIGINALS", changed)
-    with pytest.raises(ProgramError, match=r"its DataStreamWriter\.start has changed"):
-        taken_over.take_over(ProgramRun(threading.Event().wait))
+    with monkeypatch.context() as patch:
+        patch.setattr(taken_over, "_ORIGINALS", changed)
+        with pytest.raises(ProgramError, match=r"its DataStreamWriter\.start has changed"):
+            taken_over.take_over(ProgramRun(threading.Event().wait))

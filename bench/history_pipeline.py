@@ -208,7 +208,7 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
 def pipeline(dsn: str) -> Iterator[Run]:
     """Runs the program over everything that there is, from the beginning, or (`anew` false) over what came since."""
     from checkpointing.sinks.conformance import PlayedJob
-    from checkpointing.spark.job import _let_workers_import
+    from checkpointing.spark.job import let_workers_import
     from checkpointing.spark.program import load_program
     from checkpointing.spark.session import WorkDirectory, session_settings, start_session
     from monitoring.history.packing import ENTRY_CLASS, pack
@@ -219,7 +219,7 @@ def pipeline(dsn: str) -> Iterator[Run]:
         settings = {**session_settings(work, CORES, {}), "spark.eventLog.enabled": "false"}
         spark = start_session("history", settings, work)
         program = load_program(pack(place / "waymark_history.zip"), ENTRY_CLASS, place)
-        _let_workers_import(spark, program)
+        let_workers_import(spark, program)
         job, location = PlayedJob(), place / "checkpoint"
 
         def run(*, anew: bool = True) -> None:

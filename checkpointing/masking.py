@@ -30,7 +30,7 @@ _SAS = re.compile(r"fs\.azure\.sas\..")
 _ABOUT_A_SECRET = frozenset(
     {"file", "path", "location", "provider", "class", "type", "name", "interval", "delay", "ratio", "timeout"}
 )
-_DECLARED = re.compile(r"waymark\.secret(-file)?\.")  # a job's own secrets, whatever their names and values
+_DECLARED = re.compile(r"waymark\.secret(-file)?\.")  # a job's own secrets, with any name and value
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _KEY = re.compile(

@@ -170,7 +170,7 @@ class PendingCheckpoint:
         """Return how long the checkpoint may still wait once its time-out has passed; at most 0 when it has expired.
 
         A batch that computes is no failure, so the time-out counts from its last progress. A savepoint expires after
-        one time-out: whoever asked for it counts on an answer by then, and a later stop would come as a surprise.
+        one time-out: the person who triggered it expects an answer by then, not a job that stops much later.
         """
         if self._progressed_s is None or self.properties.is_savepoint or self.phase is not PendingPhase.COLLECTING:
             return 0.0

@@ -101,7 +101,7 @@ class DriverLogs:
             return log.read(length)
 
     def search(self, name: str, text: str) -> list[Match]:
-        """Return the last lines that contain `text`, whatever its case: at most MOST_MATCHES + 1 of them."""
+        """Return the last lines that contain `text`, ignoring case: at most MOST_MATCHES + 1 of them."""
         wanted, found = text.lower().encode(), list[Match]()
         for offset, line in self._lines(name):
             if wanted in line.lower() or wanted in line.decode(errors="replace").lower().encode():

@@ -2,10 +2,10 @@
 
     1. the driver reports ENDED: nothing is in flight, and no query starts again
     2. a savepoint is taken; if it fails, it is tried again
-    3. the driver is told to stop, and the job is FINISHED
+    3. the job manager sends `Stop` to the driver, and the job is FINISHED
 
 A driver that dies before step 3 is replaced, and the next attempt comes to its own end. A job manager that dies hears
-ENDED from the adopted driver and begins again with 2: a savepoint more, of the same state.
+ENDED from the adopted driver and begins again with step 2. The result is a second savepoint of the same state.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from checkpointing.messages import DriverState, Stop
 
 logger = logging.getLogger(__name__)
 
-# Between the tries; the last pause also follows all later ones.
+# Between attempts to take the savepoint; later ones repeat the last pause.
 PAUSES_S = (0.5, 2.0, 10.0, 30.0)
-# After so many failures a checkpoint, which may lie in another storage, will do.
+# After this many failures a checkpoint is enough. It may lie in another storage.
 TRIES_BEFORE_CHECKPOINT = 3
 
 
 class FinalSavepoint:
-    """Owned by the job master. `begin_if_due` may be called whenever the driver says how it is."""
+    """Owned by the job master. `begin_if_due` may be called on every status report of the driver."""
 
     def __init__(
         self,

@@ -184,7 +184,7 @@ def split_entry_class(entry_class: str) -> tuple[str, str | None]:
     is_file = module.endswith(".py")
     module = module.removesuffix(".py")
     if not colon and is_file and module:
-        return module, None  # whatever its name: it is not imported
+        return module, None  # any file name will do: it is not imported
     names = [*module.split("."), function] if colon else module.split(".")
     if not all(part.isidentifier() for part in names):
         raise _not_an_entry(entry_class)

@@ -53,7 +53,7 @@ class DriverLogHandlers:
         return Response(content, status, headers, media_type="text/plain")
 
     async def search(self, request: Request) -> JSONResponse:
-        """Return the last lines that contain `text`, whatever its case."""
+        """Return the last lines that contain `text`, ignoring case."""
         name, text = str(request.path_params["name"]), request.query_params.get("text", "")
         if not 0 < len(text) <= _LONGEST_SEARCH:
             raise bad_request(f"text: {len(text)} characters are not allowed; 1 to {_LONGEST_SEARCH}")

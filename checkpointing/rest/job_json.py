@@ -240,8 +240,8 @@ def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
 def _ended_by_itself(job: JobRecord) -> dict[str, Any] | None:
     """Return how the state of a job that ended by itself was kept, None for every other job.
 
-    `is-saved` is False where checkpoints stay instead of a savepoint. `state-path` is where the next run goes on: the
-    final savepoint; of a run without a new batch the savepoint that it was started from; None where there is no state.
+    `is-saved` is False where checkpoints stay instead of a savepoint. `state-path` is what the next run starts from:
+    the final savepoint; of a run without a new batch the savepoint that it was started from; None without a state.
     """
     attempt = job.attempt
     if attempt is None or not attempt.ended_by_itself:

@@ -113,7 +113,7 @@ class JobRestart:
         return location
 
     def _end_state(self, launch: Json) -> str | None:
-        """Return where a job that ended by itself goes on; of another ended job the newest usable state."""
+        """Return the state that a job which ended by itself starts from again; for others the newest usable state."""
         end = self.operations.client.get(f"/jobs/{self.job_id}").get("ended-by-itself")
         if not end or not end["is-saved"]:
             return self._newest_state(launch)

@@ -218,7 +218,7 @@ def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _locations(texts: Sequence[str]) -> dict[str, str]:
-    """By query; a location may have a `=` of its own, as in `/data/day=1`."""
+    """Return the locations by query. A location may contain `=`, as in `/data/day=1`."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, location = text.partition("=")

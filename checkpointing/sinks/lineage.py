@@ -67,7 +67,7 @@ def begin(
 ) -> Lineage:
     """Return the lineage of an attempt that writes `timeline` after `restored_batch`; None: it starts without state.
 
-    An attempt that goes on in the timeline it finds (local recovery) has the lineage that it found. `numbered_after` is
+    An attempt that continues the timeline it finds (local recovery) keeps that lineage. `numbered_after` is
     the number that the restored batch has now.
     """
     if lineage and lineage[-1].timeline == timeline:

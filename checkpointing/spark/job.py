@@ -125,7 +125,7 @@ def prepare(
     """
     state = starting_state(spec, work.root)
     _let_executors_import_this_package(spec, work, spark)
-    _let_workers_import(spark, program)
+    let_workers_import(spark, program)
     log.info("calls %s", program.entry_class)  # which may take as long as it likes
     run = run_program(program, spark, arguments, state.query_id)
     returned = run.until_settled()
@@ -205,7 +205,7 @@ def _let_executors_import_this_package(spec: DriverSpec, work: WorkDirectory, sp
         spark.sparkContext.addPyFile(str(zipped_package(work.root / PACKAGE_NAME)))
 
 
-def _let_workers_import(spark: SparkSession, program: Program) -> None:
+def let_workers_import(spark: SparkSession, program: Program) -> None:
     """transformWithState asks a Python worker beside the driver before it plans; added files do not reach that one.
 
     The functions of a single script reach workers by value. Its name may be that of a module that Python has.

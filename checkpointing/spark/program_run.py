@@ -2,7 +2,7 @@
 
     collecting → the program waits for a query, or ends → settled → the driver has started the queries → begun
 
-A program that waits for its queries (`awaitTermination()`) goes on when they have ended by themselves.
+A program that waits for its queries (`awaitTermination()`) continues when they have ended by themselves.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ProgramRun:
             self._changed.notify_all()
 
     def note_ended(self, name: str) -> None:
-        """Let the program go on that waits for this query, which has ended without a failure."""
+        """Wake the program if it waits for this query, which has ended without a failure."""
         with self._changed:
             for query in self._queries:
                 if query.name == name:

@@ -22,39 +22,36 @@ else:
     JobModelForm = forms.ModelForm
 
 
+def _code_field(**more: Any) -> forms.CharField:
+    """An optional field for what is no prose: no browser corrects or completes it."""
+    widget = forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
+    return forms.CharField(required=False, widget=widget, **more)
+
+
 class AutomationForm(JobModelForm):
-    """`timetable` is what the two fields of the schedule come to; None: no savepoints on a schedule. `run_timetable`:
-    the same of runs."""
+    """`timetable` is the schedule of savepoints, `run_timetable` that of runs. None: no schedule."""
 
     timetable: Timetable | None = None
     run_timetable: Cron | None = None
-    savepoint_schedule = forms.CharField(
-        required=False,
+    savepoint_schedule = _code_field(
         max_length=100,
         label=_("Take one"),
         help_text=_("Every so often, such as 1 h, or at times written as for cron, such as 0 3 * * *. Empty: none."),
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
-    savepoint_time_zone = forms.CharField(
-        required=False,
+    savepoint_time_zone = _code_field(
         max_length=64,
         label=_("Time zone of these times"),
         help_text=_("Such as Europe/Berlin. Only for times written as for cron."),
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
-    run_schedule = forms.CharField(
-        required=False,
+    run_schedule = _code_field(
         max_length=100,
         label=_("Run it again at"),
         help_text=_("Times written as for cron, such as 0 3 * * *. Empty: only when somebody runs it."),
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
-    run_time_zone = forms.CharField(
-        required=False,
+    run_time_zone = _code_field(
         max_length=64,
         label=_("Time zone of these times"),
         help_text=_("Such as Europe/Berlin."),
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     max_restarts_per_hour = forms.IntegerField(
         min_value=1,

@@ -19,7 +19,7 @@ from monitoring.savepoints.history import plain_path
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run goes on. `path` "": the job has no state, and none is missing. `state`: as the history knows it."""
+    """What a run starts from. `path` "": the job has no state, and none is missing. `state`: what the history has."""
 
     path: str
     state: State | None = None
@@ -54,7 +54,7 @@ def run_again(
 
 
 def origin_of_next_run(job: Job) -> Origin:
-    """Where the next run goes on. Raises RestartRefused."""
+    """Return what the next run starts from. Raises RestartRefused."""
     run = job.current_run
     if run is None:
         raise RestartRefused("state", "not known", "the job has never run here, so submit it first")

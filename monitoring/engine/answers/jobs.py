@@ -116,7 +116,7 @@ class OwnEnd:
     """How a job of our job manager ended by itself.
 
     `is_saved`: a savepoint holds all that it did, else checkpoints stay. `savepoint`: its final one, "" where no batch
-    was new. `state`: where the next run goes on; "": there is no state. `rows` that its sources read and `batches`,
+    was new. `state`: what the next run starts from; "": there is no state. `rows` that its sources read and `batches`,
     both of its last attempt; None: not known.
     """
 

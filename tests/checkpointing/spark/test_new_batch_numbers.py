@@ -101,18 +101,24 @@ def test_a_restored_state_is_renumbered_and_then_rescaled(rocksdb: Jobs) -> None
     query.stop()
 
 
-@pytest.mark.parametrize("crash", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["in a batch", "idle"])
-def test_a_renumbered_query_is_continued_where_it_was(rocksdb: Jobs, crash: bool) -> None:
-    first = rocksdb.run(rocksdb.counting("first"), 2)
-    older = rocksdb.snapshot(first, 1)
+def restored_and_stopped(jobs: Jobs, *, crash: bool) -> int:
+    """Stop a restored query, `crash`: before its last batch was committed. Return that batch's number."""
+    first = jobs.run(jobs.counting("first"), 2)
+    older = jobs.snapshot(first, 1)
     first.stop()
-    query = rocksdb.restored(older, "restored")
+    query = jobs.restored(older, "restored")
     query.stop()
     last = query.files.last_commit()
     assert last is not None
     if crash:
         for name in (f"{last}", f".{last}.crc"):
             (query.planned.location / "commits" / name).unlink()
+    return last
+
+
+@pytest.mark.parametrize("crash", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["in a batch", "idle"])
+def test_a_renumbered_query_is_continued_where_it_was(rocksdb: Jobs, crash: bool) -> None:
+    last = restored_and_stopped(rocksdb, crash=crash)
     continued = rocksdb.counting("continued")
     found = build_queries(rocksdb.left_by("restored"), rocksdb.spark, rocksdb.root, [continued])["words"]
     assert found == ContinuedBatch(*[last - crash] * 3)
@@ -127,16 +133,7 @@ def test_a_renumbered_query_is_continued_where_it_was(rocksdb: Jobs, crash: bool
 @pytest.mark.parametrize("crash", [False, True], ids=["idle", "in a batch"])
 def test_only_a_query_without_a_batch_in_flight_is_continued_with_other_numbers(rocksdb: Jobs, crash: bool) -> None:
     """Its sink may know the batch in flight by its number."""
-    first = rocksdb.run(rocksdb.counting("first"), 2)
-    older = rocksdb.snapshot(first, 1)
-    first.stop()
-    query = rocksdb.restored(older, "restored")
-    query.stop()
-    last = query.files.last_commit()
-    assert last is not None
-    if crash:
-        for name in (f"{last}", f".{last}.crc"):
-            (query.planned.location / "commits" / name).unlink()
+    last = restored_and_stopped(rocksdb, crash=crash)
     continued, numbers = rocksdb.counting("continued"), next(RANGES)
     state = rocksdb.left_by("restored")
     found = build_queries(state, rocksdb.spark, rocksdb.root, [continued], numbers=numbers)["words"]

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from checkpointing.sinks import context
 from checkpointing.sinks.conformance import PlayedJob
-from checkpointing.spark.job import _let_workers_import
+from checkpointing.spark.job import let_workers_import
 from checkpointing.spark.program import load_program
 from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.models import Checkpoint, Rollup, RollupProgress
@@ -41,7 +41,7 @@ def rollups(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The program as a driver loads it and ships it."""
     directory = tmp_path_factory.mktemp("program")
     program = load_program(pack(directory / "waymark_history.zip"), ENTRY_CLASS, directory)
-    _let_workers_import(spark, program)
+    let_workers_import(spark, program)
     return program.function
 
 

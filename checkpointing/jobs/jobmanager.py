@@ -26,6 +26,7 @@ from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.environment import storage_variables
 from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.leadership import DispatcherContender
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
@@ -83,7 +84,10 @@ async def run(
         ha = await io.run(lambda: _high_availability(settings))
         launcher = launcher or _local_launcher(settings, environ or os.environ, address)
         token_file = await io.run(lambda: _token_file(settings))
-        services = _services(settings, address, io_threads, ha, launcher, token_file)
+        temporaries = await io.run(
+            lambda: TemporaryDirectories(settings.state_directory, is_shared=settings.storage_is_shared)
+        )
+        services = _services(settings, address, io_threads, ha, launcher, token_file, temporaries)
         dispatcher = Dispatcher(services, describe)
         contender = DispatcherContender(
             dispatcher, ha.leader_election, address, asyncio.get_running_loop(), end_process
@@ -128,6 +132,7 @@ def _services(
     ha: HighAvailabilityServices,
     launcher: DriverLauncher,
     token_file: Path | None,
+    temporaries: TemporaryDirectories,
 ) -> JobServices:
     return JobServices(
         settings=settings,
@@ -139,6 +144,7 @@ def _services(
         high_availability=ha,
         launcher=launcher,
         programs=ProgramStorage(settings.state_directory / "programs"),
+        temporaries=temporaries,
         random=lambda: random.uniform(-1, 1),
         token_file=token_file,
         host_name=socket.gethostname(),

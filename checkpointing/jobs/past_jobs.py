@@ -57,6 +57,7 @@ class PastJobs:
 
     def _unfinished(self) -> set[str]:
         """With a savepoint that was begun, or an attempt whose end nobody saw."""
+        self._services.temporaries.look_after()  # those of imports that were cut off
         found = jobs_with_intents(self._services.intents_directory)
         if not self._knows_all_jobs():
             return found

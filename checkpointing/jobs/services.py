@@ -12,6 +12,7 @@ from checkpointing.ha.services import HighAvailabilityServices
 from checkpointing.jobs.batch_numbers import BatchNumberCounters
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import DriverLauncher
+from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
 from checkpointing.jobs.settings import JobManagerSettings
@@ -38,6 +39,7 @@ class JobServices:
     high_availability: HighAvailabilityServices
     launcher: DriverLauncher
     programs: ProgramStorage
+    temporaries: TemporaryDirectories
     random: Callable[[], float]
     token_file: Path | None
     host_name: str
@@ -69,6 +71,16 @@ class JobServices:
             savepoint_roots=self.settings.savepoint_roots,
             owns_pool=owns_pool,
             intents=SavepointIntents(self.intents_directory, graph.job_id),
+        )
+
+    def savepoint_storage(self, job_id: str, owns_pool: Callable[[], bool]) -> FileCheckpointStorage:
+        """Return the storage of savepoints that no driver writes. A later job manager removes an incomplete one."""
+        return FileCheckpointStorage(
+            None,
+            job_id,
+            savepoint_roots=self.settings.savepoint_roots,
+            owns_pool=owns_pool,
+            intents=SavepointIntents(self.intents_directory, job_id),
         )
 
     def claims(self, graph: JobGraph, config: CheckpointConfiguration) -> JobClaims:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.stats_json import external_path
 from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.operations import UnknownOperation
@@ -40,20 +41,19 @@ class ImportHandlers:
         if entry_class is None:
             raise bad_request("entryClass: the program that the savepoint is for is expected")
         services = self._dispatcher.services
-        roots = services.settings.savepoint_roots
         target = text_field(body, "targetDirectory") or services.settings.savepoint_directory
-        directory = await confined(services, roots, target, "targetDirectory")
+        directory = await confined(services, services.settings.savepoint_roots, target, "targetDirectory")
         trigger_id = id_field(body, "triggerId")
 
         def storage_of(job_id: str) -> FileCheckpointStorage:
-            return FileCheckpointStorage(
-                None, job_id, savepoint_roots=roots, owns_pool=lambda: self._dispatcher.leading
-            )
+            return services.savepoint_storage(job_id, lambda: self._dispatcher.leading)
+
+        def imported() -> CompletedCheckpoint:
+            with services.temporaries.new() as scratch:
+                return import_savepoint(locations, storage_of, directory, entry_class, services.clock, scratch.path)
 
         async def copy() -> dict[str, Any]:
-            made = await services.storage_io_at(next(iter(locations.values()))).run(
-                lambda: import_savepoint(locations, storage_of, directory, entry_class, services.clock)
-            )
+            made = await services.storage_io_at(next(iter(locations.values()))).run(imported)
             return {"location": external_path(made.location), "batches": made.batches}
 
         self._dispatcher.operations.start((OPERATION, trigger_id), copy)

@@ -6,7 +6,6 @@ A location is only read. Each of its files is copied, so that nothing that a job
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -44,6 +43,7 @@ def import_savepoint(
     directory: str,
     entry_class: str,
     clock: Clock,
+    scratch: Path,
 ) -> CompletedCheckpoint:
     """Copy the newest committed batch of each location into one new savepoint below `directory`.
 
@@ -52,41 +52,41 @@ def import_savepoint(
         storage_of: the storage of a job, by the job's id. The savepoint gets an id that is of no job. It is the same
             whenever the same queries are imported: so they get batch numbers of one family (decision 132).
         entry_class: the program that the savepoint is for.
+        scratch: an empty directory for the files on their way. What is in it is of no use afterwards.
 
     Raises:
         ImportRefused: a location cannot be used.
         OSError: storage fails.
     """
     started = clock.now_ms()
-    with tempfile.TemporaryDirectory(prefix="waymark-import-") as scratch:
-        staged = [
-            stage_location(query, location, Path(scratch, str(number)))
-            for number, (query, location) in enumerate(locations.items())
-        ]
-        job_id = stable_id("import", *sorted(_spark_id(each) for each in staged))
-        storage = storage_of(job_id)
-        place = storage.initialize_location(1, CheckpointKind.SAVEPOINT, directory)
-        try:
-            trigger = TriggerCheckpoint("", 1, CheckpointKind.SAVEPOINT, started, 0, place.directory, None)
-            operators = [operator for each in staged for operator in _written(each, trigger)]
-            checkpoint = CompletedCheckpoint(
-                job_id=job_id,
-                job_name="imported",
-                entry_class=entry_class,
-                checkpoint_id=1,
-                properties=CheckpointProperties(CheckpointKind.SAVEPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
-                trigger_timestamp=started,
-                completion_timestamp=clock.now_ms(),
-                operators=tuple(operators),
-                batches={each.files.query: each.batch for each in staged},
-                location=place.directory,
-                shared_location=None,
-                imported_from=tuple(canonical(location) for location in locations.values()),
-            )
-            storage.write_metadata(checkpoint)
-        except BaseException:
-            storage.discard_location(place)
-            raise
+    staged = [
+        stage_location(query, location, scratch / str(number))
+        for number, (query, location) in enumerate(locations.items())
+    ]
+    job_id = stable_id("import", *sorted(_spark_id(each) for each in staged))
+    storage = storage_of(job_id)
+    place = storage.initialize_location(1, CheckpointKind.SAVEPOINT, directory)
+    try:
+        trigger = TriggerCheckpoint("", 1, CheckpointKind.SAVEPOINT, started, 0, place.directory, None)
+        operators = [operator for each in staged for operator in _written(each, trigger)]
+        checkpoint = CompletedCheckpoint(
+            job_id=job_id,
+            job_name="imported",
+            entry_class=entry_class,
+            checkpoint_id=1,
+            properties=CheckpointProperties(CheckpointKind.SAVEPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
+            trigger_timestamp=started,
+            completion_timestamp=clock.now_ms(),
+            operators=tuple(operators),
+            batches={each.files.query: each.batch for each in staged},
+            location=place.directory,
+            shared_location=None,
+            imported_from=tuple(canonical(location) for location in locations.values()),
+        )
+        storage.write_metadata(checkpoint)
+    except BaseException:
+        storage.discard_location(place)
+        raise
     return checkpoint
 
 

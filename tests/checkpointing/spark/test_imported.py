@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def imported(locations: dict[str, str], target: str) -> CompletedCheckpoint:
     def storage_of(job_id: str) -> FileCheckpointStorage:
         return FileCheckpointStorage(None, job_id, savepoint_roots=SavepointRoots([target]))
 
-    made = import_savepoint(locations, storage_of, target, "wordcount.py", ManualClock())
+    with tempfile.TemporaryDirectory() as scratch:
+        made = import_savepoint(locations, storage_of, target, "wordcount.py", ManualClock(), Path(scratch))
     return verify(made.location, deep=True)
 
 

@@ -60,14 +60,14 @@ class CheckpointProperties:
     def discard_on_subsumed(self) -> bool:
         return not self.owned_by_user
 
-    def discard_on(self, status: JobStatus, *, as_asked: bool) -> bool:
+    def discard_on(self, status: JobStatus, *, is_saved: bool) -> bool:
         """Return whether the checkpoint goes when the job ends in `status`.
 
         Flink discards the checkpoints of every FINISHED job. Here they stay unless a savepoint holds all that the job
-        did (`as_asked`): else nothing could be started from where the job ended (decision 122).
+        did (`is_saved`): else nothing could be started from where the job ended (decision 122).
         """
-        is_doubtful = status is JobStatus.FINISHED and not as_asked
-        if self.owned_by_user or is_doubtful:
+        is_all_there_is = status is JobStatus.FINISHED and not is_saved
+        if self.owned_by_user or is_all_there_is:
             return False
         return status in _DISCARDED_ON[self.retention]
 

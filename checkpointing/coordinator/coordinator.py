@@ -273,16 +273,16 @@ class CheckpointCoordinator:
         self._tell_who_waited()
 
     def shutdown(
-        self, status: JobStatus, on_done: Callable[[Exception | None], None], *, as_asked: bool = False
+        self, status: JobStatus, on_done: Callable[[Exception | None], None], *, is_saved: bool = False
     ) -> None:
         """The job ended for this job manager: fail all that is on its way, close store and counter, clean up.
 
         On a globally terminal status each retained checkpoint is discarded or kept as its properties say. `on_done`
         comes when no I/O is left, with the error if the store or the counter could not be closed.
-        `as_asked`: somebody asked for this end, see `CheckpointProperties.discard_on`.
+        `is_saved`: a savepoint holds all that the job did, see `CheckpointProperties.discard_on`.
         """
         self._close()
-        self._when_quiet.append(lambda: self._termination.run(status, on_done, as_asked=as_asked))
+        self._when_quiet.append(lambda: self._termination.run(status, on_done, is_saved=is_saved))
         self._on_quiet()
 
     def abandon_shutdown(self) -> None:

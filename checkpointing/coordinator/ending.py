@@ -137,7 +137,7 @@ class CheckpointEndings:
         for orphan in orphans:
             self._discard_subsumed(orphan)
 
-    def discard_uncertain(self, status: JobStatus, *, as_asked: bool) -> None:
+    def discard_uncertain(self, status: JobStatus, *, is_saved: bool) -> None:
         """The store is closed for good: none of them can be found in it any more.
 
         Complete ones that were never stored go or stay as if they had been.
@@ -146,7 +146,7 @@ class CheckpointEndings:
         for pending in uncertain.values():
             self.discard_files(pending)
         self.never_stored = tuple(
-            orphan for orphan in self.never_stored if orphan.properties.discard_on(status, as_asked=as_asked)
+            orphan for orphan in self.never_stored if orphan.properties.discard_on(status, is_saved=is_saved)
         )
         self._discard_never_stored()
 

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class DiscardUncertain(Protocol):
     """`CheckpointEndings.discard_uncertain`."""
 
-    def __call__(self, status: JobStatus, *, as_asked: bool) -> None: ...
+    def __call__(self, status: JobStatus, *, is_saved: bool) -> None: ...
 
 
 class CoordinatorTermination:
@@ -50,12 +50,12 @@ class CoordinatorTermination:
         self._io = io
         self._error: Exception | None = None
 
-    def run(self, status: JobStatus, on_done: Callable[[Exception | None], None], *, as_asked: bool) -> None:
+    def run(self, status: JobStatus, on_done: Callable[[Exception | None], None], *, is_saved: bool) -> None:
         """Store first: once it is closed its checkpoints cannot be found again, so files go or stay right then."""
         self._cleaner.try_for_the_last_time()
         self._io.submit(
             lambda: self._store.shutdown(status),
-            lambda dropped: self._store_closed(status, dropped, on_done, as_asked=as_asked),
+            lambda dropped: self._store_closed(status, dropped, on_done, is_saved=is_saved),
             lambda error: self._failed("store", error, lambda: self._close_counter(status, on_done)),
         )
 
@@ -65,16 +65,16 @@ class CoordinatorTermination:
         dropped: Sequence[CompletedCheckpoint],
         on_done: Callable[[Exception | None], None],
         *,
-        as_asked: bool,
+        is_saved: bool,
     ) -> None:
-        has_finished = status is JobStatus.FINISHED and as_asked
+        has_finished = status is JobStatus.FINISHED and is_saved
         for checkpoint in dropped:
             is_spared = not has_finished and _is_all_there_is(checkpoint, dropped)
-            if checkpoint.properties.discard_on(status, as_asked=as_asked) and not is_spared:
+            if checkpoint.properties.discard_on(status, is_saved=is_saved) and not is_spared:
                 self._cleaner.discard_completed(checkpoint)
                 self._stats.report_discarded(checkpoint.checkpoint_id)
         if status.globally_terminal:
-            self._discard_uncertain(status, as_asked=as_asked)
+            self._discard_uncertain(status, is_saved=is_saved)
         # Else another job manager may lead already, and its checkpoints may rely on what is in the shared pool.
         owns_the_directory = status.globally_terminal or bool(dropped)
         if owns_the_directory:

@@ -26,7 +26,7 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class JobResult:
-    """`status` is globally terminal; times are epoch milliseconds. `as_asked`: FINISHED by a stop-with-savepoint.
+    """`status` is globally terminal; times are epoch milliseconds. `is_saved`: a savepoint holds all that it did.
 
     `keep_state`: the job failed because its snapshots could not be used, so the clean-up removes none of them.
     """
@@ -37,7 +37,7 @@ class JobResult:
     started_ms: int
     ended_ms: int
     failure_cause: str | None = None
-    as_asked: bool = False
+    is_saved: bool = False
     keep_state: bool = False
 
     def __post_init__(self) -> None:
@@ -51,7 +51,9 @@ class JobResult:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> JobResult:
-        return cls(**{**fields, "status": JobStatus(fields["status"])})
+        """Read a result of an older version, too, which called `is_saved` `as_asked`."""
+        known = {"is_saved" if name == "as_asked" else name: value for name, value in fields.items()}
+        return cls(**{**known, "status": JobStatus(known["status"])})
 
 
 class JobResultExists(RuntimeError):

@@ -273,7 +273,7 @@ class Dispatcher:
                 started_ms=record.state.started_ms,
                 ended_ms=record.state.last_modified_ms,
                 failure_cause=sentence(record.failure.message) if record.failure else None,
-                as_asked=record.finished_as_asked,
+                is_saved=record.is_saved,
                 keep_state=job.keeps_state,
             ),
             job.session_id,

@@ -110,7 +110,7 @@ class EndedJobs:
                 return True
             checkpoints = JobCheckpoints.of_ended_job(graph, self._services)
             await checkpoints.recover_unless_silent(await self._first_checkpoint_id(result.job_id))
-            return await checkpoints.shutdown(result.status, as_asked=result.as_asked) is None
+            return await checkpoints.shutdown(result.status, is_saved=result.is_saved) is None
         except _PERMANENT as error:
             logger.error("job %s: its checkpoints cannot be read and stay where they lie: %s", result.job_id, error)
             return True

@@ -288,12 +288,12 @@ class JobCheckpoints:
         """After the driver's end: until no savepoint that it handed in completely is still being written."""
         await _called(self.coordinator.when_savepoints_are_written)
 
-    async def shutdown(self, status: JobStatus, *, as_asked: bool) -> Exception | None:
+    async def shutdown(self, status: JobStatus, *, is_saved: bool) -> Exception | None:
         """Return what could not be closed, logged; everything else was.
 
         StorageSilent is returned when storage hangs; then nothing was closed, and nothing of it is closed later. A
         terminated job's clean-up is to be repeated; what another status leaves is the next job manager's anyway.
-        `as_asked`: see `CheckpointProperties.discard_on`.
+        `is_saved`: see `CheckpointProperties.discard_on`.
         """
         silence_s = self._io.silence_s if status.globally_terminal else min(SUSPEND_SILENCE_S, self._io.silence_s)
         closed: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -301,7 +301,7 @@ class JobCheckpoints:
             if self._sweep is not None:  # its own trouble is not that of the shutdown
                 swept = asyncio.ensure_future(asyncio.wait({self._sweep}))
                 await self._io.while_working(swept, silence_s=silence_s)
-            self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), as_asked=as_asked)
+            self.coordinator.shutdown(status, _unless_done(closed, closed.set_result), is_saved=is_saved)
             error = await self._io.while_working(closed, silence_s=silence_s)
             if status.globally_terminal or not self._store.outlives_job_manager:
                 await self.give_up_claim()

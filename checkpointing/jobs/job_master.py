@@ -364,7 +364,7 @@ class JobMaster:
             # Checkpoints that were not read yet stay until the clean-up, which is retried, can read them.
             is_over = is_over and self.checkpoints.is_recovered
             end = status if is_over else JobStatus.SUSPENDED
-            error = await self.checkpoints.shutdown(end, as_asked=self.record.finished_as_asked)
+            error = await self.checkpoints.shutdown(end, is_saved=self.record.is_saved)
             is_over = is_over and error is None
         elif is_over:
             await self.checkpoints.give_up_claim()

@@ -60,7 +60,7 @@ class JobRecord:
         return max((attempt.greatest_batch for attempt in self.attempts), default=-1)
 
     @property
-    def finished_as_asked(self) -> bool:
+    def is_saved(self) -> bool:
         """Return whether a savepoint holds all that the job did: that of a stop, the final one of a job that ended by
         itself, or the one that it was started from."""
         attempt = self.attempt

@@ -249,7 +249,7 @@ def _ended_by_itself(job: JobRecord) -> dict[str, Any] | None:
     savepoint = attempt.stopped_with
     taken = None if savepoint is None else external_path(savepoint.location)
     return {
-        "is-saved": job.finished_as_asked,
+        "is-saved": job.is_saved,
         "final-savepoint": taken,
         "state-path": taken or _started_from(attempt),
     }

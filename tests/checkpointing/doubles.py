@@ -397,9 +397,9 @@ class CoordinatorHarness:
         self.acknowledge_all(self.triggered_ids[-1], files)
         return future.result(timeout=0)
 
-    def shut_down(self, status: JobStatus, *, as_asked: bool = True) -> list[Exception | None]:
+    def shut_down(self, status: JobStatus, *, is_saved: bool = True) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
-        self.coordinator.shutdown(status, outcomes.append, as_asked=as_asked)
+        self.coordinator.shutdown(status, outcomes.append, is_saved=is_saved)
         return outcomes
 
 

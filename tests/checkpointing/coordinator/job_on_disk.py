@@ -244,9 +244,9 @@ class JobOnDisk:
         self.intents.abandon()
         self.start()
 
-    def end(self, status: JobStatus, *, as_asked: bool = True) -> list[Exception | None]:
+    def end(self, status: JobStatus, *, is_saved: bool = True) -> list[Exception | None]:
         outcomes: list[Exception | None] = []
-        self.coordinator.shutdown(status, outcomes.append, as_asked=as_asked)
+        self.coordinator.shutdown(status, outcomes.append, is_saved=is_saved)
         self.io.run_all()
         if status.globally_terminal and self.claimed is not None:
             self.claims.give_up(self.claimed)

@@ -85,16 +85,16 @@ def test_an_old_savepoint_never_takes_the_ids_back(harness: CoordinatorHarness) 
 
 
 @pytest.mark.parametrize("policy", list(RetentionPolicy))
-@pytest.mark.parametrize("as_asked", [True, False])
+@pytest.mark.parametrize("is_saved", [True, False])
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
 def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retention_says(
-    policy: RetentionPolicy, status: JobStatus, as_asked: bool
+    policy: RetentionPolicy, status: JobStatus, is_saved: bool
 ) -> None:
     harness = CoordinatorHarness(retention=policy)
     checkpoint = harness.complete_one((shared_file("a"),))
 
-    goes = checkpoint.properties.discard_on(status, as_asked=as_asked)
-    assert harness.shut_down(status, as_asked=as_asked) == [None]
+    goes = checkpoint.properties.discard_on(status, is_saved=is_saved)
+    assert harness.shut_down(status, is_saved=is_saved) == [None]
 
     if goes:
         assert (harness.storage.directories, harness.storage.shared) == (set(), set())
@@ -107,7 +107,7 @@ def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retent
 
 
 @pytest.mark.parametrize(
-    ("retention", "status", "as_asked", "goes"),
+    ("retention", "status", "is_saved", "goes"),
     [
         (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FINISHED, True, True),
         (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, JobStatus.FINISHED, False, False),
@@ -122,11 +122,11 @@ def test_conformance_e07_e08_at_the_end_a_checkpoint_goes_or_stays_as_its_retent
         (RetentionPolicy.RETAIN_ON_CANCELLATION, JobStatus.FAILED, False, False),
     ],
 )
-def test_retained_checkpoints_go_only_with_a_job_that_finished_as_asked(
-    retention: RetentionPolicy, status: JobStatus, as_asked: bool, goes: bool
+def test_retained_checkpoints_go_only_with_a_job_that_is_saved(
+    retention: RetentionPolicy, status: JobStatus, is_saved: bool, goes: bool
 ) -> None:
     properties = CheckpointProperties(CheckpointKind.CHECKPOINT, retention)
-    assert properties.discard_on(status, as_asked=as_asked) is goes
+    assert properties.discard_on(status, is_saved=is_saved) is goes
 
 
 def successor_that_found(retention: RetentionPolicy, first_id: int) -> tuple[CoordinatorHarness, CompletedCheckpoint]:
@@ -150,15 +150,15 @@ def test_a_late_acknowledge_of_a_checkpoint_that_was_found_costs_it_no_file(firs
 
 
 @pytest.mark.parametrize(
-    ("status", "as_asked", "stays"),
+    ("status", "is_saved", "stays"),
     [(JobStatus.CANCELED, True, True), (JobStatus.FINISHED, False, True), (JobStatus.FINISHED, True, False)],
 )
 def test_a_checkpoint_that_never_came_to_the_store_goes_or_stays_as_its_retention_says(
-    status: JobStatus, as_asked: bool, stays: bool
+    status: JobStatus, is_saved: bool, stays: bool
 ) -> None:
     harness, found = successor_that_found(RetentionPolicy.RETAIN_ON_CANCELLATION, 1)
 
-    assert harness.shut_down(status, as_asked=as_asked) == [None]
+    assert harness.shut_down(status, is_saved=is_saved) == [None]
 
     assert (found.location in harness.storage.directories) is stays
 

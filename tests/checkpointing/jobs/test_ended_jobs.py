@@ -43,7 +43,7 @@ class Left:
 
 @contextlib.asynccontextmanager
 async def left_by_the_dead(
-    cluster: Cluster, status: JobStatus, retention: str, *, as_asked: bool = True, keep_state: bool = False
+    cluster: Cluster, status: JobStatus, retention: str, *, is_saved: bool = True, keep_state: bool = False
 ) -> AsyncIterator[Left]:
     """Its driver is gone, its checkpoint, handle and graph are there, and so is its result, dirty."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
@@ -55,7 +55,7 @@ async def left_by_the_dead(
     cluster.launcher.drivers[0].kill(-9)
     ha = await asyncio.to_thread(cluster.stores)
     try:
-        result = JobResult(job_id, "wordcount", status, 1, 2, as_asked=as_asked, keep_state=keep_state)
+        result = JobResult(job_id, "wordcount", status, 1, 2, is_saved=is_saved, keep_state=keep_state)
         await asyncio.to_thread(ha.job_results.create_dirty_result, result)
         yield Left(job_id, directory, ha)
     finally:
@@ -72,7 +72,7 @@ async def no_job_runs(manager: RunningJobManager, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "retention", "as_asked", "stays"),
+    ("status", "retention", "is_saved", "stays"),
     [
         (JobStatus.CANCELED, DELETE, True, False),
         (JobStatus.CANCELED, RETAIN, True, True),
@@ -82,10 +82,10 @@ async def no_job_runs(manager: RunningJobManager, cluster: Cluster) -> None:
     ],
 )
 async def test_conformance_o01_the_next_leader_ends_the_clean_up_as_the_jobs_status_says(
-    cluster: Cluster, status: JobStatus, retention: str, as_asked: bool, stays: bool
+    cluster: Cluster, status: JobStatus, retention: str, is_saved: bool, stays: bool
 ) -> None:
     async with (
-        left_by_the_dead(cluster, status, retention, as_asked=as_asked) as left,
+        left_by_the_dead(cluster, status, retention, is_saved=is_saved) as left,
         cluster.job_manager() as second,
     ):
         await leads(second)
@@ -103,7 +103,7 @@ async def test_the_next_leader_keeps_the_checkpoints_of_a_job_that_failed_becaus
     cluster: Cluster, keep_state: bool
 ) -> None:
     async with (
-        left_by_the_dead(cluster, JobStatus.FAILED, NEVER_RETAIN, as_asked=False, keep_state=keep_state) as left,
+        left_by_the_dead(cluster, JobStatus.FAILED, NEVER_RETAIN, is_saved=False, keep_state=keep_state) as left,
         cluster.job_manager() as second,
     ):
         await leads(second)

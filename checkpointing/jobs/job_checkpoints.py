@@ -64,7 +64,7 @@ class JobCheckpoints:
     ) -> None:
         recovery = services.high_availability.recovery_factory.create(graph.job_id, config.num_retained)
         self._store = recovery.store
-        self._storage = services.storage(graph, config, recovery.term_lasts)
+        self._storage = services.storage(graph, config, recovery.term_lasts, lambda: recovery.store.checkpoints)
         self._services = services
         self.config = config
         self._graph = graph

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.clock import Clock
 from checkpointing.configuration import CheckpointConfiguration, CheckpointStorageKind
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityServices
 from checkpointing.jobs.batch_numbers import BatchNumberCounters
 from checkpointing.jobs.graph import JobGraph
@@ -61,7 +62,11 @@ class JobServices:
         return self.io_threads.of(self.settings.restore_roots.root_of(location) or "storage outside the roots")
 
     def storage(
-        self, graph: JobGraph, config: CheckpointConfiguration, owns_pool: Callable[[], bool] = lambda: False
+        self,
+        graph: JobGraph,
+        config: CheckpointConfiguration,
+        owns_pool: Callable[[], bool] = lambda: False,
+        retained: Callable[[], Sequence[CompletedCheckpoint]] = tuple,
     ) -> FileCheckpointStorage:
         """Where the job's checkpoints and savepoints go; its shared files may go while `owns_pool`."""
         in_memory = config.storage is CheckpointStorageKind.JOBMANAGER
@@ -71,6 +76,7 @@ class JobServices:
             savepoint_roots=self.settings.savepoint_roots,
             owns_pool=owns_pool,
             intents=SavepointIntents(self.intents_directory, graph.job_id),
+            retained=retained,
         )
 
     def savepoint_storage(self, job_id: str, owns_pool: Callable[[], bool]) -> FileCheckpointStorage:

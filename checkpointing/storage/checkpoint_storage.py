@@ -25,10 +25,11 @@ from checkpointing.storage.layout import (
     is_snapshot_directory,
     savepoint_name,
 )
-from checkpointing.storage.locations import canonical, name
+from checkpointing.storage.locations import canonical, name, parent
 from checkpointing.storage.memory_files import MemoryFiles
 from checkpointing.storage.metadata import encode_metadata
 from checkpointing.storage.opening import files_for
+from checkpointing.storage.reachability import require_storage
 from checkpointing.storage.roots import SavepointRoots
 from checkpointing.storage.savepoint_intents import SavepointIntents
 from checkpointing.storage.sweeping import OrphanSweep, Swept
@@ -41,7 +42,7 @@ class FileCheckpointStorage:
     `directory` is `execution.checkpointing.dir`; with None only savepoints can be taken. With `savepoint_roots`, a
     savepoint's target must lie under one of them. Directories are locations of any storage; `files` stands in for what
     they would open. `owns_pool`: false once another job manager may
-    lead, whose checkpoints may refer to any shared file by its content.
+    lead, whose checkpoints may refer to any shared file by its content. `retained`: the job's completed checkpoints.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class FileCheckpointStorage:
         files: Files | None = None,
         owns_pool: Callable[[], bool] = lambda: True,
         intents: SavepointIntents | None = None,
+        retained: Callable[[], Sequence[CompletedCheckpoint]] = tuple,
     ) -> None:
         self._owns_pool = owns_pool
+        self._retained = retained
         self._intents = intents
         self._job_directory = None if directory is None else f"{canonical(directory).rstrip('/')}/{job_id}"
         self._job_id = job_id
@@ -71,12 +74,21 @@ class FileCheckpointStorage:
     def initialize_location(
         self, checkpoint_id: int, kind: CheckpointKind, target_directory: str | None
     ) -> CheckpointLocation:
-        """A new, empty directory. FileExistsError when a directory of this checkpoint id is there already."""
+        """Make a new, empty directory.
+
+        Raises:
+            FileExistsError: a directory of this checkpoint id is there already.
+            StorageUnreachable: the job has retained checkpoints, and nothing lies where they should be. A directory
+                that is made there now would lie in an empty mount point, and they would look as if somebody had
+                deleted them.
+        """
         if kind.is_savepoint:
             return self._initialize_savepoint(target_directory)
         directory = checkpoint_directory(self.job_directory, checkpoint_id)
         shared = f"{self.job_directory}/{SHARED}"
         files = self._files(directory)
+        if any(parent(checkpoint.location) == self.job_directory for checkpoint in self._retained()):
+            require_storage(directory, files)
         files.make_directory(shared)
         files.make_directory(f"{self.job_directory}/{TASK_OWNED}")
         files.make_directory(directory, new=True)

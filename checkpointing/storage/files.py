@@ -21,7 +21,7 @@ from checkpointing.file_memory import FileMemory
 from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
 from checkpointing.storage.giving_way import BYTES_A_SECOND_OF_A_PROCESSOR, GivingWay, Hurries, unhurried
-from checkpointing.storage.layout import temporary_name
+from checkpointing.storage.layout import is_snapshot_directory, temporary_name
 
 _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
@@ -58,6 +58,8 @@ class Files(Protocol):
     def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
         """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
 
+        Makes the directories between a snapshot's own and `path`, but neither that nor a pool: the job manager made
+        them, and where they are missing the storage is away.
         `hurries`: asked now and then where it copies, whether it is to give way to nobody (see `giving_way`).
         There after a power cut once `make_durable` was called for it, and then for its directory.
         """
@@ -143,7 +145,8 @@ class LocalFiles:
         temporary = _beside(target)
         try:
             with in_words(path):
-                target.parent.mkdir(parents=True, exist_ok=True)
+                if not target.parent.is_dir():
+                    _make_inside_snapshot(target.parent)
                 if not _linked(source, target):
                     _link_or_copy(source, temporary, hurries)
                     temporary.replace(target)
@@ -223,6 +226,19 @@ class LocalFiles:
 
 def _beside(target: Path) -> Path:
     return target.with_name(temporary_name(target.name))
+
+
+def _make_inside_snapshot(directory: Path) -> None:
+    """Make `directory` with its parents up to a snapshot's own directory; nothing where it is below none."""
+    inside: list[Path] = []
+    for each in (directory, *directory.parents):
+        if is_snapshot_directory(str(each)):
+            break
+        inside.append(each)
+    else:
+        return
+    for missing in reversed(inside):
+        missing.mkdir(exist_ok=True)
 
 
 def _linked(source: Path, target: Path) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.storage.errors import MetadataMissing, StateFileMissing, StorageUnreachable
+from checkpointing.storage.files import Files
 from checkpointing.storage.layout import METADATA
 from checkpointing.storage.locations import JOB_MANAGER, canonical, parent, scheme_of
 from checkpointing.storage.opening import files_for
@@ -39,13 +40,16 @@ def read_reachable(directory: str, read: Callable[[str], CompletedCheckpoint] = 
         raise
 
 
-def require_storage(directory: str) -> None:
-    """Raise StorageUnreachable where the storage of the snapshot in `directory` may be away."""
+def require_storage(directory: str, files: Files | None = None) -> None:
+    """Raise StorageUnreachable where the storage of the snapshot in `directory` may be away.
+
+    `files` stands in for what the location would open.
+    """
     location = canonical(directory).removesuffix(f"/{METADATA}")
     if scheme_of(location) == JOB_MANAGER:
         return
     holder = parent(location)
-    if not files_for(holder).names(holder):
+    if not (files or files_for(holder)).names(holder):
         raise StorageUnreachable(
             f"{directory}: {holder} is missing or holds nothing at all; its storage may not be mounted"
         )

@@ -34,11 +34,16 @@ def test_a_driver_outlives_its_leader_and_its_storage(zookeeper_hosts: str, tmp_
     (tmp_path / "in" / "1.json").write_text(json.dumps({"id": 1, "word": "a"}))
     arguments = {"input": str(tmp_path / "in"), "poison": str(tmp_path / "poison"), "output": str(tmp_path / "out")}
     try:
-        job = Job(managers, PROGRAM, "to_files", arguments)
+        job = Job(
+            managers, PROGRAM, "to_files", arguments, **{"execution.checkpointing.tolerable-failed-checkpoints": "99"}
+        )
         completed = eventually("a checkpoint", job.completed_id)
         driver = job.driver()
         storage = managers.state / away
         elsewhere = storage.rename(storage.with_name("elsewhere"))
+        if away == "checkpoints":  # nothing of a later checkpoint is made where the storage was
+            eventually("a failed checkpoint", lambda: job.get("/checkpoints")["counts"]["failed"])
+            assert not storage.exists()
         managers.kill_leader()
         eventually("a leader", managers.leader)
         led_since = time.monotonic()

@@ -24,6 +24,11 @@ def local(tmp_path: Path, content: bytes, name: str = "source") -> Path:
     return path
 
 
+def put(place: Place, source: Path, path: str) -> None:
+    place.files.make_directory(path.rpartition("/")[0])
+    place.files.put(source, path)
+
+
 def test_what_was_written_is_read_back_whatever_was_there(place: Place) -> None:
     path = f"{place.root}/a/b/_metadata"
     place.files.make_directory(f"{place.root}/a/b")
@@ -39,6 +44,7 @@ def test_what_was_written_is_read_back_whatever_was_there(place: Place) -> None:
 def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path, size: int) -> None:
     content = (hashlib.sha256(b"x").digest() * (size // 32 + 1))[:size]
     path = f"{place.root}/chk-1/words/state/0/1.zip"
+    place.files.make_directory(f"{place.root}/chk-1")
     place.files.put(local(tmp_path, content), path)
     place.files.make_durable([path.rpartition("/")[0]])
     expected = {SHA256: hashlib.sha256(content).hexdigest(), CRC32: of_sums(sums_of(content))}
@@ -49,6 +55,7 @@ def test_a_file_goes_there_and_comes_back_the_same(place: Place, tmp_path: Path,
 
 def test_putting_replaces_what_is_there(place: Place, tmp_path: Path) -> None:
     path = f"{place.root}/shared/x"
+    place.files.make_directory(place.root)
     place.files.put(local(tmp_path, b"old"), path)
     newer = local(tmp_path, b"newer", "other")
     place.files.put(newer, path)
@@ -85,7 +92,7 @@ def test_a_new_directory_must_be_new(place: Place) -> None:
 
 def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_path: Path) -> None:
     for name in ("job/a", "job/chk-1/b", "job/chk-1/deep/c", "job2/d"):
-        place.files.put(local(tmp_path, name.encode()), f"{place.root}/{name}")
+        put(place, local(tmp_path, name.encode()), f"{place.root}/{name}")
     assert sorted(place.files.names(f"{place.root}/job")) == ["a", "chk-1"]
     assert place.files.sizes(f"{place.root}/job") == {"a": 5}
     assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
@@ -93,7 +100,7 @@ def test_a_directory_lists_its_own_files_and_directories_only(place: Place, tmp_
 
 def test_removing_takes_what_was_named_and_nothing_beside_it(place: Place, tmp_path: Path) -> None:
     for name in ("job/chk-1/_metadata", "job/chk-1/deep/c", "job/chk-10/d", "job/shared/e"):
-        place.files.put(local(tmp_path, b"x"), f"{place.root}/{name}")
+        put(place, local(tmp_path, b"x"), f"{place.root}/{name}")
     place.files.remove_file(f"{place.root}/job/chk-1/_metadata")
     assert place.files.sizes(f"{place.root}/job/chk-1") == {}
     place.files.remove_empty_directory(f"{place.root}/job/shared")
@@ -109,13 +116,13 @@ def test_many_threads_at_a_time_in_one_directory(place: Place, tmp_path: Path) -
     sources = [local(tmp_path, f"content {number}".encode(), str(number)) for number in range(24)]
     together = threading.Barrier(8)
 
-    def put(source: Path) -> None:
+    def put_together(source: Path) -> None:
         if int(source.name) < 8:
             together.wait(30)
-        place.files.put(source, f"{place.root}/chk-1/state/{int(source.name) % 3}/{source.name}")
+        put(place, source, f"{place.root}/chk-1/state/{int(source.name) % 3}/{source.name}")
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(put, sources))
+        list(pool.map(put_together, sources))
         back = list(
             pool.map(
                 lambda source: place.files.read(f"{place.root}/chk-1/state/{int(source.name) % 3}/{source.name}"),

@@ -96,6 +96,40 @@ def test_a_file_system_that_is_not_mounted_is_away(tmp_path: Path, mount_point: 
         read_reachable(f"{checkpoint.location}/_metadata")
 
 
+@pytest.mark.parametrize("mount_point", ["is missing", "is empty"])
+def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_path: Path, mount_point: str) -> None:
+    """It would be the neighbour that makes the retained checkpoints look deleted."""
+    checkpoint = _completed_locally(tmp_path)
+    root = tmp_path / "cp"
+    storage = FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,))
+    second = storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
+    elsewhere = root.rename(tmp_path / "elsewhere")
+    if mount_point == "is empty":
+        root.mkdir()
+    with pytest.raises(StorageUnreachable, match="may not be mounted"):
+        storage.initialize_location(3, CheckpointKind.CHECKPOINT, None)
+    (tmp_path / "state").write_bytes(CONTENT)
+    for path in (f"{second.directory}/q/state/0/1.delta", f"{second.shared_directory}/{'f' * 64}"):
+        with pytest.raises(FileNotFoundError):
+            LocalFiles().put(tmp_path / "state", path)
+    assert list(root.glob("*")) == []
+    with pytest.raises(StorageUnreachable):
+        verify_whole(checkpoint.location)
+
+    if mount_point == "is empty":
+        root.rmdir()
+    elsewhere.rename(root)
+    storage.initialize_location(3, CheckpointKind.CHECKPOINT, None)
+    assert verify_whole(checkpoint.location).checkpoint_id == 1
+
+
+def test_the_first_checkpoint_of_a_job_makes_its_directory(tmp_path: Path) -> None:
+    """Also where the state that it was restored from lies elsewhere."""
+    savepoint = _completed_locally(tmp_path / "other")
+    storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID, retained=lambda: (savepoint,))
+    assert Path(storage.initialize_location(1, CheckpointKind.CHECKPOINT, None).directory).is_dir()
+
+
 @pytest.mark.parametrize("first_seen_again", ["before the look beside it", "after it"])
 def test_a_storage_that_comes_back_in_between_is_no_loss(tmp_path: Path, first_seen_again: str) -> None:
     checkpoint = _completed_locally(tmp_path)

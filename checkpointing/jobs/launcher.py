@@ -10,6 +10,7 @@ from typing import Protocol
 
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launching.admission import Demand, Load
 
 
 class LaunchFailed(Exception):
@@ -39,6 +40,22 @@ class DriverProcess(Protocol):
 class DriverLauncher(Protocol):
     def check(self, graph: JobGraph) -> None:
         """InvalidConfiguration when no driver of this job could ever start. Pure: nothing is asked of any server."""
+        ...
+
+    def demand_of(self, graph: JobGraph) -> Demand | None:
+        """Return what the job's driver takes of this machine; None: it runs elsewhere, and is not limited here.
+
+        InvalidConfiguration when its settings do not say. Pure.
+        """
+        ...
+
+    @property
+    def spare_load(self) -> Load:
+        """Return what spare drivers take of this machine now. Cheap."""
+        ...
+
+    def leave_to_spares(self, room: Load) -> None:
+        """Let spare drivers take no more than `room`: those beyond it end soon. Cheap."""
         ...
 
     def launch(self, spec: DriverSpec) -> DriverProcess:

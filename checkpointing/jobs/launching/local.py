@@ -23,8 +23,10 @@ from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import without_secrets
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.launching import class_archive
+from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.class_archive import ClassArchives
 from checkpointing.jobs.launching.cluster import ClusterSubmission
+from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import (
     DEPLOY_MODE,
     MASTER,
@@ -102,6 +104,16 @@ class LocalDriverLauncher:
         check_reachable(deployment, self._site)
         if deployment.driver_is_in_the_cluster:
             _check_cluster_mode(graph.configuration)
+
+    def demand_of(self, graph: JobGraph) -> Demand | None:
+        return demand_of(graph.configuration, self._deployment(graph.configuration, graph.parallelism))
+
+    @property
+    def spare_load(self) -> Load:
+        return self.spares.load
+
+    def leave_to_spares(self, room: Load) -> None:
+        self.spares.room = room
 
     def launch(self, spec: DriverSpec) -> DriverProcess:
         spec, deployment = self._placed(spec)

@@ -20,6 +20,7 @@ import subprocess
 from pathlib import Path
 
 from checkpointing.clock import Clock
+from checkpointing.jobs.launching.admission import Load
 from checkpointing.jobs.launching.processes import SPEC_NAME, StartedProcess, command_line
 from checkpointing.jobs.launching.signature import Signature
 
@@ -28,7 +29,7 @@ READY, TAKEN = b"ready\n", b"taken\n"
 
 
 class SpareDriver:
-    """Use from one thread at a time."""
+    """Use from one thread at a time. `load` is what it takes of this machine."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class SpareDriver:
         channel: socket.socket,
         directory: Path,
         signature: Signature,
+        load: Load,
         started_s: float,
     ) -> None:
         channel.setblocking(False)
@@ -43,6 +45,7 @@ class SpareDriver:
         self.process = StartedProcess(popen, directory)
         self.directory = directory
         self.signature = signature
+        self.load = load
         self.started_s = started_s
         self._channel = channel
         self._heard = b""

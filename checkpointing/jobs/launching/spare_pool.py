@@ -18,11 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpointing.clock import Clock
+from checkpointing.configuration import InvalidConfiguration
 from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.ids import new_id
 from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.driver_spec import DriverSpec, SpareSpec
 from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.jobs.launching.admission import Load
+from checkpointing.jobs.launching.demand import demand_of
+from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.environment import process_environment
 from checkpointing.jobs.launching.processes import command_line, write_private
 from checkpointing.jobs.launching.python import python_of
@@ -64,7 +68,10 @@ class _Job:
 
 
 class SparePool:
-    """`command` has Python's arguments that start a spare; the path of its specification is the last. Any thread."""
+    """`command` has Python's arguments that start a spare; the path of its specification is the last. Any thread.
+
+    `room` is what spares may take, None: as much as they want. `load` is what those that live take.
+    """
 
     def __init__(
         self,
@@ -77,6 +84,8 @@ class SparePool:
         limits: SpareLimits | None = None,
     ) -> None:
         self.directory = directory
+        self.room: Load | None = None
+        self.load = Load()
         self._size = size
         self._command = command
         self._environment = environment
@@ -119,6 +128,7 @@ class SparePool:
                 return None
             best = max(fitting, key=lambda spare: (spare.is_ready, -spare.started_s))
             self._spares.remove(best)
+            self._spares_changed()
             return best
 
     def wait_for(self, spec: DriverSpec, has_ended: Callable[[], bool]) -> None:
@@ -152,6 +162,7 @@ class SparePool:
             for spare in self._spares:
                 self._end(spare)
             self._spares.clear()
+            self._spares_changed()
             if self._thread is threading.current_thread():
                 self._thread = None
 
@@ -166,12 +177,22 @@ class SparePool:
                 self._not_before[spare.signature] = now + self._limits.retry_delay_s
             elif now - spare.started_s > self._limits.max_age_s or wanted[spare.signature] == 0:
                 self._end(spare)
+            elif not self._has_room(sum((each.load for each in kept), spare.load)):
+                self._end(spare)  # jobs need its memory
             else:
                 wanted[spare.signature] -= 1
                 kept.append(spare)
         self._spares = kept
         for signature in wanted.elements():
             self._start(signature, now)
+        self._spares_changed()
+
+    def _has_room(self, load: Load) -> bool:
+        room = self.room
+        return room is None or (load.memory <= room.memory and load.drivers <= room.drivers)
+
+    def _spares_changed(self) -> None:
+        self.load = sum((spare.load for spare in self._spares), Load())
 
     def _forget_jobs(self, now: float) -> None:
         for signature, job in list(self._jobs.items()):
@@ -188,7 +209,8 @@ class SparePool:
     def _start(self, signature: Signature, now: float) -> None:
         job = self._jobs[signature]
         is_early = now < max(job.started_s + self._limits.start_delay_s, self._not_before.get(signature, now))
-        if is_early or job.ended_s is not None:
+        has_room = self._has_room(sum((spare.load for spare in self._spares), _load(job.spec)))
+        if is_early or job.ended_s is not None or not has_room:
             return
         self._sweep()
         try:
@@ -215,7 +237,7 @@ class SparePool:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return SpareDriver(popen, ours, directory, signature, now)
+        return SpareDriver(popen, ours, directory, signature, _load(spec), now)
 
     def _end(self, spare: SpareDriver) -> None:
         spare.kill()
@@ -231,6 +253,14 @@ class SparePool:
                 continue  # another job manager of this machine is just writing it
             if age_ms > self._limits.swept_after_s * 1000 and spec.host == socket.gethostname() and not _runs(path):
                 shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _load(spec: DriverSpec) -> Load:
+    try:
+        demand = demand_of(spec.configuration, deployment_of(spec.configuration, parallelism=spec.parallelism))
+    except InvalidConfiguration:  # of a job that an earlier version accepted
+        demand = None
+    return Load(memory=demand.memory if demand is not None else 0, drivers=1)
 
 
 def _runs(spec_path: Path) -> bool:

@@ -15,6 +15,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.jobs.launching.admission import Demand, Load
+from checkpointing.jobs.launching.demand import demand_of
+from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     BatchNumbersExtended,
@@ -360,6 +363,14 @@ class FakeLauncher:
 
     def check(self, graph: JobGraph) -> None:
         """Every job may run here."""
+
+    def demand_of(self, graph: JobGraph) -> Demand | None:
+        return demand_of(graph.configuration, deployment_of(graph.configuration, parallelism=graph.parallelism))
+
+    spare_load = Load()
+
+    def leave_to_spares(self, room: Load) -> None:
+        """There are none."""
 
     def end_spares(self) -> None:
         """There are none."""

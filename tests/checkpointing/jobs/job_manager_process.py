@@ -22,6 +22,7 @@ from checkpointing.ha.zookeeper_leader_election import ZooKeeperLeaderElection
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.jobmanager import run
+from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.settings import JobManagerSettings
 
 LAUNCH = ".launch"
@@ -65,6 +66,14 @@ class DistantLauncher:
 
     def check(self, graph: JobGraph) -> None:
         """Every job may run here."""
+
+    def demand_of(self, graph: JobGraph) -> Demand | None:
+        return Demand(memory=0)
+
+    spare_load = Load()
+
+    def leave_to_spares(self, room: Load) -> None:
+        """There are none."""
 
     def end_spares(self) -> None:
         """There are none."""

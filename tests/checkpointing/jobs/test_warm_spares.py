@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launching.admission import Load
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.processes import StartedProcess
 from checkpointing.jobs.launching.spare_pool import SpareLimits
@@ -178,6 +179,22 @@ async def test_what_a_running_session_takes_in_makes_no_other_spare_necessary(la
     other = replace(spec(state, 2, sql__shuffle__partitions="7"), job_id="1" * 32, job_name="another")
 
     assert launcher.launch(other).pid in spares_of(state)
+
+
+async def test_a_spare_counts_and_ends_when_jobs_need_its_memory(launcher: Launcher, state: Path) -> None:
+    assert launcher.spare_load == Load()
+    launcher.launch(spec(state, 1, driver__memory="1g"))
+    await eventually(lambda: launcher.spares.ready == 1)
+    (waiting,) = spares_of(state)
+    taken = Load(memory=(1024 + 384 + 2 * 128) * 2**20, drivers=1)
+    assert launcher.spare_load == taken
+
+    launcher.leave_to_spares(replace(taken, memory=taken.memory - 1))
+    await eventually(lambda: launcher.spare_load == Load())
+    assert waiting not in spares_of(state)
+
+    launcher.leave_to_spares(taken)
+    await eventually(lambda: launcher.spare_load == taken)
 
 
 async def test_no_spare_waits_for_a_job_on_a_cluster(state: Path) -> None:

@@ -1,0 +1,172 @@
+"""Which drivers may start on a machine now, in what order, and why the others wait. Pure.
+
+- The order is by priority, then by the time of submission. So that nobody starves, each unit of priority is worth
+  PRIORITY_IS_WORTH_S of waiting: a job is overtaken only by jobs that began to wait within that time after it.
+- No job passes another one that waits for memory or for a place: a large job would never find room beside small ones.
+- A job that restarts has kept its memory and its place. It waits for its turn to start only.
+
+Decision 136 has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+PRIORITY_IS_WORTH_S = 300
+# Jobs that began to wait within the same minute count as waiting equally long.
+_SAME_TIME_S = 60
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one driver takes of its machine. `memory` in bytes."""
+
+    memory: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """What drivers take together: memory in bytes, their number, and how many of them are starting."""
+
+    memory: int = 0
+    drivers: int = 0
+    starting: int = 0
+
+    def __add__(self, other: Load) -> Load:
+        return Load(self.memory + other.memory, self.drivers + other.drivers, self.starting + other.starting)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the drivers of one machine may take together. None: without limit."""
+
+    memory: int | None
+    drivers: int | None
+    starting: int
+
+
+class Lacking(Enum):
+    """What a waiting job waits for.
+
+    MACHINE: it asks for more memory than drivers may take here at all. TURN: another job waits before it for memory or
+    for a place. RECOVERY: jobs of the last leader are still being recovered, and one of them has a higher priority.
+    """
+
+    MEMORY = "memory"
+    DRIVERS = "drivers"
+    STARTS = "starts"
+    TURN = "turn"
+    MACHINE = "machine"
+    RECOVERY = "recovery"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One job that wants to start its driver. `since_s` is monotonic; `has_place`: its memory is already counted."""
+
+    job_id: str
+    demand: Demand
+    priority: int
+    submitted_ms: int
+    since_s: float
+    has_place: bool = False
+
+    @property
+    def rank(self) -> tuple[float, int, str]:
+        """The least is the first."""
+        waits_from = self.since_s // _SAME_TIME_S * _SAME_TIME_S - self.priority * PRIORITY_IS_WORTH_S
+        return waits_from, self.submitted_ms, self.job_id
+
+    @property
+    def load(self) -> Load:
+        """Return what its start adds."""
+        return Load(starting=1) if self.has_place else Load(self.demand.memory, 1, 1)
+
+
+@dataclass(frozen=True)
+class LaunchWait:
+    """Why a job waits. `asked` in bytes; `limit` and `free` in bytes for MEMORY and MACHINE, else drivers or starts.
+
+    `position` of `length` jobs that wait, from 1.
+    """
+
+    lacking: Lacking
+    position: int
+    length: int
+    asked: int
+    free: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`admitted`: job ids, in the order of their starts. `waits` has all others."""
+
+    admitted: tuple[str, ...]
+    waits: Mapping[str, LaunchWait]
+
+
+def decide(waiting: Iterable[Waiting], load: Load, limits: Limits, *, held_below: float = float("-inf")) -> Decision:
+    """Say who starts now. `load` is what runs and starts already, beyond the limits perhaps.
+
+    `held_below`: a job of a lower priority waits for the recovery of others.
+    """
+    admitted, kept, queue_is_blocked = [], [], False
+    for each in sorted(waiting, key=lambda one: one.rank):
+        lacking = _lacking(each, load, limits, held_below, queue_is_blocked)
+        if lacking is None:
+            admitted.append(each.job_id)
+            load += each.load
+        else:
+            kept.append((each, lacking))
+            # One that can never start here blocks nobody, nor does one whose turn has not come.
+            queue_is_blocked |= lacking in (Lacking.MEMORY, Lacking.DRIVERS)
+    waits = {
+        each.job_id: _wait(each, lacking, position, len(kept), load, limits)
+        for position, (each, lacking) in enumerate(kept, 1)
+    }
+    return Decision(tuple(admitted), waits)
+
+
+def _lacking(each: Waiting, load: Load, limits: Limits, held_below: float, queue_is_blocked: bool) -> Lacking | None:
+    if not each.has_place and limits.memory is not None and each.demand.memory > limits.memory:
+        return Lacking.MACHINE
+    if each.priority < held_below:
+        return Lacking.RECOVERY
+    if not each.has_place:
+        if queue_is_blocked:
+            return Lacking.TURN
+        if limits.memory is not None and load.memory + each.demand.memory > limits.memory:
+            return Lacking.MEMORY
+        if limits.drivers is not None and load.drivers >= limits.drivers:
+            return Lacking.DRIVERS
+    return Lacking.STARTS if load.starting >= limits.starting else None
+
+
+def _wait(each: Waiting, lacking: Lacking, position: int, length: int, load: Load, limits: Limits) -> LaunchWait:
+    free, limit = {
+        Lacking.MEMORY: (_left(limits.memory, load.memory), limits.memory),
+        Lacking.MACHINE: (_left(limits.memory, load.memory), limits.memory),
+        Lacking.DRIVERS: (_left(limits.drivers, load.drivers), limits.drivers),
+        Lacking.STARTS: (_left(limits.starting, load.starting), limits.starting),
+    }.get(lacking, (None, None))
+    return LaunchWait(lacking, position, length, each.demand.memory, free, limit)
+
+
+def _left(limit: int | None, taken: int) -> int | None:
+    return None if limit is None else max(0, limit - taken)
+
+
+def room_for_spares(waiting: Iterable[Waiting], load: Load, limits: Limits) -> Load:
+    """Return what spare drivers may take: what is left when all that wait have started. `load` is without spares."""
+    can_start = (each for each in waiting if limits.memory is None or each.demand.memory <= limits.memory)
+    wanted = sum((each.load for each in can_start), load)
+    return Load(
+        memory=_UNLIMITED if limits.memory is None else max(0, limits.memory - wanted.memory),
+        drivers=_UNLIMITED if limits.drivers is None else max(0, limits.drivers - wanted.drivers),
+    )
+
+
+_UNLIMITED = 2**62

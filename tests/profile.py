@@ -31,7 +31,7 @@ class Profile:
     kill_every: int = 10
     flink_versions: tuple[str, ...] = (FLINK_VERSION,)
     flink_s: float = 20
-    wrong_answers: int = 12
+    wrong_answers: int = 6
     each_alone: bool = False
 
 

@@ -25,6 +25,7 @@ def migrate(transactional_db):
     executor.migrate(executor.loader.graph.leaf_nodes())
 
 
+@pytest.mark.nightly
 def test_deliveries_and_their_logs_are_carried_over(migrate):
     old = migrate(BEFORE)
     cluster, jobs, incidents, events, channels, deliveries = (

@@ -24,6 +24,7 @@ def migrate(transactional_db):
     executor.migrate(executor.loader.graph.leaf_nodes())
 
 
+@pytest.mark.nightly
 def test_rules_are_the_jobs_own_and_what_they_found_stays_found(migrate):
     old = migrate(BEFORE)
     clusters, jobs, rules, incidents = (

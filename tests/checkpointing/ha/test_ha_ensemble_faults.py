@@ -143,6 +143,7 @@ def test_the_loss_of_any_one_server_stops_nothing(ensemble, job_managers, driver
     check_account(job_managers, connect_services)
 
 
+@pytest.mark.nightly
 def test_without_a_quorum_nothing_is_done_and_with_it_all_goes_on_by_itself(
     ensemble, job_managers, driver, connect_services, eventually
 ):

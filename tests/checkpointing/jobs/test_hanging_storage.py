@@ -115,6 +115,7 @@ async def test_other_jobs_are_checkpointed_canceled_and_submitted(manager: Runni
     assert await manager.checkpoint(third) == 1
 
 
+@pytest.mark.nightly
 async def test_its_checkpoints_fail_its_threads_are_few_and_no_driver_is_lost(
     manager: RunningJobManager, mount: HardMount
 ) -> None:

@@ -12,6 +12,7 @@ from checkpointing.spark.local_recovery import LocalState
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
+@pytest.mark.nightly
 def test_a_driver_ends_after_the_batch_that_comes_too_near_to_the_end_of_its_numbers(
     job_manager: Any, drivers: Any, words: Any, eventually: Any
 ) -> None:

@@ -183,6 +183,7 @@ def finish(chain: Chain, queries: list[RunningQuery]) -> dict[str, int]:
     return chain.counts
 
 
+@pytest.mark.nightly
 def test_every_snapshot_under_load_restores_to_each_word_exactly_once(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from checkpointing.messages import DriverState
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def copies(words: Any) -> Counter[str]:

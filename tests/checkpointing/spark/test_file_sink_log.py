@@ -20,6 +20,7 @@ from checkpointing.spark.sink_output import COMPACT_INTERVAL, SinkOutput
 from checkpointing.spark.starting_state import FormerAttempt, NoState, build_queries
 from tests.checkpointing.spark.bench import LAYOUTS, RANGES
 from tests.checkpointing.spark.file_sink_bench import FileSink
+from tests.profile import IS_CI
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -63,7 +64,8 @@ def log_of(bench: FileSink) -> list[str]:
 
 def test_each_row_is_there_once_after_restores_back_and_forward(bench: FileSink) -> None:
     older, newer = two_states(bench)
-    for number, state in enumerate((older, newer, older, newer)):
+    states = (older, newer) if IS_CI else (older, newer, older, newer)
+    for number, state in enumerate(states):
         query = bench.restored(state, f"restored-{number}")
         assert bench.rows() == bench.expected
         feed(bench, query, 4)  # one compaction further
@@ -132,6 +134,7 @@ def elsewhere(bench: FileSink) -> str:
     return f"{bench.at or bench.output}-2"
 
 
+@pytest.mark.nightly
 def test_a_query_that_moves_to_an_empty_directory_leaves_the_former_one_alone(bench: FileSink) -> None:
     """A second job may be started from the state, while the first one goes on."""
     older, newer = two_states(bench)
@@ -158,6 +161,7 @@ def test_a_query_that_moves_to_an_empty_directory_leaves_the_former_one_alone(be
         assert rows_elsewhere() == bench.expected.total() - written_elsewhere
 
 
+@pytest.mark.nightly
 def test_a_restored_query_is_refused_a_directory_that_another_job_has_written_to(bench: FileSink) -> None:
     older, _ = two_states(bench)
     other = bench.writing("other", output=elsewhere(bench))
@@ -168,6 +172,7 @@ def test_a_restored_query_is_refused_a_directory_that_another_job_has_written_to
     assert bench.rows() == seen
 
 
+@pytest.mark.nightly
 def test_at_least_once_nothing_disappears(viewfs: FileSink) -> None:
     older, _ = two_states(viewfs)
     seen = viewfs.rows()
@@ -190,7 +195,13 @@ def test_a_query_that_starts_without_state_again_begins_a_log_of_its_own(viewfs:
         NoState("other").check_output(query, None)
 
 
-@pytest.mark.parametrize("batches", [1, 4], ids=["the log knows the batch", "compacted beyond it"])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param(1, id="the log knows the batch"),
+        pytest.param(4, id="compacted beyond it", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_snapshot_without_the_sinks_log_continues_in_the_log_that_is_there(bench: FileSink, batches: int) -> None:
     """An imported location has none. Older versions took the log of local directories only."""
     first = bench.run(bench.writing("first"), 1)
@@ -275,6 +286,7 @@ def left_behind(bench: FileSink, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
     return run
 
 
+@pytest.mark.nightly
 def test_a_restored_query_is_continued_where_it_was_with_its_numbers(
     bench: FileSink, left_behind: Callable[[], RunningQuery]
 ) -> None:

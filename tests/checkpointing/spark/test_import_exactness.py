@@ -106,6 +106,7 @@ def test_a_batch_that_died_after_it_wrote_is_not_written_again(
     assert Counter(word for words in batches.values() for word in words) == bench.expected
 
 
+@pytest.mark.nightly
 def test_the_file_sink_of_spark_goes_on_in_its_directory(spark: Any, tmp_path: Path) -> None:
     """Its log is not in the checkpoint location: it stays where it is."""
     bench, output = Bench(spark, tmp_path, LAYOUTS["hdfs"]), tmp_path / "out"

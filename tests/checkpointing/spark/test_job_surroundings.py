@@ -19,7 +19,7 @@ from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 from tests.checkpointing.spark.conftest import PROGRAMS, Words
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
 IMPORTS = "from pyspark.sql.functions import udf\nfrom voice.loud import shout\n"

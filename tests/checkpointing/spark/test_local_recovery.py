@@ -153,7 +153,14 @@ def test_a_file_sinks_log_that_is_ahead_by_the_batch_in_flight_is_exact(bench: L
     assert Counter(row["value"] for row in rows) == bench.expected
 
 
-@pytest.mark.parametrize(("layout", "batches"), [("rocksdb format 2", 1), ("rocksdb format 2", 3), ("hdfs", 3)])
+@pytest.mark.parametrize(
+    ("layout", "batches"),
+    [
+        pytest.param("rocksdb format 2", 1, marks=pytest.mark.nightly),
+        ("rocksdb format 2", 3),
+        pytest.param("hdfs", 3, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
     spark: Any, tmp_path: Path, layout: str, batches: int
 ) -> None:
@@ -178,6 +185,7 @@ def test_a_file_sinks_log_that_is_ahead_of_a_state_is_not_gone_on_with(
         bench.run_all(bench.attempt(2, writing()))
 
 
+@pytest.mark.nightly
 def test_newer_commits_that_are_gone_are_noticed_by_a_file_sinks_log(bench: Lives) -> None:
     output = bench.root / "out"
     query = bench.attempt(1, bench.lines().writeStream.format("json").option("path", str(output)))

@@ -65,6 +65,7 @@ def rocksdb(spark: Any, tmp_path: Path) -> Jobs:
     return Jobs(spark, tmp_path, LAYOUTS[DRIVERS_LAYOUT])
 
 
+@pytest.mark.nightly
 def test_no_row_is_lost_when_an_older_state_is_restored_twice_and_then_a_newer_one(jobs: Jobs) -> None:
     first = jobs.run(jobs.counting("first"), 2)
     older = jobs.snapshot(first, 1)

@@ -14,6 +14,11 @@ from checkpointing.spark.running_query import RunningQuery
 from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+DELTAS = [
+    pytest.param(2, id="from a whole state", marks=pytest.mark.nightly),
+    pytest.param(10, id="from changes only"),
+]
 BATCHES = 5
 NO_SPARK: Any = None
 
@@ -69,8 +74,8 @@ def restored(bench: Bench, sink: IdempotentSink, batch: int, to: int | None) -> 
     return again
 
 
-@pytest.mark.parametrize("deltas", [2, 10], ids=["from a whole state", "from changes only"])
-@pytest.mark.parametrize("batch", [0, 2, 3])
+@pytest.mark.parametrize("deltas", DELTAS)
+@pytest.mark.parametrize("batch", [*(pytest.param(batch, marks=pytest.mark.nightly) for batch in (0, 2)), 3])
 def test_a_sink_that_knows_batch_numbers_loses_nothing(batch: int, deltas: int, bench: Bench) -> None:
     bench.spark.conf.set(f"{STATE}minDeltasForSnapshot", str(deltas))
     sink = IdempotentSink()
@@ -85,7 +90,8 @@ def test_a_sink_that_knows_batch_numbers_loses_nothing(batch: int, deltas: int, 
     assert max(sink.batches) == committed_batches(path.name for path in (bench.root / "again/commits").iterdir())[-1]
 
 
-@pytest.mark.parametrize("deltas", [2, 10], ids=["from a whole state", "from changes only"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("deltas", DELTAS)
 def test_a_renumbered_location_is_checkpointed_and_renumbered_again(deltas: int, bench: Bench) -> None:
     bench.spark.conf.set(f"{STATE}minDeltasForSnapshot", str(deltas))
     sink = IdempotentSink()

@@ -35,6 +35,7 @@ def bench(spark: Any, tmp_path: Path) -> FileSink:
     return FileSink(spark, tmp_path, LAYOUTS["rocksdb format 2"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "batches",
     [
@@ -60,6 +61,7 @@ def test_at_least_once_rows_stay_visible_and_none_is_lost(bench: FileSink, batch
     assert found.total() > bench.expected.total(), "nothing was written twice: this test shows nothing"
 
 
+@pytest.mark.nightly
 def test_what_an_earlier_attempt_wrote_hides_nothing_of_one_that_starts_without_state(bench: FileSink) -> None:
     first = bench.writing("first")
     NoState("job").put_output_back(first, None)
@@ -90,6 +92,7 @@ def test_a_renamed_query_is_refused_the_directory_of_its_former_name(bench: File
         restored.check_output(renamed, None)
 
 
+@pytest.mark.nightly
 def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
     """Spark makes the directory of the log before the first batch."""
     (bench.output / "_spark_metadata").mkdir(parents=True)
@@ -102,6 +105,7 @@ def test_an_empty_log_of_another_job_is_taken_over(bench: FileSink) -> None:
     assert bench.rows() == bench.listed() == bench.expected
 
 
+@pytest.mark.nightly
 def test_who_lists_the_directory_sees_each_row_once_too_whatever_is_restored(bench: FileSink) -> None:
     """Back to an older state, and then to the newer one that was left behind: its files come back."""
     first = bench.run(bench.writing("first"), 2)

@@ -123,6 +123,7 @@ def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime)
     assert reader.barriers() == []
 
 
+@pytest.mark.nightly
 def test_a_rule_says_what_it_means_and_what_it_would_have_done_while_it_is_written(
     read_as: ReadAs, now: datetime
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_page_in_which_nothing_was_typed_goes_to_the_log_in(read_as: Callable[
     expect(page).to_have_url(reader.address + reverse("clusters"))
 
 
+@pytest.mark.nightly
 def test_what_was_typed_waits_for_its_reader_to_log_in_again_and_asks_seldom_meanwhile(
     read_as: Callable[..., Reader], viewer_user: User, now: datetime
 ) -> None:

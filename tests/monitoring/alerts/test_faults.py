@@ -156,6 +156,7 @@ def test_two_workers_at_once_say_everything_once(worker, rows, httpserver, now):
     assert set(Delivery.objects.values_list("state", flat=True)) == {DeliveryState.SENT}
 
 
+@pytest.mark.nightly
 def test_a_dead_cluster_with_ten_thousand_jobs_is_one_incident_to_people_and_one_message(rows, mail_sink, now):
     Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
     cluster = rows.cluster(name="production")

@@ -117,6 +117,7 @@ def test_a_job_under_an_id_that_was_used_is_refused(jobs: CountJobs) -> None:
     jobs.ask(again)
 
 
+@LONG
 def test_a_lost_answer_never_leads_to_a_second_savepoint(flink: FlinkCluster, jobs: CountJobs) -> None:
     job_id, trigger = jobs.start(), new_id()
     proxy = TcpProxy(flink.url.removeprefix("http://"))
@@ -139,6 +140,7 @@ def test_a_lost_answer_never_leads_to_a_second_savepoint(flink: FlinkCluster, jo
         proxy.close()
 
 
+@LONG
 def test_what_the_engine_forgot_is_said_to_be_forgotten(jobs: CountJobs) -> None:
     job_id, trigger = jobs.start(), new_id()
 

@@ -208,7 +208,11 @@ STEPS = ("keys", "write", "compare", "place", "put", "count", "register", "store
 
 # Numbers that were taken by who was killed are not given twice: only the first try gets those that were.
 @pytest.mark.parametrize(
-    ("lose", "kinds"), [(with_the_numbers_that_were, ["register"]), (with_each_others_numbers, STEPS)]
+    ("lose", "kinds"),
+    [
+        (with_the_numbers_that_were, ["register"]),
+        pytest.param(with_each_others_numbers, STEPS, marks=pytest.mark.nightly),
+    ],
 )
 def test_killed_at_each_step_it_goes_on_and_nothing_is_lost_or_double(
     of_two_clusters: None, archive: Path, lose: Callable[[], None], kinds: Sequence[str]

@@ -95,6 +95,7 @@ def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None
     assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
 
 
+@pytest.mark.nightly
 def test_killed_before_each_step_it_is_counted_once_and_never_half(
     old: Rows, pipeline: Pipeline, archive: Path, twins
 ) -> None:

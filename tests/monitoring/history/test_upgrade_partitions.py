@@ -36,6 +36,7 @@ def columns_of(table):
         return ", ".join(f'"{column.name}"' for column in connection.introspection.get_table_description(cursor, table))
 
 
+@pytest.mark.nightly
 def test_every_row_is_carried_over(migrate):
     old = migrate(BEFORE)
     models = {

@@ -376,9 +376,7 @@ class FlinkClient:
     ) -> Answer:
         """One request within `limit_s` in all."""
         try:
-            if method == "GET":
-                return await self._transport.get(path, limit_s, byte_range)
-            return await self._transport.send(method, path, limit_s, content, kind)
+            return await self._transport.ask(method, path, limit_s, content, kind, byte_range)
         except aiohttp.ConnectionTimeoutError as error:
             raise unreachable(self._base_url, error) from error
         except TimeoutError as error:

@@ -336,7 +336,7 @@ class _Arm:
 
 # Twice in each round: by how much such spans differ anyway.
 _ALONE = (_Arm("no savepoint"), _Arm("no savepoint, once more"))
-_LINKED, _COPIED = _Arm("a linked savepoint", 1.05), _Arm("a copied savepoint", 1.05)
+_LINKED, _COPIED = _Arm("a linked savepoint", 1.05), _Arm("a copied savepoint", 1.3)
 # What copying as many bytes costs in any case.
 _CP = _Arm("`cp -r` of its files, and sync")
 _ARMS = (_LINKED, _COPIED, _CP)

@@ -46,8 +46,6 @@ log = logging.getLogger(__name__)
 FIGURES_WAIT_S = 10.0
 # Spark's maintenance may overtake a listing; files that are still not there after this are missing.
 STAGING_LIMIT_S = 2.0
-# Of the checkpoint's timeout: so long its copies give way to whoever computes.
-_GIVES_WAY = 0.1
 # What a checkpoint waits for is told once it has waited this long, and again whenever it changes.
 _WORTH_TELLING_S = 1.0
 ASYNC_EXCEPTION = "CHECKPOINT_ASYNC_EXCEPTION"
@@ -329,7 +327,6 @@ class CheckpointAgent:
                 self._pool,
                 self._uploads,
                 is_over=lambda: take.over,
-                hurries=lambda: self._hurries(take),
             )
             with contextlib.closing(writer.write(staged)) as subtasks:
                 for durable in subtasks:
@@ -342,10 +339,6 @@ class CheckpointAgent:
             take.results.put(_Done(None, None, cause=cause))
         finally:
             shutil.rmtree(staged.directory, ignore_errors=True)
-
-    def _hurries(self, take: _Take) -> bool:
-        elapsed_s = self._clock.monotonic() - take.started_s
-        return take.over or elapsed_s > _GIVES_WAY * take.trigger.timeout_ms / 1000
 
     def _clean(self, take: _Take) -> None:
         for location in self._pool.aborted(take.trigger.checkpoint_id):

@@ -19,7 +19,6 @@ from checkpointing.spark.layout import BatchFile, IncompleteBatch
 from checkpointing.spark.staging import StagedBatch, file_name
 from checkpointing.spark.uploads import Upload, UploadFailed, Uploads, step_back
 from checkpointing.storage.files import LocalFiles
-from checkpointing.storage.giving_way import Hurries, unhurried
 from checkpointing.storage.locations import parent
 from checkpointing.storage.memory_files import MAX_STATE_SIZE, MemoryFiles, StateTooLarge
 from checkpointing.storage.opening import files_for
@@ -88,7 +87,7 @@ class _Placed:
 class SnapshotWriter:
     """Puts staged files into one checkpoint's place, many at a time; `uploads` do it where that is worth while.
 
-    `is_over`: asked while others work, whether the checkpoint has been given up. `hurries`: as in `Files.put`.
+    `is_over`: asked while others work, whether the checkpoint has been given up.
     """
 
     def __init__(
@@ -98,12 +97,10 @@ class SnapshotWriter:
         pool: PoolLedger,
         uploads: Uploads | None = None,
         is_over: Callable[[], bool] = lambda: False,
-        hurries: Hurries = unhurried,
     ) -> None:
         self._trigger = trigger
         self._uploads = uploads
         self._is_over = is_over
-        self._hurries = hurries
         self._checksums = checksums
         self._ledger = pool
         self._files = files_for(trigger.directory)
@@ -235,7 +232,7 @@ class SnapshotWriter:
             is_new = self._bring_to_pool(link, location, checksum, file.size)
         else:
             location, is_new = self._private(staged, file), True
-            self._files.put(link, location, self._hurries)
+            self._files.put(link, location)
         return self._placed(file, checksum, location, is_new=is_new)
 
     def _is_shared(self, file: BatchFile) -> bool:
@@ -259,7 +256,7 @@ class SnapshotWriter:
         try:
             is_there = self._pool_sizes.get(checksum) == size and self._files.is_same(location, link, checksum)
             if not is_there:
-                self._files.put(link, location, self._hurries)
+                self._files.put(link, location)
         except BaseException as error:
             mine.set_exception(error)
             raise

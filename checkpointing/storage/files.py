@@ -6,32 +6,22 @@ Others: `fsspec_files`, `memory_files`. `opening.files_for` says which of them a
 from __future__ import annotations
 
 import errno
-import fcntl
-import mmap
 import os
 import shutil
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from checkpointing.daemon_threads import progressed
 from checkpointing.durable_files import opened, sync
-from checkpointing.file_memory import FileMemory
 from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
-from checkpointing.storage.giving_way import BYTES_A_SECOND_OF_A_PROCESSOR, GivingWay, Hurries, unhurried
 from checkpointing.storage.layout import is_snapshot_directory, temporary_name
 
 _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
 _NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
-_LEAST_HANDED_OVER = 1 << 20
-# As large as Linux lets anyone's be.
-_PIPE = 1 << 20
-_PROCESSORS = os.cpu_count() or 1
-_TRANSFERS = min(4, _PROCESSORS)
-_NO_HANDING_OVER = (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP)
+_TRANSFERS = min(4, os.cpu_count() or 1)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -55,12 +45,11 @@ class Files(Protocol):
         """The file is there as a whole or not at all, also after a power cut."""
         ...
 
-    def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
+    def put(self, source: Path, path: str) -> None:
         """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
 
         Makes the directories between a snapshot's own and `path`, but neither that nor a pool: the job manager made
         them, and where they are missing the storage is away.
-        `hurries`: asked now and then where it copies, whether it is to give way to nobody (see `giving_way`).
         There after a power cut once `make_durable` was called for it, and then for its directory.
         """
         ...
@@ -108,9 +97,6 @@ class Files(Protocol):
 
 
 class LocalFiles:
-    def __init__(self) -> None:
-        self._durable: FileMemory[bool] = FileMemory()
-
     @property
     def transfers(self) -> int:
         return _TRANSFERS
@@ -139,7 +125,7 @@ class LocalFiles:
             raise
         sync(target.parent)
 
-    def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
+    def put(self, source: Path, path: str) -> None:
         """Linked where the file system allows, else copied, by the kernel where it can (a clone where it can that)."""
         target = Path(path)
         temporary = _beside(target)
@@ -148,7 +134,7 @@ class LocalFiles:
                 if not target.parent.is_dir():
                     _make_inside_snapshot(target.parent)
                 if not _linked(source, target):
-                    _link_or_copy(source, temporary, hurries)
+                    _link_or_copy(source, temporary)
                     temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)  # also after the rename of a link to itself, which does nothing
@@ -161,14 +147,9 @@ class LocalFiles:
         return self.checksum(path, checksum) == checksum
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """A file once, however many names it gets: each sync is a word with the disk, also of a file that it has."""
         for path in paths:
             with in_words(path), opened(Path(path)) as descriptor:
-                file = os.fstat(descriptor)
-                if self._durable.get(file) is None:
-                    os.fsync(descriptor)
-                    if stat.S_ISREG(file.st_mode):
-                        self._durable.learn(file, True)
+                os.fsync(descriptor)
 
     def get(self, path: str, target: Path, like: str) -> str:
         found = checking(like)
@@ -254,16 +235,12 @@ def _linked(source: Path, target: Path) -> bool:
     return True
 
 
-def _link_or_copy(source: Path, target: Path, hurries: Hurries) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     if _linked(source, target):
         return
     with source.open("rb") as reader, target.open("xb") as writer:
         size = os.fstat(reader.fileno()).st_size
-        copied = 0
-        if size >= _LEAST_HANDED_OVER:
-            copied = _handed_over(reader.fileno(), writer.fileno(), size, hurries)
-        reader.seek(copied)
-        copied += _copied_by_kernel(reader.fileno(), writer.fileno())
+        copied = _copied_by_kernel(reader.fileno(), writer.fileno())
         if copied < size:
             reader.seek(copied)
             writer.seek(copied)
@@ -272,38 +249,6 @@ def _link_or_copy(source: Path, target: Path, hurries: Hurries) -> None:
             copied = writer.tell()
     if copied != size:
         raise OSError(errno.EIO, f"{copied} bytes were copied, not the {size} of {source}")
-
-
-def _handed_over(reader: int, writer: int, size: int, hurries: Hurries) -> int:
-    """Bytes at the beginning, in whole pages, that the disk took from the pages of the file that is read.
-
-    No processor copies them then, and no memory holds them twice until they are written out: a query that leaves no
-    processor over is delayed by both. What is left, or all where a file system cannot do that, is for the others.
-    Where others want the processors, it goes no faster than they are to bear (see `giving_way`), unless it `hurries`.
-    """
-    handed_over, whole = 0, size - size % mmap.PAGESIZE
-    flags = fcntl.fcntl(writer, fcntl.F_GETFL)
-    outlet, inlet = os.pipe()
-    try:
-        fcntl.fcntl(inlet, fcntl.F_SETPIPE_SZ, _PIPE)
-        fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_DIRECT)
-        giving_way = GivingWay(BYTES_A_SECOND_OF_A_PROCESSOR * _PROCESSORS / _TRANSFERS, hurries)
-        # Nothing at the end, and where it was cut short.
-        while piped := os.splice(reader, inlet, min(_PIPE, whole - handed_over), offset_src=handed_over):
-            left = piped
-            while left:
-                written = os.splice(outlet, writer, left)
-                left -= written
-                handed_over += written
-            giving_way.wrote(piped)
-    except OSError as error:
-        if error.errno not in _NO_HANDING_OVER:
-            raise
-    finally:
-        os.close(outlet)
-        os.close(inlet)
-        fcntl.fcntl(writer, fcntl.F_SETFL, flags)
-    return handed_over
 
 
 def _copied_by_kernel(reader: int, writer: int) -> int:

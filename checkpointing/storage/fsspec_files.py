@@ -27,7 +27,6 @@ from fsspec.registry import get_filesystem_class, known_implementations
 from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import DriverMissing, StorageError, StorageUnreachable, UnknownScheme
 from checkpointing.storage.foreign_errors import in_words
-from checkpointing.storage.giving_way import Hurries, unhurried
 from checkpointing.storage.layout import temporary_name
 from checkpointing.storage.locations import name, parent
 
@@ -72,7 +71,7 @@ class FsspecFiles:
     def write_durably(self, path: str, content: bytes) -> None:
         self._placed(path, lambda fs, name: fs.pipe_file(name, content), len(content))
 
-    def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
+    def put(self, source: Path, path: str) -> None:
         self._placed(path, lambda fs, name: fs.put_file(str(source), name), source.stat().st_size)
 
     def is_same(self, path: str, source: Path, checksum: str) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import StorageError
-from checkpointing.storage.giving_way import Hurries, unhurried
 from checkpointing.storage.locations import name, parent
 
 # Flink's default for its JobManagerCheckpointStorage.
@@ -58,7 +57,7 @@ class MemoryFiles:
                 raise IsADirectoryError(f"{path} is a directory")
             self._files[path] = content
 
-    def put(self, source: Path, path: str, hurries: Hurries = unhurried) -> None:
+    def put(self, source: Path, path: str) -> None:
         self.write_durably(path, source.read_bytes())
 
     def is_same(self, path: str, source: Path, checksum: str) -> bool:

@@ -24,7 +24,6 @@ from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.snapshot import DurableSubtask
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.task_metrics import BatchFigures, TaskFigures
-from checkpointing.storage.files import LocalFiles
 
 PLAN = """
 StateStoreSave [value#0], state info [ checkpoint = <unknown>, runId = x, opId = 0, ver = 0, numPartitions = 2], Update
@@ -256,48 +255,6 @@ def test_an_aborted_checkpoint_leaves_nothing_that_others_do_not_need(bench: Ben
     bench.agent.aborted(2)
     bench.until(eventually, lambda: set(bench.shared.iterdir()) == kept)
     eventually("staging is empty", lambda: list((bench.root / "staging").iterdir()) == [], 60)
-
-
-@pytest.fixture
-def copies_hurry(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], bool]]:
-    """What each file that is put is given to ask."""
-    given: list[Callable[[], bool]] = []
-    put = LocalFiles.put
-
-    def puts(files: LocalFiles, source: Path, path: str, hurries: Callable[[], bool]) -> None:
-        given.append(hurries)
-        put(files, source, path)
-
-    monkeypatch.setattr(LocalFiles, "put", puts)
-    return given
-
-
-@pytest.mark.parametrize("kind", [CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT])
-def test_copies_give_way_for_a_tenth_of_the_timeout(
-    bench: Bench, eventually: Any, copies_hurry: list[Callable[[], bool]], kind: CheckpointKind
-) -> None:
-    bench.reports.default = None  # holds the acknowledgements back
-    bench.query.run(0, size=5000)
-    directory = bench.trigger(1, kind)
-    bench.until(eventually, lambda: (directory / "words/commits/0").exists())
-    bench.clock.advance(0.09)
-    assert copies_hurry
-    assert not any(hurries() for hurries in copies_hurry)
-    bench.clock.advance(0.02)
-    assert all(hurries() for hurries in copies_hurry)
-
-
-def test_copies_of_an_aborted_checkpoint_give_way_no_more(
-    bench: Bench, eventually: Any, copies_hurry: list[Callable[[], bool]]
-) -> None:
-    bench.reports.default = None  # holds the acknowledgements back
-    bench.query.run(0, size=5000)
-    directory = bench.trigger(1)
-    bench.until(eventually, lambda: (directory / "words/commits/0").exists())
-    assert copies_hurry
-    assert not any(hurries() for hurries in copies_hurry)
-    bench.agent.aborted(1)
-    assert all(hurries() for hurries in copies_hurry)
 
 
 @pytest.mark.parametrize("how", ["aborted", "unknown"])

@@ -121,6 +121,7 @@ def test_a_checkpoint_of_a_running_query_is_an_epoch_that_it_is_restored_from(
         assert min(mine) == last_number + PARTITIONS, "it goes on right after the epoch"
 
 
+@pytest.mark.nightly
 def test_a_stop_with_savepoint_ends_the_query_at_an_epoch(
     spark: Any, tmp_path: Path, eventually: Callable[..., object]
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_renumbered_location_is_checkpointed_and_renumbered_again(deltas: int,
     assert min(number for number in sink.batches if number > 1100) == 5001
 
 
+@pytest.mark.nightly
 def test_without_new_numbers_such_a_sink_drops_rows(spark: Any, tmp_path: Path) -> None:
     bench = Bench(spark, tmp_path, LAYOUTS[DRIVERS_LAYOUT])
     sink = IdempotentSink()

@@ -32,6 +32,7 @@ def test_tasks_get_about_the_same_and_none_gets_much() -> None:
     assert [len(share) for share in shares(some, 8)] == [1, 1, 1, 1, 1], "no task without a file"
 
 
+@pytest.mark.nightly
 def test_a_file_that_the_executors_do_not_see_ends_it_with_their_words(
     spark: Any, tmp_path: Path, s3: StorageServer, admitted: Callable[[StorageServer], None]
 ) -> None:

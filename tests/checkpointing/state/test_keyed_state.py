@@ -161,6 +161,7 @@ class Expiring(KeyedProcessFunction):
         yield {"key": key, "left": str(left), "kept": str(kept)}
 
 
+@pytest.mark.nightly
 def test_state_with_a_time_to_live_expires_and_reading_prolongs_the_life_of_what_asks_for_it(
     queries: Any, spark: Any, eventually: Any
 ) -> None:

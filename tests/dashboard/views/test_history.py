@@ -260,6 +260,7 @@ def test_the_oldest_page_is_one_click_away(operator: Client, job: Job) -> None:
     assert page.older is None
 
 
+@pytest.mark.nightly
 def test_page_1000_reads_nothing_of_the_pages_before_it(job: Job, now: datetime) -> None:
     run = Run.objects.get(job=job, number=1)
     make.make_checkpoints(run, now - timedelta(hours=1), make.Shape(count=26_000, first_id=1001))

@@ -136,6 +136,7 @@ def test_waymark_tells_of_itself(rows, now, later):
     assert [values(found[f"waymark_{name}"]) for name in archive] == [{(): 0.0}] * 3
 
 
+@pytest.mark.nightly
 def test_ten_thousand_jobs_in_two_seconds_and_as_many_queries_as_one(rows, now):
     def asked() -> int:
         with CaptureQueriesContext(connection) as queries:

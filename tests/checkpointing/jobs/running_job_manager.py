@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import uvicorn.server
+
 from checkpointing.jobs.jobmanager import run
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.rest.client import JobManagerClient
@@ -18,6 +20,22 @@ from tests.checkpointing.jobs.loop_guard import watched_loop
 
 LIMIT_S = 60.0
 PROGRAM = "def wordcount(spark, args):\n    return spark\n"
+
+
+class _ShortPauses:
+    """asyncio for uvicorn, which looks every 0.1 s whether it should end, and then waits as long for its connections.
+
+    Hundreds of tests each end a job manager.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s / 10)
+
+
+uvicorn.server.asyncio = _ShortPauses()  # type: ignore[assignment]
 
 
 async def eventually(condition: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:

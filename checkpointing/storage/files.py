@@ -16,7 +16,7 @@ from checkpointing.daemon_threads import progressed
 from checkpointing.durable_files import opened, sync
 from checkpointing.storage.checksums import checking, checksum_of
 from checkpointing.storage.foreign_errors import in_words
-from checkpointing.storage.layout import is_snapshot_directory, temporary_name
+from checkpointing.storage.layout import temporary_name
 
 _REMOVE_ATTEMPTS = 5
 _CHUNK = 1 << 20
@@ -48,8 +48,6 @@ class Files(Protocol):
     def put(self, source: Path, path: str) -> None:
         """`path` gets the bytes of the local file `source`, as a whole or not at all, whatever was there before.
 
-        Makes the directories between a snapshot's own and `path`, but neither that nor a pool: the job manager made
-        them, and where they are missing the storage is away.
         There after a power cut once `make_durable` was called for it, and then for its directory.
         """
         ...
@@ -131,8 +129,7 @@ class LocalFiles:
         temporary = _beside(target)
         try:
             with in_words(path):
-                if not target.parent.is_dir():
-                    _make_inside_snapshot(target.parent)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 if not _linked(source, target):
                     _link_or_copy(source, temporary)
                     temporary.replace(target)
@@ -207,19 +204,6 @@ class LocalFiles:
 
 def _beside(target: Path) -> Path:
     return target.with_name(temporary_name(target.name))
-
-
-def _make_inside_snapshot(directory: Path) -> None:
-    """Make `directory` with its parents up to a snapshot's own directory; nothing where it is below none."""
-    inside: list[Path] = []
-    for each in (directory, *directory.parents):
-        if is_snapshot_directory(str(each)):
-            break
-        inside.append(each)
-    else:
-        return
-    for missing in reversed(inside):
-        missing.mkdir(exist_ok=True)
 
 
 def _linked(source: Path, target: Path) -> bool:

@@ -102,16 +102,12 @@ def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_pat
     checkpoint = _completed_locally(tmp_path)
     root = tmp_path / "cp"
     storage = FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,))
-    second = storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
+    storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
     elsewhere = root.rename(tmp_path / "elsewhere")
     if mount_point == "is empty":
         root.mkdir()
     with pytest.raises(StorageUnreachable, match="may not be mounted"):
         storage.initialize_location(3, CheckpointKind.CHECKPOINT, None)
-    (tmp_path / "state").write_bytes(CONTENT)
-    for path in (f"{second.directory}/q/state/0/1.delta", f"{second.shared_directory}/{'f' * 64}"):
-        with pytest.raises(FileNotFoundError):
-            LocalFiles().put(tmp_path / "state", path)
     assert list(root.glob("*")) == []
     with pytest.raises(StorageUnreachable):
         verify_whole(checkpoint.location)

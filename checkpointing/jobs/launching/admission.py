@@ -2,10 +2,8 @@
 
 - The order is by priority, then by the time of submission. So that nobody starves, each unit of priority is worth
   PRIORITY_IS_WORTH_S of waiting: a job is overtaken only by jobs that began to wait within that time after it.
-- No job passes another one that waits for memory or for a place: a large job would never find room beside small ones.
+- No job starts before an earlier one that waits for memory or for a place: a large job would never start otherwise.
 - A job that restarts has kept its memory and its place. It waits for its turn to start only.
-
-Decision 136 has the reasons.
 """
 
 from __future__ import annotations

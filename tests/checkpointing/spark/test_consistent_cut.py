@@ -152,8 +152,7 @@ class ChainOverTopic(Chain):
     def files_read_by_clean(self, snapshot: CompletedCheckpoint) -> set[int]:
         """Numbers of the files that it has read when it is restored from there."""
         [_, clean] = planned = self.planned(f"at-{snapshot.checkpoint_id}")
-        taking.restore(snapshot, planned)
-        batch = snapshot.batches["clean"]
+        batch = taking.restore(snapshot, planned)["clean"].number
         last = json.loads(source_positions((clean.location / "offsets" / str(batch)).read_bytes())[0])["logOffset"]
         logs = (clean.location / "sources" / "0").glob("[0-9]*")
         entries = [json.loads(line) for log in logs for line in log.read_text().splitlines()[1:]]

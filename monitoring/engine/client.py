@@ -121,6 +121,18 @@ class FlinkClient:
         path = "/jobmanager/config"
         return ManagerConfig.parse(_decoded(await self._read("GET", path, self._read_limit_s), path), path)
 
+    async def manager_config_if_shown(self) -> ManagerConfig | None:
+        """Return the configuration, or None if this engine does not show it. Raise EngineError if a later request may
+        be answered otherwise."""
+        try:
+            return await self.manager_config()
+        except NotFound:
+            return None
+        except Refused as refused:
+            if refused.of_the_request:
+                return None
+            raise
+
     async def server_date(self) -> datetime | None:
         """The server's clock, to the second. Flink gives it with its pages only, our job manager with every answer."""
         try:

@@ -101,14 +101,12 @@ async def _overview(client: FlinkClient) -> Overview | None:
 
 
 async def _manager(client: FlinkClient, known: KnownCluster) -> ManagerConfig | None:
-    """None: this engine does not say. Raises EngineError for silence when it has to be told from a stranger."""
+    """Return None if this engine does not say. Raise EngineError if nobody knows, and it may be another cluster."""
     try:
-        return await client.manager_config()
-    except (Unreachable, NotReady):
+        return await client.manager_config_if_shown()
+    except EngineError:
         if known.identity:
             raise
-        return None
-    except EngineError:
         return None
 
 

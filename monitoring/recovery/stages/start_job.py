@@ -229,12 +229,8 @@ async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> 
 
 async def _why_another(client: FlinkClient, known: Identity) -> str:
     """Whose answer is acted on: "" for the job's own cluster, and for one that does not say who it is."""
-    try:
-        found = identity_of((await client.manager_config()).settings)
-    except (Unreachable, NotReady):
-        raise
-    except EngineError:
-        return ""
+    config = await client.manager_config_if_shown()
+    found = identity_of(config.settings) if config else None
     return stranger_sentence(client.url, known, found) if found and not same(known, found) else ""
 
 

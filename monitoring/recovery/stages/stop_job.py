@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.engine.answers import JobOverview, SavepointValidation
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotAsked, NotReady, Unreachable
+from monitoring.engine.errors import EngineError, NotAsked, Refused
 from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
 from monitoring.engine.leaders import quorum_of
 from monitoring.engine.zookeeper import Quorum, why_it_may_come_back
@@ -145,12 +145,8 @@ def _store(cluster: Cluster) -> Quorum | None:
 
 async def _may_be_taken_up(client: FlinkClient, known: str, found: Living) -> Living:
     """A cluster that was given by its address says itself whether there is a store of jobs, and where."""
-    try:
-        available = told_by((await client.manager_config()).settings)
-    except (Unreachable, NotReady):
-        raise
-    except EngineError:
-        return found  # this engine does not say
+    config = await client.manager_config_if_shown()
+    available = told_by(config.settings) if config else None
     if available is None:
         return found
     why = await asyncio.to_thread(why_taken_up, available, known)
@@ -188,12 +184,13 @@ def _restores_a_checkpoint(attempt: RestartAttempt) -> bool:
 
 
 async def _why_gone(client: FlinkClient, path: str, program: str | None) -> str:
+    """Return "" if the state is there, or if nobody can tell. Raise EngineError if a later request may tell."""
     try:
         found = await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
-    except (Unreachable, NotReady):
+    except Refused as refused:
+        if refused.of_the_request:
+            return str(refused)
         raise
-    except EngineError:
-        return ""
     return found.problem if isinstance(found, SavepointValidation) else ""
 
 

@@ -111,11 +111,14 @@ def test_an_engine_that_does_not_say_who_it_is_is_believed(engine: FakeEngine, c
     assert Run.objects.get().state == "LOST"
 
 
+@pytest.mark.parametrize(
+    "answer", [(503, "Service temporarily unavailable due to an ongoing leader election."), (500, "busy"), (429, "")]
+)
 def test_where_it_cannot_be_asked_who_it_is_nobody_is_lost(
-    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
+    watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers, answer: tuple[int, str]
 ) -> None:
     engine.jobs.clear()
-    engine.refused[PATH] = (503, "Service temporarily unavailable due to an ongoing leader election.")
+    engine.refused[PATH] = answer
     for _ in range(8):
         poll()
     watched.refresh_from_db()

@@ -160,20 +160,21 @@ def test_a_launch_of_a_worker_that_lost_its_claim_meanwhile_is_found_by_the_othe
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
 
 
-def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_manager, go_on, now):
+@pytest.mark.parametrize("trouble", [{"loses_request_of": {"config"}}, {"answers": {"config": (500, "busy")}}])
+def test_nothing_is_launched_before_the_cluster_has_said_who_it_is(job, job_manager, go_on, now, trouble):
     """Another cluster may answer at the address: it would get a second life of the job."""
     job_manager.config = {"high-availability.type": "zookeeper", "high-availability.cluster-id": "/demo"}
     known = identity_of(job_manager.config)
     Cluster.objects.filter(pk=job.cluster_id).update(identity=known.as_row())
     attempt = open_attempt(job, RestartTrigger.AUTOMATIC, "dead", "waymark", now, restore_path="file:/chk/7")
     RestartAttempt.objects.filter(pk=attempt.pk).update(state="launching")
-    job_manager.loses_request_of = {"config"}
+    vars(job_manager).update(trouble)
     advance(now)
     attempt.refresh_from_db()
     assert "config" in job_manager.calls
     assert (attempt.state, job_manager.count("run")) == ("launching", 0)
 
-    job_manager.loses_request_of.clear()
+    vars(job_manager).update(loses_request_of=set(), answers={})
     assert go_on(job, now + CLAIM).state == "succeeded"
     assert (job_manager.count("run"), job_manager.most_alive) == (1, 1)
 

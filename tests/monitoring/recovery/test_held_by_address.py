@@ -102,6 +102,25 @@ def test_where_nobody_may_take_it_up_nothing_is_waited_for(restart, job_manager,
     assert job_manager.count("run") == 1
 
 
+@pytest.mark.parametrize("status", [403, 405])
+def test_an_engine_that_does_not_show_its_configuration_is_not_waited_for(restart, job_manager, now, status):
+    job_manager.answers["config"] = (status, "not here")
+    restart()
+    advance(now + timedelta(seconds=3))
+    assert job_manager.count("run") == 1
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_a_configuration_that_cannot_be_read_now_is_read_again(restart, job_manager, now, status):
+    job_manager.answers["config"] = (status, "too much to do")
+    attempt = restart()
+    advance(now + HELD + timedelta(seconds=5))
+    assert (waits(attempt).count("too much to do"), job_manager.count("run")) == (1, 0)
+    job_manager.answers.clear()
+    advance(now + HELD + timedelta(seconds=10))
+    assert job_manager.count("run") == 1
+
+
 def test_a_cluster_that_falls_silent_is_asked_again(restart, job_manager, now):
     job_manager.loses_request_of = {"config"}
     attempt = restart()

@@ -188,6 +188,21 @@ def test_a_checkpoint_that_goes_while_the_job_is_saved_stops_nothing(live, job_m
     assert attempt.stop_savepoint.state == "completed"
 
 
+def test_no_job_is_cancelled_before_the_engine_has_checked_its_checkpoint_again(live, job_manager, settle, now):
+    """The checkpoint was checked before, and the job was saved meanwhile."""
+    before = job_manager.answer
+
+    def answer(method, path, body):
+        if path.endswith("/savepoints"):
+            job_manager.answers_once["validate"] = (500, "the storage is away")
+        return before(method, path, body)
+
+    job_manager.answer = answer
+    attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)
+    before_the_cancel = job_manager.calls[: job_manager.calls.index("cancel")]
+    assert (attempt.state, before_the_cancel.count("validate")) == ("succeeded", 3)
+
+
 def test_a_savepoint_before_the_cancelling_that_fails_leaves_the_job_running(live, job_manager, settle, now):
     job_manager.answers["trigger"] = (400, "The disk is full.")
     attempt = settle(restart_from(live, "file:/chk/7", "ada", now), now)

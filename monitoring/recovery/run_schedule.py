@@ -6,8 +6,7 @@ run, at once. A time at which the last run has not ended is skipped.
 
 from __future__ import annotations
 
-import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 
@@ -15,9 +14,8 @@ from monitoring import audit
 from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import why_paused
 from monitoring.recovery.run_again import AttemptOpen, BadLaunch, RestartRefused, run_again
-from monitoring.savepoints.timetable import BadSchedule, Cron
-
-log = logging.getLogger(__name__)
+from monitoring.savepoints.schedule import next_time
+from monitoring.savepoints.timetable import Cron
 
 
 def run_timetable(job: Job) -> Cron | None:
@@ -31,7 +29,7 @@ def set_run_schedule(job: Job, timetable: Cron | None, by: str, now: datetime) -
     job.run_cron = timetable.expression if timetable else ""
     job.run_time_zone = timetable.zone if timetable else "UTC"
     job.run_cron_since = now if timetable else None
-    job.next_run_at = _next_of(job, now)
+    job.next_run_at = next_time(job, run_timetable, now)
     job.run_problem = ""
     job.save(update_fields=["run_cron", "run_time_zone", "run_cron_since", "next_run_at", "run_problem"])
     audit.record(by, "job.run_schedule", f"job {job.name}", "", schedule=str(timetable or "none"))
@@ -41,7 +39,7 @@ def start_due_runs(now: datetime) -> list[str]:
     """Start every run whose time has come. Return a sentence for each."""
     scheduled = Job.objects.exclude(run_cron="")
     for job in scheduled.filter(next_run_at=None):
-        Job.objects.filter(pk=job.pk, next_run_at=None).update(next_run_at=_next_of(job, now))
+        Job.objects.filter(pk=job.pk, next_run_at=None).update(next_run_at=next_time(job, run_timetable, now))
     due = scheduled.filter(next_run_at__lte=now).select_related("cluster", "current_run")
     return [said for job in due.order_by("next_run_at", "pk") if (said := _start(job, now))]
 
@@ -54,7 +52,7 @@ def _start(job: Job, now: datetime) -> str:
     try:
         with transaction.atomic():
             claimed = Job.objects.filter(pk=job.pk, next_run_at=due_at)
-            if not claimed.update(next_run_at=_next_of(job, now), run_problem=""):
+            if not claimed.update(next_run_at=next_time(job, run_timetable, now), run_problem=""):
                 return ""
             if paused := why_paused(job, now):
                 raise RestartRefused("automation", "paused", paused)
@@ -67,7 +65,7 @@ def _start(job: Job, now: datetime) -> str:
 
 def _not_started(job: Job, due_at: datetime, why: str, now: datetime) -> str:
     """A cluster that is away is waited for, until the next time is due; everything else misses this time."""
-    next_at = _next_of(job, due_at)
+    next_at = next_time(job, run_timetable, due_at)
     waits = not job.cluster.reachable and next_at is not None and next_at > now
     due = f"{due_at:%Y-%m-%d %H:%M %Z}"
     waiting, missed = (
@@ -75,15 +73,6 @@ def _not_started(job: Job, due_at: datetime, why: str, now: datetime) -> str:
         f"The run that was due at {due} was not started: {why}",
     )
     problem = waiting if waits else missed
-    changed = {} if waits else {"next_run_at": _next_of(job, now)}
+    changed = {} if waits else {"next_run_at": next_time(job, run_timetable, now)}
     Job.objects.filter(pk=job.pk, next_run_at=due_at).update(run_problem=problem, **changed)
     return f"{job.name}: {problem}" if problem != job.run_problem else ""
-
-
-def _next_of(job: Job, now: datetime) -> datetime | None:
-    try:
-        timetable = run_timetable(job)
-    except BadSchedule:
-        log.exception("job %s: its runs cannot be scheduled", job)
-        return None  # looked at again at every tick, and the others go on
-    return None if timetable is None else timetable.after(now, job.pk, timedelta())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -146,14 +146,20 @@ def _defer(jobs: Sequence[Job], reason: str, now: datetime) -> None:
 
 
 def _next_of(job: Job, now: datetime) -> datetime | None:
+    """Jobs that are due at one moment are spread over the cluster's jitter, each always at its own place in it."""
+    return next_time(job, timetable_of, now, timedelta(seconds=job.cluster.savepoint_jitter_s))
+
+
+def next_time(
+    job: Job, timetable_of: Callable[[Job], Timetable | None], now: datetime, jitter: timedelta = timedelta()
+) -> datetime | None:
+    """Return the next due time of `job` by one of its schedules, None without a schedule.
+
+    None, too, for a schedule that cannot be read: every tick tries again, and the other jobs continue.
+    """
     try:
         timetable = timetable_of(job)
     except BadSchedule:
-        log.exception("job %s: its savepoints cannot be scheduled", job)
-        return None  # looked at again at every tick, and the others go on
-    return None if timetable is None else timetable.after(now, job.pk, _jitter(job))
-
-
-def _jitter(job: Job) -> timedelta:
-    """Jobs that are due at one moment are spread over this time, each always at its own place in it."""
-    return timedelta(seconds=job.cluster.savepoint_jitter_s)
+        log.exception("job %s: a schedule of it cannot be read", job)
+        return None
+    return None if timetable is None else timetable.after(now, job.pk, jitter)

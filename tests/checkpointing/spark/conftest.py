@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+import pytest_asyncio
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
@@ -28,6 +29,7 @@ from checkpointing.coordinator.checkpoint import (
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.ids import new_id
 from checkpointing.jobs.driver_spec import DriverSpec, HighAvailabilitySpec, LocalRecoverySpec, RestoreSpec
+from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
     CheckpointKind,
@@ -45,6 +47,8 @@ from checkpointing.messages import (
     encode,
 )
 from checkpointing.storage import FileCheckpointStorage
+from tests.chaos.cluster import JobManagers
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.spark.bench import RANGES
 from tests.waiting import eventually
 
@@ -297,6 +301,43 @@ def drivers(tmp_path: Path, java_home: Path) -> Iterator[Drivers]:
     started = Drivers(tmp_path / "work")
     yield started
     started.end_all()
+
+
+@pytest.fixture
+def launcher_environ() -> dict[str, str]:
+    """The environment of the job manager that starts the drivers of `manager`. A module may have its own."""
+    return dict(os.environ)
+
+
+@pytest_asyncio.fixture
+async def manager(
+    tmp_path: Path, java_home: Path, launcher_environ: dict[str, str]
+) -> AsyncIterator[RunningJobManager]:
+    """A whole job manager in the test's event loop, which starts real drivers."""
+    launcher: Any = LocalDriverLauncher(launcher_environ, lambda: java_home, tmp_path / "state")
+    running = RunningJobManager(tmp_path, launcher, {})
+    await running.start()
+    yield running
+    await running.shut_down()
+
+
+@pytest.fixture(scope="module")
+def job_manager_settings() -> dict[str, str]:
+    """Settings of the process of `job_managers`. A module may have its own."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def job_managers(
+    tmp_path_factory: pytest.TempPathFactory, java_home: Path, job_manager_settings: dict[str, str]
+) -> Iterator[JobManagers]:
+    """One job manager as a process, for all tests of a module."""
+    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="", **job_manager_settings)
+    try:
+        managers.start()
+        yield managers
+    finally:
+        managers.stop()
 
 
 @dataclass(frozen=True)

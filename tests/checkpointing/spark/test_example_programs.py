@@ -14,7 +14,7 @@ import signal
 import urllib.parse
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,6 @@ LIGHT = {
 }
 
 Parts = list[dict[str, str]]
-
-
-@pytest.fixture(scope="module")
-def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[JobManagers]:
-    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="")
-    try:
-        managers.start()
-        yield managers
-    finally:
-        managers.stop()
 
 
 @dataclass(frozen=True)

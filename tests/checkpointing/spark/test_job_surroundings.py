@@ -6,16 +6,13 @@ import asyncio
 import json
 import os
 import zipfile
-from collections.abc import AsyncIterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from django.core.management import call_command
 
-from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 from tests.checkpointing.spark.conftest import PROGRAMS, Words
 
@@ -25,14 +22,9 @@ LIMIT_S = 180.0
 IMPORTS = "from pyspark.sql.functions import udf\nfrom voice.loud import shout\n"
 
 
-@pytest_asyncio.fixture
-async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
-    environ = {**os.environ, "AWS_SECRET_ACCESS_KEY": "the job manager's", "OWN_ENVIRONMENT": "the job manager's"}
-    launcher: Any = LocalDriverLauncher(environ, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {})
-    await running.start()
-    yield running
-    await running.shut_down()
+@pytest.fixture
+def launcher_environ() -> dict[str, str]:
+    return {**os.environ, "AWS_SECRET_ACCESS_KEY": "the job manager's", "OWN_ENVIRONMENT": "the job manager's"}
 
 
 def wheel(path: Path, **modules: str) -> Path:

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import pytest_asyncio
 
-from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
 from tests.checkpointing.spark.conftest import PROGRAMS
@@ -21,15 +19,6 @@ from tests.checkpointing.spark.conftest import PROGRAMS
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
-
-
-@pytest_asyncio.fixture
-async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
-    launcher: Any = LocalDriverLauncher(os.environ, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {})
-    await running.start()
-    yield running
-    await running.shut_down()
 
 
 class Runs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,9 @@ LONG = ("many_tasks", "one_task", "function")
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[dict[str, Job]]:
+def jobs(job_managers: JobManagers) -> dict[str, Job]:
     """All at once: most of the time they wait."""
-    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="")
-    try:
-        managers.start()
-        yield {name: Job(managers, PROGRAM, name, {}, **TIMEOUT) for name in (*LONG, "hangs")}
-    finally:
-        managers.stop()
+    return {name: Job(job_managers, PROGRAM, name, {}, **TIMEOUT) for name in (*LONG, "hangs")}
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,8 @@ NO_RESTART = {"restart-strategy.type": "none", "spark.sql.shuffle.partitions": "
 
 
 @pytest.fixture(scope="module")
-def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[JobManagers]:
-    directory = tmp_path_factory.mktemp("manager")
-    managers = JobManagers(directory, zookeeper_hosts="", WAYMARK_CANCEL_TIMEOUT="2")
-    try:
-        managers.start()
-        yield managers
-    finally:
-        managers.stop()
+def job_manager_settings() -> dict[str, str]:
+    return {"WAYMARK_CANCEL_TIMEOUT": "2"}
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,12 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
 from tests.checkpointing.spark.conftest import PROGRAMS, Words
@@ -25,14 +22,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(1800)]
 LIMIT_S = 240.0
 
 
-@pytest_asyncio.fixture
-async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
-    environ = {**os.environ, "AWS_SECRET_ACCESS_KEY": "the job manager's"}
-    launcher: Any = LocalDriverLauncher(environ, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {})
-    await running.start()
-    yield running
-    await running.shut_down()
+@pytest.fixture
+def launcher_environ() -> dict[str, str]:
+    return {**os.environ, "AWS_SECRET_ACCESS_KEY": "the job manager's"}
 
 
 class Job:

@@ -7,14 +7,11 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.storage import verify
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
@@ -25,15 +22,6 @@ pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 LIMIT_S = 180.0
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1",
            "restart-strategy.fixed-delay.delay": "10 ms"}  # fmt: skip
-
-
-@pytest_asyncio.fixture
-async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
-    launcher: Any = LocalDriverLauncher(os.environ, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {})
-    await running.start()
-    yield running
-    await running.shut_down()
 
 
 class WordCount:

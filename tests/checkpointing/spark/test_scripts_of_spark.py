@@ -24,16 +24,6 @@ EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streami
 
 
 @pytest.fixture(scope="module")
-def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[JobManagers]:
-    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="")
-    try:
-        managers.start()
-        yield managers
-    finally:
-        managers.stop()
-
-
-@pytest.fixture(scope="module")
 def talker() -> Iterator[int]:
     """The port of a server that says a few words to whoever connects, again and again."""
     listener = socket.create_server(("127.0.0.1", 0))

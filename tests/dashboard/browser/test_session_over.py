@@ -55,9 +55,13 @@ def test_a_page_in_which_nothing_was_typed_goes_to_the_log_in(read_as: Callable[
     make.make_cluster(now)
     reader = read_as()
     page = reader.open(reverse("clusters"))
+    visited: list[str] = []
+    page.on("request", lambda request: request.is_navigation_request() and visited.append(request.url))
     _log_out(_second_tab(reader))
     _tick(page)
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    to_log_in = f"{reverse('login')}?next={reverse('clusters')}"
+    assert visited == [reader.address + path for path in (reverse("clusters"), to_log_in)]
     _log_in(page, "olga", "pw-olga-1")
     expect(page).to_have_url(reader.address + reverse("clusters"))
 

@@ -10,9 +10,14 @@ export const sessionIsOver = () => document.getElementById("session-over")?.hidd
 
 export function keepSession(note) {
   if (!note) return;
+  let isLeaving = false;
   document.body.addEventListener("htmx:responseError", ({ detail }) => {
     if (detail.xhr.status !== 401) return;
-    if (!somethingIsTyped()) location.reload();
+    // Every live part is answered 401. A second reload would cancel the first.
+    if (!isLeaving && !somethingIsTyped()) {
+      isLeaving = true;
+      location.reload();
+    }
     note.hidden = false;
   });
   document.body.addEventListener("htmx:afterOnLoad", ({ detail }) => {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.configuration import CheckpointConfiguration
@@ -286,11 +287,12 @@ class AttemptStarter:
         longer = await self._io.run(partial(counters.extend, numbers, self._confirm_term))
         if longer is None or attempt.record.ended or attempt.number != self._last_number:
             return None
-        await self._write(replace(attempt.record, batch_numbers=longer))
-        attempt.record = replace(attempt.record, batch_numbers=longer)
-        if self._former is not None and self._former.attempt == attempt.number:
-            self._former = replace(self._former, batch_numbers=longer)
+        await self._change(attempt, batch_numbers=longer)
         return longer.end
+
+    async def begin_final_savepoint(self, attempt: Attempt, directory: str) -> None:
+        """Record durably where the final savepoint will be, before it begins. AttemptFailed, HighAvailabilityError."""
+        await self._change(attempt, final_savepoint=directory)
 
     async def launch(self, attempt: Attempt, restore: Restore | LocalRestore | None) -> None:
         """Start the driver's process. AttemptFailed when that is impossible."""
@@ -368,9 +370,21 @@ class AttemptStarter:
         return await self._io.run(lambda: self._services.launcher.adopt(pid, self.graph.job_id, record.attempt, work))
 
     async def _write(self, record: AttemptRecord) -> None:
+        async with self._writing:
+            await self._write_alone(record)
+
+    async def _change(self, attempt: Attempt, **fields: Any) -> None:
+        """Change the record of an attempt that runs, durably. AttemptFailed."""
+        async with self._writing:
+            record = replace(attempt.record, **fields)
+            await self._write_alone(record)
+            attempt.record = record
+        if self._former is not None and self._former.attempt == attempt.number:
+            self._former = replace(self._former, **fields)
+
+    async def _write_alone(self, record: AttemptRecord) -> None:
         try:
-            async with self._writing:
-                await self._io.run(partial(self._write_where_the_job_is, record))
+            await self._io.run(partial(self._write_where_the_job_is, record))
         except OSError as error:
             message = f"The attempt's record could not be written: {error}"
             raise AttemptFailed(self._info("AttemptRecordUnwritable", message), keep_state=True) from error

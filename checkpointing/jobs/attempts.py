@@ -47,6 +47,8 @@ class AttemptRecord:
     `first_failure` is the attempt that failed first since the last completed checkpoint, `newest_checkpoint_id`, as it
     was when this attempt began.
     `batch_numbers`: the range that its batches may use; None for a record of an older version.
+    `final_savepoint` is the directory of the final savepoint that was begun last; its `_metadata` says that it is
+    complete.
     `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
@@ -71,6 +73,7 @@ class AttemptRecord:
     first_failure: int | None = None
     newest_checkpoint_id: int | None = None
     batch_numbers: BatchNumbers | None = None
+    final_savepoint: str | None = None
 
     def is_proved_by(self, secret: str) -> bool:
         """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""

@@ -1,22 +1,29 @@
 """The final savepoint of a job whose queries have all ended by themselves (`availableNow`, `once`, a bounded source).
 
     1. the driver reports ENDED: nothing is in flight, and no query starts again
-    2. a savepoint is taken; if it fails, it is tried again
+    2. the directory of a new savepoint is recorded, and the savepoint is taken; if it fails, both are tried again
     3. the job manager sends `Stop` to the driver, and the job is FINISHED
 
-A driver that dies before step 3 is replaced, and the next attempt comes to its own end. A job manager that dies hears
-ENDED from the adopted driver and begins again with step 2. The result is a second savepoint of the same state.
+A driver that dies before the savepoint is complete is replaced, and the next attempt comes to its own end. After a job
+manager that dies the next one reads the record. If the savepoint is complete, it continues with step 3, whether the
+driver lives or not. If not, the adopted driver reports ENDED again, and it continues with step 2.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import Future
+from functools import partial
 
 from checkpointing.configuration import CheckpointStorageKind
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.coordinator.coordinator import CheckpointCoordinator
 from checkpointing.coordinator.reasons import CheckpointException
+from checkpointing.ha.errors import HighAvailabilityError
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
+from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
+from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.driver_link import DriverGateway
 from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_record import JobRecord
@@ -24,7 +31,9 @@ from checkpointing.jobs.long_action import LongAction, LongActions
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import DriverState, Stop
+from checkpointing.messages import DriverState, FinishCause, Stop
+from checkpointing.storage.layout import new_savepoint_directory
+from checkpointing.storage.verification import verify
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +41,8 @@ logger = logging.getLogger(__name__)
 PAUSES_S = (0.5, 2.0, 10.0, 30.0)
 # After this many failures a checkpoint is enough. It may lie in another storage.
 TRIES_BEFORE_CHECKPOINT = 3
+# A driver that waits to be adopted does not wait longer for the storage of an earlier savepoint.
+_LOOK_SILENCE_S = 5.0
 
 
 class FinalSavepoint:
@@ -43,6 +54,7 @@ class FinalSavepoint:
         services: JobServices,
         coordinator: CheckpointCoordinator,
         gateway: DriverGateway,
+        starter: AttemptStarter,
         interrupts: Interrupts,
         actions: LongActions,
     ) -> None:
@@ -50,8 +62,11 @@ class FinalSavepoint:
         self._services = services
         self._coordinator = coordinator
         self._gateway = gateway
+        self._starter = starter
         self._interrupts = interrupts
         self._actions = actions
+        self._job_id = record.graph.job_id
+        self._taken_over: Attempt | None = None
         self._work: asyncio.Task[None] | None = None
         self._reported = ""
 
@@ -62,6 +77,36 @@ class FinalSavepoint:
             return
         self._work = asyncio.create_task(self._finish(attempt), name=f"final savepoint {attempt.number}")
 
+    async def taken_over(self, record: AttemptRecord, former: Attempt | None) -> Attempt | None:
+        """Return `former`, with the final savepoint that an earlier job manager completed, if it did.
+
+        Args:
+            record: of the job's last attempt.
+            former: that attempt, None if its driver is gone. With a complete savepoint it has then ended as FINISHED.
+        """
+        savepoint = await self._completed_before(record)
+        if savepoint is None:
+            return former
+        attempt = former or Attempt(record, None, self._services.clock, self._services.io_of(self._job_id))
+        attempt.final_savepoint = Future()
+        attempt.final_savepoint.set_result(savepoint)
+        attempt.ended_by_itself = True
+        self._taken_over = attempt
+        if former is None:
+            attempt.end(AttemptEnd(DriverState.FINISHED, finish_cause=FinishCause.AFTER_SAVEPOINT))
+        return attempt
+
+    async def _completed_before(self, record: AttemptRecord) -> CompletedCheckpoint | None:
+        directory = record.final_savepoint
+        if directory is None:
+            return None
+        try:
+            io = self._services.storage_io_of(self._job_id)
+            return await io.look(directory, partial(verify, directory), silence_s=_LOOK_SILENCE_S)
+        except OSError as error:
+            logger.info("job %s: the final savepoint that was begun is not complete: %s", self._job_id, error)
+            return None
+
     def give_up(self) -> None:
         """The attempt is over, or the job is left to the next job manager."""
         if self._work is not None:
@@ -70,7 +115,8 @@ class FinalSavepoint:
     def _is_due(self, attempt: Attempt) -> bool:
         is_current = attempt is self._record.attempt and not attempt.ended.done()
         runs = self._record.status is JobStatus.RUNNING and not self._interrupts.cancel_asked
-        return is_current and runs and attempt.state is DriverState.ENDED and attempt.stop_cause is None
+        may_stop = attempt.stop_cause is None or attempt is self._taken_over
+        return is_current and runs and attempt.state is DriverState.ENDED and may_stop
 
     async def _finish(self, attempt: Attempt) -> None:
         await self._actions.begin_when_free(LongAction.FINAL_SAVEPOINT)
@@ -84,6 +130,8 @@ class FinalSavepoint:
 
     async def _save(self, attempt: Attempt) -> None:
         """Return when the state is safe, or the attempt is over."""
+        if attempt is self._taken_over:
+            return
         if self._is_unchanged(attempt):
             attempt.has_nothing_to_save = True
             return
@@ -108,11 +156,13 @@ class FinalSavepoint:
         return is_new or (restored is not None and restored == graph.savepoint_path and not claims_savepoint(graph))
 
     async def _saved(self, attempt: Attempt) -> bool:
-        directory = self._record.config.savepoint_directory or self._services.settings.savepoint_directory
-        savepoint = self._coordinator.trigger_savepoint(directory)
+        target = self._record.config.savepoint_directory or self._services.settings.savepoint_directory
         try:
+            directory = new_savepoint_directory(target, self._job_id)
+            await self._starter.begin_final_savepoint(attempt, directory)
+            savepoint = self._coordinator.trigger_savepoint(directory)
             await asyncio.wrap_future(savepoint)
-        except CheckpointException as error:
+        except (CheckpointException, AttemptFailed, HighAvailabilityError, OSError) as error:
             if self._is_due(attempt):
                 self._report(f"The final savepoint failed and is tried again: {error}")
             return False
@@ -139,5 +189,5 @@ class FinalSavepoint:
     def _report(self, message: str) -> None:
         if message != self._reported:
             self._record.record_exception(self._record.info("FinalSavepointFailed", message))
-            logger.warning("job %s: %s", self._record.graph.job_id, message)
+            logger.warning("job %s: %s", self._job_id, message)
         self._reported = message

@@ -82,10 +82,12 @@ class JobMaster:
             self.record.record_exception,
             recovered=recovered,
         )
-        self._recovery = JobRecovery(self.record, services, self.checkpoints, self._starter, self._interrupts)
         actions = LongActions()
         self._final_savepoint = FinalSavepoint(
-            self.record, services, coordinator, self._gateway, self._interrupts, actions
+            self.record, services, coordinator, self._gateway, self._starter, self._interrupts, actions
+        )
+        self._recovery = JobRecovery(
+            self.record, services, self.checkpoints, self._starter, self._interrupts, self._final_savepoint
         )
         self.driver = DriverConversation(
             self.record,

@@ -12,6 +12,7 @@ from checkpointing.ha.errors import CheckpointsUnreadable
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
 from checkpointing.jobs.attempts import AttemptRecordUnreadable
+from checkpointing.jobs.final_savepoint import FinalSavepoint
 from checkpointing.jobs.interrupts import Interrupts
 from checkpointing.jobs.job_checkpoints import RECOVERY_ERRORS, JobCheckpoints
 from checkpointing.jobs.job_record import JobRecord
@@ -39,16 +40,20 @@ class JobRecovery:
         checkpoints: JobCheckpoints,
         starter: AttemptStarter,
         interrupts: Interrupts,
+        final_savepoint: FinalSavepoint,
     ) -> None:
         self._record = record
         self._services = services
         self._checkpoints = checkpoints
         self._starter = starter
         self._interrupts = interrupts
+        self._final_savepoint = final_savepoint
         self._said = ("", "")
 
     async def run(self, end_grace_s: float) -> Attempt | None:
-        """The last attempt, its driver registered again; None: a new one may start. Interrupted, AttemptFailed.
+        """Return the last attempt, if its driver registered again or its final savepoint is complete.
+
+        None: a new one may start. Interrupted, AttemptFailed.
 
         The driver is adopted before the checkpoints are read: its lease does not wait for a storage that is away. The
         job runs, and takes checkpoints, once they are read.
@@ -63,18 +68,25 @@ class JobRecovery:
         try:
             await self._interrupts.wait_for(self._registration(former))
             if not former.registration.is_set():
-                lost = self._record.info("DriverLost", "The driver did not come back.")
-                self._record.note_end(AttemptEnd(DriverState.FAILED, lost))
+                self._record.note_end(self._end_of(former))
                 await self._interrupts.wait_for(self._starter.end(former, end_grace_s))
             await self._read_checkpoints()
         finally:
             watch.cancel()
-        return former if former.registration.is_set() else None
+        return former if former.registration.is_set() or former.stop_cause is not None else None
+
+    def _end_of(self, former: Attempt) -> AttemptEnd:
+        if former.stop_cause is not None:
+            return AttemptEnd(DriverState.FINISHED, finish_cause=former.stop_cause)
+        return AttemptEnd(DriverState.FAILED, self._record.info("DriverLost", "The driver did not come back."))
 
     async def _last_attempt(self) -> Attempt | None:
         last = await self._starter.read_record()
         self._record.has_earlier_attempts = not self._starter.is_new_life
-        return await self._starter.former(last) if last is not None else None
+        if last is None:
+            return None
+        former = await self._starter.former(last)
+        return former if self._starter.is_new_life else await self._final_savepoint.taken_over(last, former)
 
     async def _read_checkpoints(self) -> None:
         starter, checkpoints = self._starter, self._checkpoints

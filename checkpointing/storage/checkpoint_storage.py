@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import uuid
 from collections.abc import Callable, Collection, Sequence
 
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
@@ -21,9 +20,10 @@ from checkpointing.storage.layout import (
     checkpoint_directory,
     is_checkpoint_directory,
     is_safe_location,
+    is_savepoint_directory_of,
     is_shared_location,
     is_snapshot_directory,
-    savepoint_name,
+    new_savepoint_directory,
 )
 from checkpointing.storage.locations import canonical, name, parent
 from checkpointing.storage.memory_files import MemoryFiles
@@ -76,8 +76,10 @@ class FileCheckpointStorage:
     ) -> CheckpointLocation:
         """Make a new, empty directory.
 
+        A savepoint's is `target_directory` if that is named like a savepoint of the job, else one below it.
+
         Raises:
-            FileExistsError: a directory of this checkpoint id is there already.
+            FileExistsError: the directory is there already.
             StorageUnreachable: the job has retained checkpoints, and nothing lies where they should be. A directory
                 that is made there now would lie in an empty mount point, and they would look as if somebody had
                 deleted them.
@@ -216,7 +218,8 @@ class FileCheckpointStorage:
         target = canonical(target_directory)
         if self._savepoint_roots is not None:
             target = self._savepoint_roots.confine(target)
-        directory = f"{target.rstrip('/')}/{savepoint_name(self._job_id, uuid.uuid4().hex)}"
+        is_named = is_savepoint_directory_of(target, self._job_id)
+        directory = target if is_named else new_savepoint_directory(target, self._job_id)
         files = self._files(directory)
         if self._intents is not None:
             self._intents.begin(directory)

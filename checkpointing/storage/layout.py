@@ -16,7 +16,7 @@ import uuid
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.messages import StateFile
 from checkpointing.storage.errors import UnsafeLocation
-from checkpointing.storage.locations import name, parent
+from checkpointing.storage.locations import canonical, name, parent
 
 METADATA = "_metadata"
 SHARED = "shared"
@@ -37,6 +37,11 @@ def checkpoint_directory(job_directory: str, checkpoint_id: int) -> str:
 
 def savepoint_name(job_id: str, random_hex: str) -> str:
     return f"savepoint-{job_id[:6]}-{random_hex[:12]}"
+
+
+def new_savepoint_directory(target: str, job_id: str) -> str:
+    """Return a directory below `target` for a savepoint of the job that is about to begin. StorageError."""
+    return f"{canonical(target).rstrip('/')}/{savepoint_name(job_id, uuid.uuid4().hex)}"
 
 
 def is_snapshot_directory(path: str) -> bool:

@@ -12,6 +12,7 @@ from checkpointing.jobs import final_savepoint
 from checkpointing.messages import FinishCause
 from checkpointing.storage import FileCheckpointStorage, read_metadata
 from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.fake_driver import FakeDriver
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 from tests.checkpointing.jobs.test_savepoints_and_stop import SlowStorage
 
@@ -261,11 +262,8 @@ async def test_a_driver_that_ends_by_itself_during_a_failing_stop_saves_afterwar
     assert len(savepoints(manager)) == 1
 
 
-@pytest.mark.parametrize("is_complete", [True, False])
-async def test_the_next_leader_takes_the_savepoint_of_a_driver_that_ended_under_the_one_before(
-    cluster: Cluster, is_complete: bool
-) -> None:
-    """`is_complete`: the leader dies between completing the savepoint and recording the result."""
+async def ended_under_a_leader_that_dies(cluster: Cluster, *, is_complete: bool) -> tuple[str, FakeDriver]:
+    """A job whose leader dies before or after its final savepoint `is_complete`, and before the result is recorded."""
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running()
@@ -274,11 +272,45 @@ async def test_the_next_leader_takes_the_savepoint_of_a_driver_that_ended_under_
         await driver.ends()
         await eventually(lambda: driver.stops if is_complete else driver.triggers)
     driver.obeys_stop = driver.acknowledges = True
+    return job_id, driver
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+async def test_the_next_leader_finishes_a_job_that_ended_under_the_one_before_with_one_savepoint(
+    cluster: Cluster, is_complete: bool
+) -> None:
+    job_id, driver = await ended_under_a_leader_that_dies(cluster, is_complete=is_complete)
+    async with cluster.job_manager(WAYMARK_CANCEL_TIMEOUT="0.5") as second:
+        driver.obeys_stop = not is_complete  # one that does not end is ended
+        cluster.drivers_find(second)
+        await leads(second)
+
+        await second.until(job_id, "FINISHED")
+
+        assert (len(cluster.launcher.drivers), len(savepoints(second))) == (1, 1)
+        assert FinishCause.AFTER_SAVEPOINT in [stop.cause for stop in driver.stops]
+        assert "by itself, with final savepoint" in await end_cause(second, job_id)
+
+
+async def test_the_next_leader_needs_no_driver_where_the_final_savepoint_is_complete(cluster: Cluster) -> None:
+    job_id, driver = await ended_under_a_leader_that_dies(cluster, is_complete=True)
+    driver.kill(-9)
+    async with cluster.job_manager() as second:
+        await leads(second)
+
+        await second.until(job_id, "FINISHED")
+
+        assert (len(cluster.launcher.drivers), len(savepoints(second))) == (1, 1)
+
+
+async def test_a_final_savepoint_that_lost_a_file_is_taken_again_by_the_next_leader(cluster: Cluster) -> None:
+    job_id, _ = await ended_under_a_leader_that_dies(cluster, is_complete=True)
+    (damaged,) = (cluster.directory / "state").glob("savepoints/*/wordcount/state/*-1")
+    damaged.unlink()
     async with cluster.job_manager() as second:
         cluster.drivers_find(second)
         await leads(second)
 
         await second.until(job_id, "FINISHED")
 
-        assert len(cluster.launcher.drivers) == 1
-        assert len(savepoints(second)) == (2 if is_complete else 1)
+        assert (len(cluster.launcher.drivers), len(savepoints(second))) == (1, 2)

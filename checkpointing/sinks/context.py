@@ -47,6 +47,10 @@ class NotInADriver(RuntimeError):
     """A sink was used outside a job of the job manager."""
 
 
+class OutputTaken(Exception):
+    """The output is another query's, or that of a job that this one did not continue from. A retry changes nothing."""
+
+
 class FencedOut(RuntimeError):
     """A newer attempt, or another job, writes to this sink: this one must end. Nothing of the batch was written."""
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from checkpointing.durable_files import sync
 from checkpointing.messages import from_plain, to_plain
-from checkpointing.sinks.context import FencedOut, SinkContext
+from checkpointing.sinks.context import FencedOut, OutputTaken, SinkContext
 from checkpointing.sinks.lineage import Lineage, moves
 
 BATCH = "waymark_batch"
@@ -25,7 +25,7 @@ _MARKER = ".waymark-batch"  # no ending of a format: some readers look at nothin
 _BATCH_DIRECTORY = re.compile(rf"{BATCH}=(\d+)")
 
 
-class SinkDirectoryTaken(Exception):
+class SinkDirectoryTaken(OutputTaken):
     """The directory holds the output of another query, or of a job that this one did not go on from."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from checkpointing.sinks.context import FencedOut, SinkContext
+from checkpointing.sinks.context import FencedOut, OutputTaken, SinkContext
 from checkpointing.sinks.lineage import Lineage, Span, from_json, moves, to_json
 
 Connection = psycopg.Connection[Any]
@@ -50,7 +50,7 @@ FROM waymark_sinks AS s WHERE target = %s ORDER BY id DESC
 """
 
 
-class SinkTableTaken(Exception):
+class SinkTableTaken(OutputTaken):
     """The table holds the output of another query, or of a job that this one did not go on from."""
 
 

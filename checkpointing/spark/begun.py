@@ -18,11 +18,12 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 class BegunBatches:
-    """For the queries at `locations`. `note` is called on the thread of a batch's function."""
+    """For the queries at `locations`. `note` and `note_error` are called on the thread of a batch's function."""
 
     def __init__(self, locations: Sequence[Path]) -> None:
         self._locations = locations
         self._threads: dict[Path, int] = {}
+        self._errors: dict[Path, Exception] = {}
 
     def note(self, frame: Any, batch: int) -> None:
         location = self._location_of(frame)
@@ -31,6 +32,15 @@ class BegunBatches:
             partial = location / f".{_NAME}"
             partial.write_text(str(batch))
             partial.rename(location / _NAME)
+
+    def note_error(self, error: Exception) -> None:
+        """Keep what the function raised after `note`."""
+        thread = threading.get_native_id()
+        self._errors.update({location: error for location, each in self._threads.items() if each == thread})
+
+    def error(self, location: Path) -> Exception | None:
+        """Return what the query's function raised, with its own class: Spark gives its text only."""
+        return self._errors.get(location)
 
     def cpu_ticks(self, location: Path) -> int:
         """Return the processor time that the thread of the query's function has used; 0 when no function was called.

@@ -51,7 +51,7 @@ from checkpointing.messages import (
     Stop,
     TriggerCheckpoint,
 )
-from checkpointing.sinks.output_directory import SinkDirectoryTaken
+from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure, job, jvm, session
 from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.begun import BegunBatches
@@ -78,7 +78,7 @@ _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
 # Trying again changes nothing about these.
-_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, SinkDirectoryTaken)
+_PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken)
 
 
 class _Over(Exception):
@@ -251,7 +251,9 @@ class Driver:
         self._await_registration()
         program, arguments = job.load(self._spec, self._work)
         self._spark = self._open_session(self._spec, self._work)
-        guard_batch_functions(lambda frame, batch: self._begun.note(frame, batch))
+        guard_batch_functions(
+            lambda frame, batch: self._begun.note(frame, batch), lambda error: self._begun.note_error(error)
+        )
         self._handle_waiting()
         prepared = self._prepare(self._spark, program, arguments)
         self._handle_waiting()
@@ -259,6 +261,7 @@ class Driver:
         self._started_after = _commits(prepared)
         for query in prepared.queries:
             query.function_ticks = partial(self._begun.cpu_ticks, query.planned.location)
+            query.function_error = partial(self._begun.error, query.planned.location)
             query.start()
         prepared.program.begin(prepared.queries)
         self._job = prepared
@@ -432,7 +435,7 @@ class Driver:
             memory = self._spec.configuration.get("spark.driver.memory", session.DRIVER_MEMORY)
             return failure.of_exception(jvm.lost(jvm_exit, memory), now)
         info = failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
-        return replace(info, is_mistake=self._agent is None and is_mistake(error, call_program))
+        return replace(info, is_mistake=self._agent is None and is_mistake(error, call_program, self._spark))
 
     def _report(self, over: _Over) -> int:
         """End Spark first: what is reported as ended writes nothing any more."""

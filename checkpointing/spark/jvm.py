@@ -144,6 +144,12 @@ def jvm_class(jvm: Any, name: str) -> Any:
     return functools.reduce(getattr, before.split("."), jvm) if isinstance(found, JavaPackage) else found
 
 
+def hadoop_path(spark: Any, location: str) -> tuple[Any, Any]:
+    """Return the Hadoop path of `location` and its file system, whichever of Spark's it is. Py4JError."""
+    path = spark._jvm.org.apache.hadoop.fs.Path(location)  # noqa: SLF001 - Hadoop has no Python side
+    return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+
+
 def is_stopped(spark: SparkSession) -> bool:
     context = spark.sparkContext._jsc  # noqa: SLF001 - gone once Python's side was stopped
     return context is None or bool(context.sc().isStopped())

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from checkpointing.spark.jvm import hadoop_path
 from checkpointing.spark.plan import session_of
 from checkpointing.spark.program import ProgramError
 
@@ -40,9 +41,7 @@ def refuse_unless_empty(query: PlannedQuery) -> None:
 
 
 def _commits(spark: Any, location: str) -> int:
-    """Ask the file system of the location, whichever of Spark's it is."""
-    path = spark._jvm.org.apache.hadoop.fs.Path(location.rstrip("/") + "/commits")  # noqa: SLF001
-    file_system = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    path, file_system = hadoop_path(spark, location.rstrip("/") + "/commits")
     if not file_system.exists(path):
         return 0
     names = (str(status.getPath().getName()) for status in file_system.listStatus(path))

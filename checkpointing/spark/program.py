@@ -205,28 +205,33 @@ def call_program(program: Program, spark: Any, arguments: Any) -> Any:
         raise ProgramError(f"{program.entry_class} ends the process ({error!r}) instead of returning") from error
 
 
-def guard_batch_functions(before_batch: Callable[[Any, int], None] = lambda frame, batch: None) -> None:
+def guard_batch_functions(
+    before_batch: Callable[[Any, int], None] = lambda frame, batch: None,
+    on_error: Callable[[Exception], None] = lambda error: None,
+) -> None:
     """Make an attempt to end the process within a foreachBatch function an exception of its batch.
 
     py4j hands on exceptions and nothing else: the batch would wait for ever for a thread that is gone. `before_batch`
-    is called with what the function is called with, on its thread, before it.
+    is called with what the function is called with, on its thread, before it; `on_error` with what it raises.
     """
     from pyspark.sql.utils import ForeachBatchFunction
 
     plain = ForeachBatchFunction.__init__
-    if hasattr(plain, "before_batch"):
-        plain.before_batch = before_batch
+    if hasattr(plain, "observers"):
+        plain.observers = (before_batch, on_error)
         return
 
     def guarded(self: Any, session: Any, function: Callable[[Any, int], None]) -> None:
-        plain(self, session, _without_exit(function, guarded.before_batch))  # type: ignore[attr-defined]
+        plain(self, session, _without_exit(function, *guarded.observers))  # type: ignore[attr-defined]
 
-    guarded.before_batch = before_batch  # type: ignore[attr-defined]
+    guarded.observers = (before_batch, on_error)  # type: ignore[attr-defined]
     ForeachBatchFunction.__init__ = guarded
 
 
 def _without_exit(
-    function: Callable[[Any, int], None], before_batch: Callable[[Any, int], None]
+    function: Callable[[Any, int], None],
+    before_batch: Callable[[Any, int], None],
+    on_error: Callable[[Exception], None],
 ) -> Callable[[Any, int], None]:
     @functools.wraps(function)
     def call(frame: Any, batch: int) -> None:
@@ -234,9 +239,12 @@ def _without_exit(
         try:
             function(frame, batch)
         except (KeyboardInterrupt, SystemExit) as error:
-            raise ProgramError(
-                f"the function of foreachBatch ends the process ({error!r}) instead of returning"
-            ) from error
+            ends = ProgramError(f"the function of foreachBatch ends the process ({error!r}) instead of returning")
+            on_error(ends)
+            raise ends from error
+        except Exception as error:
+            on_error(error)
+            raise
 
     return call
 

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from checkpointing.messages import Channel, ExceptionInfo
+from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
 from checkpointing.spark.after_restore import AfterRestore
 from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink, session_of, start
+from checkpointing.spark.program import ProgramError
 from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import mismatch_in_words
 from checkpointing.spark.task_progress import task_progress
 
 # A restart changes nothing: the target of a sink belongs to another job, or a function does what it must not do.
-_PERMANENT = ("SinkDirectoryTaken", "SinkTableTaken", "ProgramError")
+_PERMANENT = (OutputTaken, ProgramError)
 _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 
 
@@ -62,13 +64,15 @@ class PlannedQuery:
 class RunningQuery:
     """Use from one thread. `start` may be called again after the query has ended.
 
-    `function_ticks` returns the processor time that the foreachBatch function has used.
+    `function_ticks` returns the processor time that the foreachBatch function has used, `function_error` what it
+    raised.
     """
 
     def __init__(self, planned: PlannedQuery) -> None:
         self.planned = planned
         self.files = planned.files
         self.function_ticks: Callable[[], int] = lambda: 0
+        self.function_error: Callable[[], Exception | None] = lambda: None
         self._query: Any = None
         self._last_epoch: int | None = None
 
@@ -111,7 +115,7 @@ class RunningQuery:
         )
         if words is not None:
             return replace(info, message=words, recoverable=False)
-        return replace(info, recoverable=False) if info.name in _PERMANENT else info
+        return replace(info, recoverable=False) if isinstance(self.function_error(), _PERMANENT) else info
 
     def doing(self) -> str:
         """What Spark says the query does at the moment: "Processing new data", "Waiting for data to arrive"."""

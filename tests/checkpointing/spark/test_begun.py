@@ -66,3 +66,12 @@ def test_a_function_that_was_never_called_or_whose_thread_has_ended_has_done_not
     assert begun.cpu_ticks(tmp_path / "other") == 0
     function.end()
     assert begun.cpu_ticks(tmp_path) == 0
+
+
+def test_what_a_function_raised_keeps_its_class(begun: BegunBatches, tmp_path: Path) -> None:
+    begun.note_error(KeyError("of a function that was never called"))
+    assert begun.error(tmp_path) is None
+    begun.note(None, 3)
+    raised = KeyError("word")
+    begun.note_error(raised)
+    assert begun.error(tmp_path) is raised

@@ -223,3 +223,19 @@ def test_what_comes_before_a_batch_function_sees_the_same_batch() -> None:
     finally:
         guard_batch_functions()
     assert before == [("frame", 7), ("called", 7)]
+
+
+def test_what_a_batch_function_raises_is_reported_and_still_raised() -> None:
+    def leave(frame: object, batch: int) -> None:
+        raise KeyError(batch) if batch else SystemExit
+
+    raised: list[Exception] = []
+    guard_batch_functions(on_error=raised.append)
+    try:
+        function = ForeachBatchFunction(None, leave).func
+        for batch, kind in ((7, KeyError), (0, ProgramError)):
+            with pytest.raises(kind):
+                function(None, batch)
+    finally:
+        guard_batch_functions()
+    assert [type(error) for error in raised] == [KeyError, ProgramError]

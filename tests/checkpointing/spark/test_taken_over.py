@@ -15,7 +15,14 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from checkpointing.spark import taken_over
 from checkpointing.spark.job import give_ids, plan_queries, run_program
-from checkpointing.spark.program import Program, ProgramError, ScriptExited, as_writers, load_program
+from checkpointing.spark.program import (
+    Program,
+    ProgramError,
+    ScriptExited,
+    as_writers,
+    guard_batch_functions,
+    load_program,
+)
 from checkpointing.spark.program_run import ProgramRun
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.spark.session import WorkDirectory
@@ -47,6 +54,7 @@ def _own_process() -> Iterator[None]:
     argv, main, path = sys.argv, sys.modules["__main__"], list(sys.path)
     yield
     taken_over.give_back()
+    guard_batch_functions()
     sys.argv, sys.modules["__main__"], sys.path[:] = argv, main, path
 
 
@@ -63,6 +71,8 @@ class Job:
         self._program = load_program(file, "my-script.py", directory / "program")
         self.run: ProgramRun = run_program(self._program, spark, [str(self.said)])
         self.queries: list[RunningQuery] = []
+        self._raised: list[Exception] = []
+        guard_batch_functions(on_error=self._raised.append)
 
     def start(self) -> list[RunningQuery]:
         returned = self.run.until_settled()
@@ -73,6 +83,7 @@ class Job:
         give_ids(self.run, planned)
         self.queries = [RunningQuery(query) for query in planned]
         for query in self.queries:
+            query.function_error = lambda: self._raised[-1] if self._raised else None
             query.start()
         self.run.begin(self.queries)
         return self.queries
@@ -266,6 +277,19 @@ rows().writeStream.foreachBatch(write).start().awaitTermination()
     assert info is not None
     assert (info.name, info.recoverable) == ("ProgramError", False)
     assert "none within the function of foreachBatch" in info.message
+
+
+def test_a_programs_own_exception_that_is_named_like_one_of_ours_is_recoverable(job: Callable[[str], Job]) -> None:
+    made = job("""
+class SinkTableTaken(Exception): ...
+def write(frame, batch):
+    raise SinkTableTaken("another shift has the table")
+rows().writeStream.foreachBatch(write).start().awaitTermination()
+""")
+    [query] = made.start()
+    info = eventually("its failure", lambda: query.failure(0))
+    assert info is not None
+    assert (info.name, info.recoverable) == ("SinkTableTaken", True)
 
 
 @pytest.mark.parametrize("setting", ["option", "conf"])

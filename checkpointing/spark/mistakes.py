@@ -9,38 +9,75 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from checkpointing.spark.jvm import hadoop_path
+
 # Libraries for Kafka, databases and HTTP have exceptions of their own for a server that is away.
 _SERVER_IS_AWAY = re.compile(r"Timeout|Connection|Unavailable|OperationalError|NoBrokers|Network|Rpc|Transport|Throttl")
 _JVM_CANNOT_REACH = re.compile(
     r"\bjava\.(?:net|io|nio|rmi)\.(?:\w+\.)*\w*(?:Exception|Error)\b|\bjava\.sql\.SQL\w*|TimeoutException"
 )
-# A path may be missing because its file system is not mounted.
-_MAY_APPEAR = re.compile(r"\[(?:PATH_NOT_FOUND|UNABLE_TO_INFER_SCHEMA)\]")
-_NO_CONNECTOR = re.compile(
-    r"DATA_SOURCE_NOT_FOUND|ClassNotFoundException|NoClassDefFoundError|UnsupportedFileSystemException"
+_CONNECTOR_CLASS_MISSING = re.compile(
+    r"ClassNotFoundException|NoClassDefFoundError|UnsupportedFileSystemException"
     r"|No FileSystem for scheme|No suitable driver"
 )
 
 
-def is_mistake(error: Exception, calls_program: Callable[..., Any]) -> bool:
-    """Return whether the program itself is wrong: its code, arguments, queries or connectors.
+def is_mistake(error: Exception, calls_program: Callable[..., Any], spark: Any = None) -> bool:
+    """Return whether the program itself is wrong: its code, arguments, paths, queries or connectors.
 
     `error` was raised before the driver was RUNNING; `calls_program` is the function that calls the program. An unknown
     failure of Spark is no mistake: it may pass.
     """
-    from pyspark.errors import AnalysisException, IllegalArgumentException, UnsupportedOperationException
     from pyspark.errors.exceptions.captured import CapturedException
 
-    said = str(error) + str(getattr(error, "_stackTrace", None) or "")
     if isinstance(error, CapturedException | Py4JError):
-        if _NO_CONNECTOR.search(said):
-            return True
-        if _MAY_APPEAR.search(said) or _JVM_CANNOT_REACH.search(said):
-            return False
-        return isinstance(error, AnalysisException | IllegalArgumentException | UnsupportedOperationException)
+        return _is_mistake_to_spark(error, spark)
     code = calls_program.__code__
     is_raised_by_program = any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
     return is_raised_by_program and not may_pass(error)
+
+
+def _is_mistake_to_spark(error: Exception, spark: Any) -> bool:
+    from pyspark.errors import AnalysisException, IllegalArgumentException, UnsupportedOperationException
+
+    origin: Any = getattr(error, "java_exception", error)  # as PySpark's own exceptions, it tells its condition
+    match _condition_of(origin):
+        case "DATA_SOURCE_NOT_FOUND":
+            return True
+        case "UNABLE_TO_INFER_SCHEMA":
+            return False  # the first file may come
+        case "PATH_NOT_FOUND":
+            return spark is not None and _has_siblings(spark, str(origin.getMessageParameters()["path"]))
+    said = str(error) + str(getattr(error, "_stackTrace", None) or "")
+    if _CONNECTOR_CLASS_MISSING.search(said):
+        return True
+    if _JVM_CANNOT_REACH.search(said):
+        return False
+    return isinstance(error, AnalysisException | IllegalArgumentException | UnsupportedOperationException)
+
+
+def _condition_of(origin: Any) -> str:
+    """Return Spark's name for the kind of error; "" for py4j's own errors, and Java's that Spark does not name."""
+    try:
+        return str(origin.getCondition() or "")
+    except (AttributeError, Py4JError):
+        return ""
+
+
+def _has_siblings(spark: Any, location: str) -> bool:
+    """Return whether the file system answers, and has something else where `location` is not.
+
+    An empty or missing directory around it says nothing: a file system that is not mounted looks the same. Nor does a
+    pattern, which may match later.
+    """
+    if set(location) & set("*?[{"):
+        return False
+    try:
+        path, file_system = hadoop_path(spark, location)
+        directory = path.getParent()
+        return directory is not None and bool(file_system.listStatusIterator(directory).hasNext())
+    except Py4JError:
+        return False
 
 
 def may_pass(error: BaseException) -> bool:

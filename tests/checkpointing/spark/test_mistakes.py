@@ -62,7 +62,30 @@ def syntax_of_sql(spark: Any, args: dict[str, str]) -> Any:
 def test_a_mistake_of_the_program(spark: Any, program: Callable[..., Any], tmp_path: Path) -> None:
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
     error = failure(spark, program)
-    assert is_mistake(error, call_program), repr(error)
+    assert is_mistake(error, call_program, spark), repr(error)
+
+
+def reads(path: str) -> Callable[[Any, dict[str, str]], Any]:
+    """A program of a stream over the files in a directory."""
+
+    def program(spark: Any, args: dict[str, str]) -> Any:
+        return spark.readStream.schema("value string").json(path).writeStream
+
+    return program
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_path_beside_others_that_does_not_exist_is_misspelt(spark: Any, tmp_path: Path, is_remote: bool) -> None:
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.misspelt.link./lake", tmp_path.as_uri())
+    root = "viewfs://misspelt/lake" if is_remote else str(tmp_path)
+    error = failure(spark, reads(f"{root}/data/inptu"))
+    assert not is_mistake(error, call_program, spark), "no directory around it: not mounted"
+    (tmp_path / "data").mkdir()
+    assert not is_mistake(error, call_program, spark), "an empty one: not mounted, or nothing has come yet"
+    (tmp_path / "data" / "input").mkdir()
+    assert is_mistake(error, call_program, spark), repr(error)
+    pattern = failure(spark, lambda spark, args: spark.read.json(f"{root}/data/2026-*"))
+    assert not is_mistake(pattern, call_program, spark), "it may match later"
 
 
 def connection_refused(spark: Any, args: dict[str, str]) -> Any:
@@ -103,7 +126,7 @@ def failing_task(spark: Any, args: dict[str, str]) -> Any:
 )
 def test_a_cause_that_may_pass(spark: Any, program: Callable[..., Any]) -> None:
     error = failure(spark, program)
-    assert not is_mistake(error, call_program), repr(error)
+    assert not is_mistake(error, call_program, spark), repr(error)
 
 
 def test_an_error_that_the_program_did_not_raise_is_no_mistake_of_it(spark: Any) -> None:

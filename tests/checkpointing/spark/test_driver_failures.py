@@ -145,8 +145,10 @@ def test_sigterm_ends_a_driver_without_a_failure(job_manager: Any, drivers: Any,
 
 
 @pytest.mark.spark
-def test_a_missing_argument_is_reported_as_a_mistake_with_its_traceback(job_manager: Any, drivers: Any) -> None:
-    drivers.start(job_manager, "wordcount:wordcount", ())
+def test_a_misspelt_path_is_reported_as_a_mistake_with_its_traceback(
+    job_manager: Any, drivers: Any, words: Any
+) -> None:
+    drivers.start(job_manager, "wordcount:wordcount", ("--input", f"{words.input}put", f"--output={words.output}"))
     exception = job_manager.await_state(1, DriverState.FAILED).exception
     assert exception.is_mistake
     assert exception.stacktrace.startswith("Traceback (most recent call last):")

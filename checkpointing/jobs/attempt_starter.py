@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 _GONE_WITHIN_S = 5.0
 _LOOK_AGAIN_S = 0.1
+# How often the log says that a driver still claims the job.
+SAY_AFTER_S = 5.0
 
 
 class AttemptFailed(Exception):
@@ -356,7 +358,7 @@ class AttemptStarter:
         job_id, registry = self.graph.job_id, self._services.high_availability.attempts
         while True:
             try:
-                if await self._io.run(lambda: registry.wait_until_free(job_id, 5.0)):
+                if await self._io.run(lambda: registry.wait_until_free(job_id, SAY_AFTER_S)):
                     return
                 logger.warning("job %s: a driver still holds its attempt; the next one waits", job_id)
             except HighAvailabilityError as error:

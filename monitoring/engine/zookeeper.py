@@ -149,10 +149,10 @@ def find_leader(quorum: Quorum, limit_s: float = _CONNECT_LIMIT_S) -> Leader | N
         _end(client)
 
 
-def why_it_may_come_back(quorum: Quorum, job_id: str) -> str:
+def why_it_may_come_back(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> str:
     """Why a leader may still start this job of Flink, whatever is said of it; "" when none will. ZooKeeper's silence is
     no word that none will. Never from an event loop."""
-    return look_for_job(quorum, job_id).why
+    return look_for_job(quorum, job_id, limit_s).why
 
 
 def look_for_job(quorum: Quorum, job_id: str, limit_s: float = _CONNECT_LIMIT_S) -> StoredJob | Nobody:

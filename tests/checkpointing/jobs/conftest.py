@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from checkpointing.jobs import attempt_starter, job_recovery, retries
 from tests.checkpointing.jobs.cluster import Cluster
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, running_job_manager
 
@@ -15,6 +16,13 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager, runn
 def temporary_files_are_the_tests_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of its directories leave no room for a socket's, so drivers would use the machine's."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def what_failed_is_retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(job_recovery, "_FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(attempt_starter, "SAY_AFTER_S", 0.2)
 
 
 @pytest_asyncio.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from checkpointing.rest import job_logs
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import JobNotFound, JobOperations, StillInProgress, find_job
 from checkpointing.storage.locations import local_path
@@ -305,8 +306,9 @@ async def test_logs_of_an_attempt_and_its_last_lines(manager: RunningJobManager)
 
 @pytest.mark.parametrize(("options", "first"), [((), ["one", "two"]), (("-n", "1"), ["two"])])
 async def test_logs_are_followed_over_restarts_until_the_job_has_ended(
-    manager: RunningJobManager, options: tuple[str, ...], first: list[str]
+    manager: RunningJobManager, options: tuple[str, ...], first: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(job_logs, "_POLL_S", 0.05)
     job_id = await manager.submit_running()
     write_log(manager, job_id, 1, "one\ntwo\n")
     out = StringIO()

@@ -10,6 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from dashboard.stack.ports import any_free
+from monitoring.engine import high_availability
 from monitoring.engine.high_availability import HighAvailability, told_by, why_taken_up
 from monitoring.engine.zookeeper import Quorum
 from tests.monitoring.engine.flink_server import MANAGER
@@ -141,7 +142,8 @@ class TestLooking:
         assert why_taken_up(available, "abc") == ""
         assert why_taken_up(forbidden, "abc") is None
 
-    def test_silence_is_no_word(self, available) -> None:
+    def test_silence_is_no_word(self, available, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(high_availability, "_LOOK_LIMIT_S", 0.3)
         silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
         assert why_taken_up(HighAvailability("zookeeper", available.lease, silent), "abc") is None
 

@@ -61,7 +61,7 @@ def test_a_stored_job_may_come_back_until_its_locks_are_gone(ensemble, quorum, p
 
 def test_a_silent_ensemble_is_no_word_that_it_will_not():
     silent = Quorum(f"127.0.0.1:{any_free()}", "/flink", "/ha")
-    assert "does not answer" in why_it_may_come_back(silent, "abc")
+    assert "does not answer" in why_it_may_come_back(silent, "abc", limit_s=0.5)
 
 
 @pytest.mark.parametrize("trigger", list(RestartTrigger))

@@ -14,10 +14,12 @@ from checkpointing.durable_files import write_durably
 from checkpointing.ha.errors import HighAvailabilityError, JobGraphUnreadable, NodeExists, NodeMissing
 from checkpointing.ha.state_handles import StateHandleStore
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_environment import has_sealed
 
 log = logging.getLogger(__name__)
 
 _VERSION = 1
+_VERSION_WITH_SEALED = 2  # an older job manager, which cannot open the secrets, must not start the job
 
 
 class JobGraphStore(Protocol):
@@ -77,7 +79,7 @@ class HandleJobGraphStore:
     def put(self, graph: JobGraph) -> None:
         old = self._stored_file(graph.job_id)
         file = self._directory / f"{graph.job_id}-{uuid.uuid4().hex}.json"
-        write_durably(file, json.dumps({"version": _VERSION, "graph": graph.to_json()}))
+        write_durably(file, json.dumps({"version": _version(graph), "graph": graph.to_json()}))
         try:
             self._store_handle(graph.job_id, file, exists=old is not None)
         except HighAvailabilityError:  # certainly not taken, unlike PossibleInconsistentState
@@ -128,6 +130,10 @@ class HandleJobGraphStore:
         return None
 
 
+def _version(graph: JobGraph) -> int:
+    return _VERSION_WITH_SEALED if has_sealed(graph.configuration) else _VERSION
+
+
 def _remove_file(file: Path) -> None:
     try:
         file.unlink(missing_ok=True)
@@ -138,7 +144,7 @@ def _remove_file(file: Path) -> None:
 def _decoded(job_id: str, text: str) -> JobGraph:
     """KeyError, TypeError or ValueError on what `put` did not write for this job."""
     content = json.loads(text)
-    if content["version"] != _VERSION:
+    if content["version"] not in (_VERSION, _VERSION_WITH_SEALED):
         raise ValueError(f"version {content['version']!r} of a job graph is not known")
     graph = JobGraph.from_json(content["graph"])
     if graph.job_id != job_id:

@@ -35,6 +35,7 @@ from checkpointing.jobs.local_recovery import (
 )
 from checkpointing.jobs.parallelism import asked_parallelism
 from checkpointing.jobs.restore import may_start_empty, restore_candidates
+from checkpointing.jobs.secret_keys import SecretUnreadable
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.shared_storage import declared_shared
 from checkpointing.messages import ExceptionInfo
@@ -92,7 +93,7 @@ class AttemptStarter:
     ) -> None:
         """InvalidConfiguration."""
         self.graph = graph
-        self._environment = JobEnvironment.parse(graph.configuration)
+        JobEnvironment.parse(graph.configuration)
         self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
         self._io = services.io_of(graph.job_id)
@@ -306,6 +307,8 @@ class AttemptStarter:
             attempt.process = await self._io.run(partial(self._launch, spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
+        except SecretUnreadable as error:
+            raise AttemptFailed(self._info("SecretUnreadable", str(error)), keep_state=True) from error
         except (LaunchFailed, StorageError) as error:
             raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
         attempt.record = replace(attempt.record, pid=attempt.process.pid)
@@ -419,7 +422,7 @@ class AttemptStarter:
             local=self._local_spec(restore) if isinstance(restore, LocalRestore) else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
-            environment=self._environment,
+            environment=JobEnvironment.parse(services.secret_keys.opened(graph.configuration)),
             secret=attempt.secret,
             batch_numbers=_new_numbers(record, restore),
         )

@@ -156,7 +156,18 @@ class Dispatcher:
         if await self._has_ended(job_id):
             await self._release(job_id)
         elif self._is_term(session_id) and job_id not in self._jobs:
-            self._start(JobMaster(graph, session_id, self.services, self._record_result, recovered=True))
+            sealed = self.services.secret_keys.seal(graph)
+            self._start(JobMaster(sealed, session_id, self.services, self._record_result, recovered=True))
+            if sealed != graph:
+                await self._store_sealed(sealed)
+
+    async def _store_sealed(self, graph: JobGraph) -> None:
+        """Secrets that were plain, or sealed by a former key, are not left as they were."""
+        try:
+            store = self.services.high_availability.job_graphs.put
+            await self.services.io.look(f"the graph of job {graph.job_id}", lambda: store(graph))
+        except (*STORE_ERRORS, PossibleInconsistentState) as error:
+            logger.warning("job %s: its secrets stay stored as they were: %s", graph.job_id, error)
 
     async def _has_ended(self, job_id: str) -> bool:
         results = self.services.high_availability.job_results
@@ -212,6 +223,7 @@ class Dispatcher:
         if graph.job_id in self._jobs or graph.job_id in self._submitting:
             raise JobExists(f"Job {graph.job_id} already exists and has not ended.")
         self.services.launcher.check(graph)
+        graph = self.services.secret_keys.seal_new(graph)
         self._submitting.add(graph.job_id)
         try:
             job = JobMaster(graph, session_id, self.services, self._record_result, recovered=False)

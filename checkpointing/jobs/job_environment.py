@@ -16,6 +16,7 @@ from checkpointing.masking import HIDDEN
 
 VARIABLE, SECRET, SECRET_FILE = "waymark.env.", "waymark.secret.", "waymark.secret-file."
 PREFIXES = (VARIABLE, SECRET, SECRET_FILE)
+SEALED = "fernet:"  # the beginning of a secret that is encrypted (see `secret_keys`)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Set by the job manager and by PySpark: with another value the driver would not start.
 _TAKEN = re.compile(
@@ -62,7 +63,15 @@ class JobEnvironment:
 
 
 def without_secrets(configuration: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in configuration.items() if not key.startswith((SECRET, SECRET_FILE))}
+    return {key: value for key, value in configuration.items() if not is_declared_secret(key)}
+
+
+def is_declared_secret(key: str) -> bool:
+    return key.startswith((SECRET, SECRET_FILE))
+
+
+def has_sealed(configuration: Mapping[str, str]) -> bool:
+    return any(is_declared_secret(key) and value.startswith(SEALED) for key, value in configuration.items())
 
 
 def _variable(key: str) -> str:

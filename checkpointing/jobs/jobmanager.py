@@ -30,6 +30,7 @@ from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.leadership import DispatcherContender
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.jobs.secret_keys import FILE_NAME, SecretKeys
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
 from checkpointing.jobs.unused_programs import unused_programs_removed
@@ -87,7 +88,8 @@ async def run(
         temporaries = await io.run(
             lambda: TemporaryDirectories(settings.state_directory, is_shared=settings.storage_is_shared)
         )
-        services = _services(settings, address, io_threads, ha, launcher, token_file, temporaries)
+        secret_keys = await io.run(lambda: _secret_keys(settings))
+        services = _services(settings, address, io_threads, ha, launcher, token_file, temporaries, secret_keys)
         dispatcher = Dispatcher(services, describe)
         contender = DispatcherContender(
             dispatcher, ha.leader_election, address, asyncio.get_running_loop(), end_process
@@ -133,6 +135,7 @@ def _services(
     launcher: DriverLauncher,
     token_file: Path | None,
     temporaries: TemporaryDirectories,
+    secret_keys: SecretKeys,
 ) -> JobServices:
     return JobServices(
         settings=settings,
@@ -145,6 +148,7 @@ def _services(
         launcher=launcher,
         programs=ProgramStorage(settings.state_directory / "programs"),
         temporaries=temporaries,
+        secret_keys=secret_keys,
         random=lambda: random.uniform(-1, 1),
         token_file=token_file,
         host_name=socket.gethostname(),
@@ -198,6 +202,14 @@ def _token_file(settings: JobManagerSettings) -> Path | None:
     if settings.token is None or settings.token_file is not None:
         return settings.token_file
     return _secret_file(settings, "token", settings.token)
+
+
+def _secret_keys(settings: JobManagerSettings) -> SecretKeys:
+    try:
+        return SecretKeys.read(settings.secret_keys, settings.state_directory)
+    except (OSError, ValueError) as error:
+        file = settings.state_directory / FILE_NAME
+        raise CannotServe(f"The job manager cannot use the key that encrypts secrets in {file}: {error}") from error
 
 
 def _secret_file(settings: JobManagerSettings, name: str, secret: str) -> Path:

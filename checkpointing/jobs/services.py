@@ -16,6 +16,7 @@ from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
 from checkpointing.storage.claims import JobClaims
@@ -41,6 +42,7 @@ class JobServices:
     launcher: DriverLauncher
     programs: ProgramStorage
     temporaries: TemporaryDirectories
+    secret_keys: SecretKeys
     random: Callable[[], float]
     token_file: Path | None
     host_name: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +18,8 @@ from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperSch
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_loopback
 from checkpointing.jobs.launching.environment import check_entry
 from checkpointing.jobs.loop import DEFAULT_SILENCE_S
+from checkpointing.jobs.secret_keys import SETTING as SECRET_KEYS
+from checkpointing.jobs.secret_keys import check_key
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import as_absolute, canonical
 from checkpointing.storage.opening import files_for
@@ -80,6 +82,7 @@ class JobManagerSettings:
     class_data_sharing: bool
     program_environment: tuple[str, ...]
     program_retention_s: float
+    secret_keys: tuple[str, ...] = field(repr=False)
 
     @property
     def savepoint_roots(self) -> SavepointRoots:
@@ -161,6 +164,7 @@ class JobManagerSettings:
             class_data_sharing=read.boolean("WAYMARK_CLASS_DATA_SHARING", default=True),
             program_environment=read.variables("WAYMARK_PROGRAM_ENVIRONMENT"),
             program_retention_s=read.seconds("WAYMARK_PROGRAM_RETENTION", 86_400.0),
+            secret_keys=read.keys(SECRET_KEYS),
         )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))
@@ -224,6 +228,16 @@ class _Reader:
             except ValueError:
                 allowed = "names of variables that are not Waymark's own, such as MYAPP_TOKEN or MYAPP_*"
                 self.problems.append(f"{name}: {part!r} is not allowed; {allowed}")
+        return found
+
+    def keys(self, name: str) -> tuple[str, ...]:
+        """Return keys that encrypt, separated by commas. No message shows one."""
+        found = tuple(part.strip() for part in self.text(name, "").split(",") if part.strip())
+        for number, key in enumerate(found, 1):
+            try:
+                check_key(key)
+            except ValueError:
+                self.problems.append(f"{name}: key {number} is not allowed; `manage.py secrets new-key` prints one")
         return found
 
     def whole(self, name: str, default: int, *, least: int, most: int | None = None) -> int:

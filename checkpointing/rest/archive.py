@@ -23,6 +23,7 @@ from checkpointing.rest.job_json import (
     job_overview,
     job_plan,
     masked_launch,
+    opened_launch,
 )
 from checkpointing.rest.jobs import MAX_EXCEPTIONS
 from checkpointing.rest.requests import path_id
@@ -65,7 +66,8 @@ def _with_archive(dispatcher: Dispatcher, route: BaseRoute) -> BaseRoute:
         archived = dispatcher.archived(job_id)
         path = request.url.path.rstrip("/").partition(f"/jobs/{job_id}")[2]
         if archived is not None and (kept := _kept(archived.answers, path)) is not None:
-            return JSONResponse(kept)
+            is_launch = path == "/launch"
+            return JSONResponse(opened_launch(kept, dispatcher.services.secret_keys) if is_launch else kept)
         found: Response = await route.endpoint(request)
         return found
 

@@ -12,6 +12,7 @@ from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.exceptions import ExceptionEntry, sentence
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.jobs.status import JobStatus
 from checkpointing.masking import mask_arguments, mask_values
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
@@ -86,7 +87,7 @@ def job_config(job: JobMaster) -> dict[str, Any]:
 
 
 def job_launch(job: JobMaster) -> dict[str, Any]:
-    """Return the body of `/jars/:id/run` that starts the job again."""
+    """Return the body of `/jars/:id/run` that starts the job again, its declared secrets sealed."""
     graph = job.graph
     return {
         "jarId": graph.jar_id,
@@ -98,6 +99,11 @@ def job_launch(job: JobMaster) -> dict[str, Any]:
         "claimMode": graph.claim_mode,
         "flinkConfiguration": dict(graph.configuration),
     }
+
+
+def opened_launch(launch: Mapping[str, Any], keys: SecretKeys) -> dict[str, Any]:
+    """Return the record with plain secrets; one that no key opens is hidden, so that no job starts with it."""
+    return {**launch, "flinkConfiguration": keys.opened_or_hidden(launch["flinkConfiguration"])}
 
 
 def masked_launch(launch: Mapping[str, Any]) -> dict[str, Any]:

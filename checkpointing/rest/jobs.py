@@ -22,6 +22,7 @@ from checkpointing.rest.job_json import (
     job_launch,
     job_overview,
     job_plan,
+    opened_launch,
 )
 from checkpointing.rest.requests import discard_body, path_id
 from checkpointing.rest.vertex_json import vertex_details
@@ -94,7 +95,8 @@ class JobHandlers:
 
     async def launch(self, request: Request) -> JSONResponse:
         """Return all that is needed to start the job again, secrets in clear: who may call this may run programs."""
-        return JSONResponse(job_launch(self._job(request)))
+        keys = self._dispatcher.services.secret_keys
+        return JSONResponse(opened_launch(job_launch(self._job(request)), keys))
 
     async def exceptions(self, request: Request) -> JSONResponse:
         text = request.query_params.get("maxExceptions", str(MAX_EXCEPTIONS))

@@ -1,0 +1,130 @@
+"""The keys that seal the secrets of jobs wherever the job manager stores them (Fernet: AES-128-CBC with an HMAC).
+
+A job's graph holds `waymark.secret.*` and `waymark.secret-file.*` sealed, in memory and in every store. They are opened
+for a driver that is started, and for `/jobs/:id/launch`. Drivers do not import this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from checkpointing.durable_files import make_directory, sync
+from checkpointing.ids import new_id
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_environment import SEALED, is_declared_secret
+from checkpointing.masking import HIDDEN
+
+SETTING = "WAYMARK_JOBMANAGER_SECRET_KEYS"
+FILE_NAME = "secret-key"
+
+
+class SecretUnreadable(Exception):
+    """No key opens a stored secret; the text names it and says what to do."""
+
+
+class SecretKeys:
+    """The first key seals, all of them open. Any thread."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        """Raise ValueError for a text that is no key."""
+        self._keys = [Fernet(key) for key in keys]
+        self._all = MultiFernet(self._keys)
+
+    @classmethod
+    def read(cls, configured: Iterable[str], state_directory: Path) -> SecretKeys:
+        """Use the keys that are configured, then the one in the state directory, which is made if there is no other.
+
+        Raises OSError, and ValueError if the file in the state directory holds no key.
+        """
+        keys, file = list(configured), state_directory / FILE_NAME
+        if not keys:
+            _make(file)
+        with contextlib.suppress(FileNotFoundError):
+            keys.append(file.read_text().strip())
+        return cls(keys)
+
+    def seal(self, graph: JobGraph) -> JobGraph:
+        """Return the graph with its secrets sealed by the first key. What no key opens stays as it is."""
+        return replace(graph, configuration={key: self._sealed(key, text) for key, text in graph.configuration.items()})
+
+    def seal_new(self, graph: JobGraph) -> JobGraph:
+        """Return a graph that was just submitted with its secrets, which are plain, sealed."""
+        configuration = {
+            key: self._seal(text) if is_declared_secret(key) else text for key, text in graph.configuration.items()
+        }
+        return replace(graph, configuration=configuration)
+
+    def opened(self, configuration: Mapping[str, str]) -> dict[str, str]:
+        """Return the configuration with plain secrets. Raise SecretUnreadable."""
+        return {key: self._open(key, text) if is_declared_secret(key) else text for key, text in configuration.items()}
+
+    def opened_or_hidden(self, configuration: Mapping[str, str]) -> dict[str, str]:
+        """Return the configuration with HIDDEN for each secret that no key opens: nobody takes that for the secret."""
+        opened: dict[str, str] = {}
+        for key, text in configuration.items():
+            try:
+                opened |= self.opened({key: text})
+            except SecretUnreadable:
+                opened[key] = HIDDEN
+        return opened
+
+    def _sealed(self, key: str, text: str) -> str:
+        if not is_declared_secret(key) or self._is_sealed_by_the_first(text):
+            return text
+        try:
+            return self._seal(self._open(key, text))
+        except SecretUnreadable:
+            return text
+
+    def _is_sealed_by_the_first(self, text: str) -> bool:
+        if not text.startswith(SEALED):
+            return False
+        try:
+            self._keys[0].decrypt(text.removeprefix(SEALED))
+        except InvalidToken:
+            return False
+        return True
+
+    def _seal(self, plain: str) -> str:
+        return SEALED + self._all.encrypt(plain.encode()).decode()
+
+    def _open(self, key: str, text: str) -> str:
+        """A text that is not sealed was stored by a version of Waymark that sealed none."""
+        if not text.startswith(SEALED):
+            return text
+        try:
+            return self._all.decrypt(text.removeprefix(SEALED)).decode()
+        except InvalidToken:
+            raise SecretUnreadable(
+                f"{key} cannot be decrypted with the keys of this job manager. Add the key that it had before to "
+                f"{SETTING} and restart the job manager, or submit the job again with the secret."
+            ) from None
+
+
+def check_key(text: str) -> None:
+    """Raise ValueError for a text that is no key."""
+    Fernet(text)
+
+
+def _make(file: Path) -> None:
+    """Make a key for this account alone, unless there is one: job managers that start at the same time get the same."""
+    if file.exists():
+        return
+    make_directory(file.parent)
+    temporary = file.with_name(f".{new_id()}")
+    try:
+        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:
+            written.write(Fernet.generate_key())
+            written.flush()
+            os.fsync(written.fileno())
+        with contextlib.suppress(FileExistsError):
+            file.hardlink_to(temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync(file.parent)

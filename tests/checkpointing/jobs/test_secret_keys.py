@@ -1,0 +1,223 @@
+"""Secrets of jobs are encrypted wherever the job manager stores them; its keys can be set and changed at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+
+from checkpointing.ha.errors import JobGraphUnreadable
+from checkpointing.ha.job_graphs import HandleJobGraphStore
+from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.job_environment import SEALED
+from checkpointing.jobs.secret_keys import FILE_NAME, SecretKeys, SecretUnreadable
+from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
+from checkpointing.masking import HIDDEN
+from checkpointing.rest.client import RequestRefused
+from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
+
+OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
+SECRETS = {"waymark.secret.DB_PASSWORD": "hunter2", "waymark.secret-file.KEY": "-----hunter3-----"}
+CONFIGURATION = {
+    "waymark.env.STAGE": "production",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "1000000",
+    "restart-strategy.fixed-delay.delay": "20 ms",
+    **SECRETS,
+}
+GRAPH = JobGraph("0" * 32, "job", "jar", "p:main", configuration=CONFIGURATION)
+
+
+def with_plain_secrets(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file() and b"hunter" in path.read_bytes()]
+
+
+def test_only_declared_secrets_are_sealed_and_each_key_opens_what_it_sealed() -> None:
+    sealed = SecretKeys([OLD]).seal_new(GRAPH)
+
+    assert sealed.configuration["waymark.env.STAGE"] == "production"
+    assert all(sealed.configuration[key].startswith(SEALED) for key in SECRETS)
+    assert "hunter" not in json.dumps(sealed.to_json())
+    assert SecretKeys([NEW, OLD]).opened(sealed.configuration) == CONFIGURATION
+
+
+def test_a_record_of_before_and_one_of_a_former_key_are_sealed_by_the_first() -> None:
+    by_former, rotated, new = SecretKeys([OLD]).seal_new(GRAPH), SecretKeys([NEW, OLD]), SecretKeys([NEW])
+
+    for graph in (GRAPH, by_former):
+        assert new.opened(rotated.seal(graph).configuration) == CONFIGURATION
+    once = rotated.seal(GRAPH)
+    assert rotated.seal(once) == once
+
+
+def test_a_secret_that_no_key_opens_is_named_left_as_it_is_and_never_taken_for_the_secret() -> None:
+    sealed = SecretKeys([OLD]).seal_new(GRAPH)
+    wrong = SecretKeys([NEW])
+
+    with pytest.raises(SecretUnreadable, match=r"waymark\.secret.* cannot be decrypted.*WAYMARK_JOBMANAGER_SECRET"):
+        wrong.opened(sealed.configuration)
+    assert wrong.seal(sealed) == sealed
+    assert wrong.opened_or_hidden(sealed.configuration) == {**CONFIGURATION, **dict.fromkeys(SECRETS, HIDDEN)}
+
+
+def test_a_secret_that_looks_encrypted_stays_what_it_is() -> None:
+    odd = replace(GRAPH, configuration={"waymark.secret.ODD": f"{SEALED}gAAAA"})
+    assert SecretKeys([OLD]).opened(SecretKeys([OLD]).seal_new(odd).configuration) == odd.configuration
+
+
+def test_job_managers_that_start_at_once_make_one_private_key(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: SecretKeys.read((), tmp_path), range(16)))
+
+    for keys in made:
+        assert made[0].opened(keys.seal_new(GRAPH).configuration) == CONFIGURATION
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
+
+
+def test_a_key_that_is_set_seals_and_the_file_of_before_still_opens(tmp_path: Path) -> None:
+    by_file = SecretKeys.read((), tmp_path).seal_new(GRAPH)
+    keys = SecretKeys.read((NEW,), tmp_path)
+
+    assert SecretKeys([NEW]).opened(keys.seal(by_file).configuration) == CONFIGURATION
+    SecretKeys.read((NEW,), tmp_path / "other")
+    assert not (tmp_path / "other").exists(), "no file where a key is set"
+
+
+def test_keys_are_checked_at_the_start_and_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{NEW},{OLD}\n")
+    environ = {"WAYMARK_JOBMANAGER_SECRET_KEYS_FILE": str(file)}
+    settings = JobManagerSettings.from_environ(environ)
+    assert settings.secret_keys == (NEW, OLD)
+    assert NEW not in repr(settings)
+
+    with pytest.raises(InvalidSettings, match="WAYMARK_JOBMANAGER_SECRET_KEYS: key 2 is not allowed") as refused:
+        JobManagerSettings.from_environ({"WAYMARK_JOBMANAGER_SECRET_KEYS": f"{NEW},hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_version_that_cannot_open_secrets_does_not_start_the_job(tmp_path: Path) -> None:
+    """Such a version reads graphs of version 1 only. Graphs without secrets are still for it."""
+    store = HandleJobGraphStore(InMemoryStateHandleStore(), tmp_path)
+    versions = []
+    for graph in (SecretKeys([OLD]).seal_new(GRAPH), replace(GRAPH, configuration={})):
+        store.put(graph)
+        assert store.recover(graph.job_id) == graph
+        versions += [json.loads(path.read_text())["version"] for path in tmp_path.glob("*.json")]
+    assert versions == [2, 1]
+
+    (file,) = tmp_path.glob("*.json")
+    file.write_text(file.read_text().replace('"version": 1', '"version": 3'))
+    with pytest.raises(JobGraphUnreadable, match="version 3"):
+        store.recover(GRAPH.job_id)
+
+
+async def test_an_ended_job_keeps_its_secrets_encrypted(tmp_path: Path) -> None:
+    async with running_job_manager(tmp_path) as first:
+        job_id = await first.submit_running(CONFIGURATION)
+        await first.checkpoint(job_id)
+        await first.savepoint(job_id)
+        await first.cancel(job_id)
+        await first.until(job_id, "CANCELED")
+        assert (await first.get(f"/jobs/{job_id}/launch"))["flinkConfiguration"] == CONFIGURATION
+    assert with_plain_secrets(tmp_path / "state") == []
+
+    async with running_job_manager(tmp_path) as second:
+        assert (await second.get(f"/jobs/{job_id}/launch"))["flinkConfiguration"] == CONFIGURATION
+        assert "hunter" not in json.dumps(await second.get(f"/jobs/{job_id}/config"))
+
+    async with running_job_manager(tmp_path, WAYMARK_JOBMANAGER_SECRET_KEYS=NEW) as rotated:
+        assert (await rotated.get(f"/jobs/{job_id}/launch"))["flinkConfiguration"] == CONFIGURATION
+
+    (tmp_path / "state" / FILE_NAME).unlink()
+    async with running_job_manager(tmp_path) as without:
+        launch = await without.get(f"/jobs/{job_id}/launch")
+        assert launch["flinkConfiguration"] == {**CONFIGURATION, **dict.fromkeys(SECRETS, HIDDEN)}
+        jar_id = launch.pop("jarId")
+        with pytest.raises(RequestRefused, match="has a hidden value"):
+            await without.post(f"/jars/{jar_id}/run", launch)
+
+
+@pytest.mark.zookeeper
+async def test_the_next_leader_opens_seals_what_was_plain_and_rotates_keys(cluster: Cluster) -> None:
+    leave = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=OLD) as first:
+        await leads(first)
+        job_id = await first.submit_running(CONFIGURATION)
+    graph_file = _graph_file(cluster)
+    assert with_plain_secrets(cluster.directory / "state") == []
+    graph_file.write_text(json.dumps({"version": 1, "graph": {**GRAPH.to_json(), **_ids(graph_file)}}))
+
+    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=OLD) as second:
+        cluster.drivers_find(second)
+        await leads(second)
+        await second.until(job_id, "RUNNING")
+        await eventually(lambda: not with_plain_secrets(cluster.directory / "state"))
+
+    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=f"{NEW},{OLD}") as third:
+        cluster.drivers_find(third)
+        await leads(third)
+        await third.until(job_id, "RUNNING")
+
+    async with cluster.job_manager(WAYMARK_JOBMANAGER_SECRET_KEYS=NEW) as fourth:
+        cluster.drivers_find(fourth)
+        await leads(fourth)
+        await fourth.until(job_id, "RUNNING")
+        cluster.launcher.drivers[-1].kill(-9)
+        await _new_driver(fourth, 2)
+        assert cluster.launcher.specs[-1].environment.secrets == {"DB_PASSWORD": "hunter2"}
+
+
+@pytest.mark.zookeeper
+async def test_without_its_key_one_job_waits_and_nothing_else_does(cluster: Cluster) -> None:
+    """Its driver goes on meanwhile. With the key it continues where it was."""
+    leave = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=OLD) as first:
+        await leads(first)
+        job_id = await first.submit_running(CONFIGURATION)
+        await first.checkpoint(job_id)
+
+    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=NEW) as wrong:
+        cluster.drivers_find(wrong)
+        await leads(wrong)
+        await wrong.until(job_id, "RUNNING")
+        other = await wrong.submit_running(CONFIGURATION)
+        next(driver for driver in cluster.launcher.drivers if driver.spec.job_id == job_id).kill(-9)
+
+        async def says_why() -> bool:
+            history = (await wrong.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
+            return any(entry["exceptionName"] == "SecretUnreadable" for entry in history)
+
+        await eventually(says_why)
+        assert await wrong.status(job_id) != "FAILED"
+        assert await wrong.status(other) == "RUNNING"
+
+    async with cluster.job_manager(WAYMARK_JOBMANAGER_SECRET_KEYS=f"{NEW},{OLD}") as right:
+        cluster.drivers_find(right)
+        await leads(right)
+        await right.until(job_id, "RUNNING")
+        (attempt, *_) = (await right.get(f"/jobs/{job_id}"))["attempts"]
+        assert attempt["restored-checkpoint-id"] == 1
+
+
+def _graph_file(cluster: Cluster) -> Path:
+    (file,) = (cluster.directory / "state" / "ha").rglob("execution-plans/*.json")
+    return file
+
+
+def _ids(graph_file: Path) -> dict[str, str]:
+    graph = json.loads(graph_file.read_text())["graph"]
+    return {name: graph[name] for name in ("job_id", "name", "jar_id", "entry_class")}
+
+
+async def _new_driver(manager: RunningJobManager, attempt: int) -> None:
+    await asyncio.wait_for(manager.driver(attempt), 60)

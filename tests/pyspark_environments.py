@@ -18,14 +18,14 @@ import pytest
 from checkpointing.jobs.launching.python import NEEDED
 
 PANDAS_VERSION = "2.2.3"
+CACHE = Path(os.environ.get("WAYMARK_PYSPARK_CACHE", Path.home() / ".cache" / "waymark-pyspark"))
 
 
 def python_with_pyspark_or_skip(version: str) -> Path:
     """Return the Python of an environment with this PySpark and PANDAS_VERSION; skip where pip cannot make one."""
-    cache = Path(os.environ.get("WAYMARK_PYSPARK_CACHE", Path.home() / ".cache" / "waymark-pyspark"))
-    cache.mkdir(parents=True, exist_ok=True)
-    home = cache / f"pyspark-{version}"
-    with (cache / "lock").open("w") as lock:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    home = CACHE / f"pyspark-{version}"
+    with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.is_dir():
             _make(home, version)

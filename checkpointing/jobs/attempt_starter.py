@@ -34,6 +34,9 @@ from checkpointing.jobs.local_recovery import (
     went_on_in_vain,
 )
 from checkpointing.jobs.parallelism import asked_parallelism
+from checkpointing.jobs.python_environments.failures import EnvironmentFailed
+from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython
+from checkpointing.jobs.python_environments.source import EnvironmentSource, in_prepared
 from checkpointing.jobs.restore import may_start_empty, restore_candidates
 from checkpointing.jobs.secret_keys import SecretUnreadable
 from checkpointing.jobs.services import JobServices
@@ -94,6 +97,8 @@ class AttemptStarter:
         """InvalidConfiguration."""
         self.graph = graph
         JobEnvironment.parse(graph.configuration)
+        self._environment_source = EnvironmentSource.parse(graph.configuration)
+        self._python: PreparedPython | None = None
         self._confirm_term = partial(services.high_availability.leader_election.confirm_term, session_id)
         self._services = services
         self._io = services.io_of(graph.job_id)
@@ -137,6 +142,24 @@ class AttemptStarter:
             return attempt
         attempt.process = await self._adopted(record, record.pid)
         return attempt if attempt.process is not None else None
+
+    async def prepare_python(self, preparing: Callable[[Preparation], None]) -> None:
+        """Have the job's Python environment, if it names one to be made. AttemptFailed.
+
+        Before the attempt begins, because it may take minutes. `preparing` gets what shows how far it is.
+        """
+        source = self._environment_source
+        if source is None:
+            return
+        preparation = Preparation(source.kind, self._services.clock.now_ms())
+        preparing(preparation)
+        try:
+            self._python = await self._services.environments.prepare(source, preparation)
+        except EnvironmentFailed as error:
+            info = self._info("PythonEnvironmentFailed", str(error))
+            stacktrace = f"{info.stacktrace}\n{error.details}".rstrip()
+            info = replace(info, stacktrace=stacktrace, is_mistake=error.is_mistake)
+            raise AttemptFailed(info, keep_state=not error.is_mistake) from error
 
     async def choose_restore(self) -> Restore | LocalRestore | None:
         """What the attempt before left, else the best snapshot that verifies; None for a job without any state.
@@ -227,6 +250,7 @@ class AttemptStarter:
             secret_hash=hash_of(secret),
             newest_checkpoint_id=None if newest is None else newest.checkpoint_id,
             batch_numbers=numbers,
+            python_environment=None if self._python is None else self._python.name,
         )
         record = replace(record, first_failure=_first_failure(former, record))
         record = _started_from(record, restore)
@@ -413,7 +437,7 @@ class AttemptStarter:
             entry_class=graph.entry_class,
             program_args=graph.program_args,
             parallelism=graph.parallelism,
-            configuration=without_secrets(graph.configuration),
+            configuration=in_prepared(self._python, without_secrets(graph.configuration)),
             work_directory=record.work_directory,
             timeline=record.timeline,
             job_manager_address=services.address,

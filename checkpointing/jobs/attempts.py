@@ -49,6 +49,7 @@ class AttemptRecord:
     `batch_numbers`: the range that its batches may use; None for a record of an older version.
     `final_savepoint` is the directory of the final savepoint that was begun last; its `_metadata` says that it is
     complete.
+    `python_environment` is the name of the cached environment that the driver runs in.
     `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
@@ -74,6 +75,7 @@ class AttemptRecord:
     newest_checkpoint_id: int | None = None
     batch_numbers: BatchNumbers | None = None
     final_savepoint: str | None = None
+    python_environment: str | None = None
 
     def is_proved_by(self, secret: str) -> bool:
         """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""

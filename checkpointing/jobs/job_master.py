@@ -205,6 +205,7 @@ class JobMaster:
     async def _start_attempt(self) -> Attempt:
         self.record.move(JobStatus.CREATED, "ready to start an attempt")
         await self._interrupts.wait_for(self._starter.wait_until_free())
+        await self._interrupts.wait_for(self._starter.prepare_python(self.record.prepare_python))
         await self._interrupts.wait_for(self.checkpoints.settled())
         if self._may_hold_orphans:
             await self._interrupts.wait_for(self.checkpoints.sweep(self._gateway.session_id))

@@ -12,6 +12,7 @@ from checkpointing.configuration import CheckpointConfiguration
 from checkpointing.jobs.attempt import Attempt, AttemptEnd
 from checkpointing.jobs.exceptions import ExceptionHistory
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.python_environments.preparation import Preparation
 from checkpointing.jobs.state import JobState, Move
 from checkpointing.jobs.status import JobStatus
 from checkpointing.messages import ExceptionInfo, Vertex
@@ -22,7 +23,7 @@ ATTEMPTS_SHOWN = 20
 
 
 class JobRecord:
-    """`attempt` is the newest, `failure` what ended a FAILED job.
+    """`attempt` is the newest, `failure` what ended a FAILED job. `python`: the environment that is made for the job.
 
     `has_earlier_attempts`: the job had an attempt under an earlier job manager.
     """
@@ -38,6 +39,7 @@ class JobRecord:
         self.num_restarts = 0
         self.num_rescales = 0
         self.failure: ExceptionInfo | None = None
+        self.python: Preparation | None = None
         self._clock = clock
         self.state = JobState(clock, "recovered" if recovered else "submitted", self._log_move)
 
@@ -70,9 +72,22 @@ class JobRecord:
         """IllegalTransition when the table has no such edge."""
         self.state.move(target, cause)
 
+    def prepare_python(self, preparation: Preparation) -> None:
+        self.python = preparation
+
     def enter_attempt(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.attempts = [*self.attempts[-ATTEMPTS_SHOWN + 1 :], attempt]
+
+    @property
+    def environments(self) -> set[str]:
+        """Return the names of the cached Python environments that the job uses, or is about to use."""
+        names = set()
+        if self.python is not None and self.python.prepared is not None:
+            names.add(self.python.prepared.name)
+        if self.attempt is not None and self.attempt.record.python_environment is not None:
+            names.add(self.attempt.record.python_environment)
+        return names
 
     def note_end(self, end: AttemptEnd) -> None:
         """The current attempt ended so; the first end counts."""

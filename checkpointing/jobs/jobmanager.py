@@ -30,6 +30,7 @@ from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.leadership import DispatcherContender
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.jobs.python_environments.environments import PythonEnvironments
 from checkpointing.jobs.secret_keys import FILE_NAME, SecretKeys
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.settings import DriversOnShutdown, JobManagerSettings
@@ -89,7 +90,10 @@ async def run(
             lambda: TemporaryDirectories(settings.state_directory, is_shared=settings.storage_is_shared)
         )
         secret_keys = await io.run(lambda: _secret_keys(settings))
-        services = _services(settings, address, io_threads, ha, launcher, token_file, temporaries, secret_keys)
+        environments = _environments(settings, environ or os.environ)
+        services = _services(
+            settings, address, io_threads, ha, launcher, token_file, temporaries, secret_keys, environments
+        )
         dispatcher = Dispatcher(services, describe)
         contender = DispatcherContender(
             dispatcher, ha.leader_election, address, asyncio.get_running_loop(), end_process
@@ -136,6 +140,7 @@ def _services(
     token_file: Path | None,
     temporaries: TemporaryDirectories,
     secret_keys: SecretKeys,
+    environments: PythonEnvironments,
 ) -> JobServices:
     return JobServices(
         settings=settings,
@@ -149,6 +154,7 @@ def _services(
         programs=ProgramStorage(settings.state_directory / "programs"),
         temporaries=temporaries,
         secret_keys=secret_keys,
+        environments=environments,
         random=lambda: random.uniform(-1, 1),
         token_file=token_file,
         host_name=socket.gethostname(),
@@ -202,6 +208,16 @@ def _token_file(settings: JobManagerSettings) -> Path | None:
     if settings.token is None or settings.token_file is not None:
         return settings.token_file
     return _secret_file(settings, "token", settings.token)
+
+
+def _environments(settings: JobManagerSettings, environ: Mapping[str, str]) -> PythonEnvironments:
+    return PythonEnvironments(
+        settings.environment_directory,
+        environ,
+        SystemClock(),
+        limit_s=settings.environment_timeout_s,
+        most_bytes=settings.max_environment_bytes,
+    )
 
 
 def _secret_keys(settings: JobManagerSettings) -> SecretKeys:

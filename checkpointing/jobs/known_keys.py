@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.job_environment import PREFIXES, JobEnvironment
+from checkpointing.jobs.python_environments.source import EnvironmentSource
 
 _BY_FAMILY = {
     "execution.checkpointing.": (
@@ -27,7 +28,7 @@ _BY_FAMILY = {
         *(".exponential-delay.backoff-multiplier", ".exponential-delay.reset-backoff-threshold"),
         *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
     ),
-    "waymark.": ("allow-empty-start", "executor-uploads.min-size", "python"),
+    "waymark.": ("allow-empty-start", "executor-uploads.min-size", "python", "python.requirements", "python.archive"),
 }
 KNOWN_KEYS = frozenset(family + rest for family, names in _BY_FAMILY.items() for rest in names)
 
@@ -48,9 +49,10 @@ def is_checked(key: str) -> bool:
 def check_keys(configuration: Mapping[str, str]) -> None:
     """Raise UnknownKey for the first one that nobody reads, with the nearest that somebody does.
 
-    InvalidConfiguration: a variable of the job's environment cannot have that name.
+    InvalidConfiguration: a variable of the job's environment cannot have that name, or its Python cannot be made so.
     """
     JobEnvironment.parse(configuration)
+    EnvironmentSource.parse(configuration)
     for key, value in configuration.items():
         if not is_checked(key) or key in KNOWN_KEYS or key.startswith(PREFIXES):
             continue

@@ -16,6 +16,7 @@ from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
 from checkpointing.jobs.programs import ProgramStorage
+from checkpointing.jobs.python_environments.environments import PythonEnvironments
 from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
@@ -43,6 +44,7 @@ class JobServices:
     programs: ProgramStorage
     temporaries: TemporaryDirectories
     secret_keys: SecretKeys
+    environments: PythonEnvironments
     random: Callable[[], float]
     token_file: Path | None
     host_name: str

@@ -82,6 +82,10 @@ class JobManagerSettings:
     class_data_sharing: bool
     program_environment: tuple[str, ...]
     program_retention_s: float
+    environment_directory: Path
+    environment_timeout_s: float
+    environment_retention_s: float
+    max_environment_bytes: int
     secret_keys: tuple[str, ...] = field(repr=False)
 
     @property
@@ -164,6 +168,10 @@ class JobManagerSettings:
             class_data_sharing=read.boolean("WAYMARK_CLASS_DATA_SHARING", default=True),
             program_environment=read.variables("WAYMARK_PROGRAM_ENVIRONMENT"),
             program_retention_s=read.seconds("WAYMARK_PROGRAM_RETENTION", 86_400.0),
+            environment_directory=read.directory("WAYMARK_ENVIRONMENT_DIR", state / "environments"),
+            environment_timeout_s=read.seconds("WAYMARK_ENVIRONMENT_TIMEOUT", 1800.0),
+            environment_retention_s=read.seconds("WAYMARK_ENVIRONMENT_RETENTION", 604_800.0),
+            max_environment_bytes=read.whole("WAYMARK_MAX_ENVIRONMENT_BYTES", 10 << 30, least=1),
             secret_keys=read.keys(SECRET_KEYS),
         )
         if read.problems:

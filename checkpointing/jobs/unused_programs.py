@@ -1,7 +1,7 @@
-"""Remove uploaded programs that no job needs.
+"""Remove uploaded programs, and Python environments that were made, which no job needs.
 
 A job has a copy of its program and runs without the upload. The upload is needed to start the job again under another
-id: of each job that runs here or is shown as ended it stays.
+id: of each job that runs here or is shown as ended it stays. An environment is made again when it is missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ async def unused_programs_removed(dispatcher: Dispatcher) -> AsyncIterator[None]
 
 
 async def _look_again_and_again(dispatcher: Dispatcher) -> None:
-    retention_s = dispatcher.services.settings.program_retention_s
+    settings = dispatcher.services.settings
+    retention_s = min(settings.program_retention_s, settings.environment_retention_s)
     while True:
         await asyncio.sleep(min(max(retention_s / 10, _MOST_OFTEN_S), _LEAST_OFTEN_S))
         try:
@@ -57,3 +58,8 @@ async def remove_unused_programs(dispatcher: Dispatcher) -> None:
     removed = await io.run(lambda: services.programs.remove_unused(needed, before_ms))
     if removed:
         logger.info("removed programs that no job needs: %s", ", ".join(removed))
+    environments = {name for job in dispatcher.jobs if not job.status.terminal for name in job.record.environments}
+    before_ms = services.clock.now_ms() - round(services.settings.environment_retention_s * 1000)
+    removed = await io.run(lambda: services.environments.remove_unused(environments, before_ms))
+    if removed:
+        logger.info("removed Python environments that no job needs: %s", ", ".join(removed))

@@ -45,7 +45,7 @@ def check_pure(wheel: bytes | Path) -> None:
     except (zipfile.BadZipFile, IndexError, UnicodeDecodeError, NotImplementedError, RuntimeError) as error:
         raise NotPure("it is no wheel") from error
     if "Root-Is-Purelib: true" not in lines:
-        raise NotPure("it has compiled parts; install it in an environment and name that by waymark.python")
+        raise NotPure("it has compiled parts; put it into an environment of the job (waymark.python.requirements)")
 
 
 def check_py_files(configuration: Mapping[str, str]) -> None:

@@ -32,6 +32,7 @@ from checkpointing.jobs.programs import (
     entry_functions,
     split_entry_class,
 )
+from checkpointing.jobs.python_environments.source import EnvironmentSource, check_source
 from checkpointing.jobs.restore import claims_savepoint
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.state_recovery import CLAIM_MODES, StateRecovery
@@ -132,6 +133,7 @@ class JarHandlers:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
             await self._services.io.run(lambda: check_python(graph.configuration))
             await self._services.io.run(lambda: check_py_files(graph.configuration))
+            await self._services.io.run(lambda: check_source(graph.configuration))
             if graph.savepoint_path is not None:
                 graph = replace(graph, savepoint_path=await self._savepoint(graph))
             async with self._claimed(graph):
@@ -204,6 +206,7 @@ class JarHandlers:
             recovery = StateRecovery.parse(configuration)
             self._check_storage(configuration)
             JobEnvironment.parse(configuration)
+            EnvironmentSource.parse(configuration)
             check_submitted(configuration)
         except (InvalidProgram, InvalidConfiguration) as error:
             raise bad_request(str(error)) from error

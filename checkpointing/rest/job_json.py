@@ -53,6 +53,7 @@ def job_details(job: JobRecord, now_ms: int) -> dict[str, Any]:
         "pending-operators": 0,
         "attempts": [_attempt(attempt) for attempt in reversed(job.attempts)],
         "queries": _queries(job.attempt),
+        "python-environment": _python_environment(job),
         "ended-by-itself": _ended_by_itself(job),
         "restarts": job.num_restarts,
         "status-history": [
@@ -220,6 +221,23 @@ def _restored_from(record: AttemptRecord) -> str | None:
     if record.restored_location is None:
         return None
     return "savepoint" if record.restored_is_savepoint else "checkpoint"
+
+
+def _python_environment(job: JobRecord) -> dict[str, Any] | None:
+    """Return how far the environment is that is made for the job; None for one that runs in a Python that is there.
+
+    Of a driver that was adopted its name is known only.
+    """
+    python, used = job.python, None if job.attempt is None else job.attempt.record.python_environment
+    if python is None:
+        return None if used is None else {"status": "READY", "name": used, "kind": None, "step": None, "since": None}
+    return {
+        "status": python.status,
+        "name": None if python.prepared is None else python.prepared.name,
+        "kind": python.kind.value,
+        "step": python.step.value,
+        "since": python.started_ms,
+    }
 
 
 def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:

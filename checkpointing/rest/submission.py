@@ -9,6 +9,7 @@ from typing import Any
 
 from checkpointing.jobs.job_environment import SECRET, SECRET_FILE, without_secrets
 from checkpointing.jobs.known_keys import check_keys
+from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.storage.locations import as_absolute
 
@@ -59,6 +60,7 @@ class Submission:
         secrets: Sequence[str] = (),
         secret_files: Sequence[str] = (),
         more_arguments: Sequence[str] = (),
+        requirements: str | None = None,
         checkpoints: Sequence[str] = (),
     ) -> Submission:
         """`program`: `path/script.py`, `path/wordcount.py:function` or `path/jobs.zip:module:function`.
@@ -70,7 +72,7 @@ class Submission:
         if savepoint and checkpoints:
             raise ValueError("--from-savepoint and --from-checkpoint: only one of them is allowed")
         path, entry = _split_program(program)
-        configuration = _pairs("--conf", settings)
+        configuration = _pairs("--conf", settings) | _requirements(requirements)
         check_keys(configuration)
         _refuse_secrets(configuration)
         read = {f"{SECRET}{name}": text.strip() for name, text in _contents("--secret", secrets)}
@@ -144,9 +146,12 @@ def follow_until_running(
     while True:
         job = _look(client, job_id)
         status = str(job["state"]) if job else "unknown: no job manager answers"
-        if status != shown:
-            say(status)
-            shown = status
+        preparing = _preparing(job)
+        if preparing:
+            deadline = monotonic() + timeout_s  # the job manager has a limit of its own
+        if (now := preparing or status) != shown:
+            say(now)
+            shown = now
         if status in ("RUNNING", "FINISHED"):
             return
         if status in _ENDED:
@@ -157,6 +162,14 @@ def follow_until_running(
                 f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that."
             )
         wait(_POLL_S)
+
+
+def _preparing(job: Mapping[str, Any]) -> str:
+    """Return what is said while the job's Python environment is made, "" when it is not."""
+    environment = job.get("python-environment")
+    if environment is None or environment["status"] != "PREPARING":
+        return ""
+    return f"{job['state']}: preparing the Python environment ({environment['step']})"
 
 
 def _look(client: JobManagerClient, job_id: str) -> Mapping[str, Any]:
@@ -207,6 +220,15 @@ def _refuse_secrets(configuration: Mapping[str, str]) -> None:
         raise ValueError(
             f"--conf: {key} is not allowed, because other users can read a command line; write {option} NAME=FILE"
         )
+
+
+def _requirements(file: str | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        return {REQUIREMENTS: Path(file).read_text()}
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--requirements: {file} is not a UTF-8 text") from error
 
 
 def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ _KINDS = {
     "flink-jar": _("a jar that was uploaded to the Flink cluster"),
     "command": _("a command that Waymark's worker runs"),
 }
+_CONTINUES = "  "  # what further lines of a value begin with
 LARGEST_MB: int = settings.WAYMARK_MAX_PROGRAM_MB
 
 
@@ -110,7 +111,7 @@ class LaunchForm(forms.Form):
     configuration = forms.CharField(
         required=False,
         label=_("Configuration"),
-        help_text=_("key: value, one a line."),
+        help_text=_("key: value, one a line. Further lines of a value begin with two spaces."),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
     parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label=_("Parallelism"))
@@ -259,17 +260,22 @@ class LaunchForm(forms.Form):
 
     def _configuration(self, text: str) -> dict[str, str]:
         pairs: dict[str, str] = {}
+        key = ""
         for number, line in enumerate(text.splitlines(), start=1):
+            if key and line.startswith(_CONTINUES):
+                pairs[key] += f"\n{line.removeprefix(_CONTINUES)}"
+                continue
             if not line.strip():
                 continue
-            key, colon, value = line.partition(":")
-            if not colon or not key.strip():
+            name, colon, value = line.partition(":")
+            key = name.strip()
+            if not colon or not key:
                 self.add_error(
                     "configuration",
                     _("Line %(number)s is %(strip)s: key: value is needed.")
                     % {"number": number, "strip": repr(line.strip())},
                 )
-            pairs[key.strip()] = value.strip()
+            pairs[key] = value.strip()
         return pairs
 
 
@@ -288,12 +294,16 @@ def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
         "jar_id": spec.get("jar_id") or "",
         "entry_class": spec.get("entry_class") or "",
         "program_args": "\n".join(spec.get("program_args") or []),
-        "configuration": "\n".join(f"{key}: {value}" for key, value in sorted(configuration.items())),
+        "configuration": "\n".join(_typed(key, value) for key, value in sorted(configuration.items())),
         "parallelism": spec.get("parallelism"),
         "command": "\n".join(spec.get("command") or []),
         "limit_s": spec.get("limit_s"),
         "now": SAVE,  # nothing that stops a job is chosen beforehand
     }
+
+
+def _typed(key: str, value: str) -> str:
+    return f"{key}: {value}".replace("\n", f"\n{_CONTINUES}")
 
 
 def _lines(text: str) -> list[str]:

@@ -48,6 +48,7 @@ from checkpointing.jobs.launching.python import KEY, check_python, has_own_pytho
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
+from checkpointing.jobs.python_environments.source import ARCHIVE, REQUIREMENTS
 from checkpointing.masking import HIDDEN
 from checkpointing.messages import MalformedMessage
 
@@ -210,9 +211,10 @@ class LocalDriverLauncher:
 
 def _check_cluster_mode(configuration: Mapping[str, str]) -> None:
     """A driver in the cluster runs in the cluster's Python, and the cluster's manager shows its environment."""
-    if KEY in configuration:
-        allowed = f"spark.pyspark.python instead, with {DEPLOY_MODE} cluster"
-        raise InvalidConfiguration(KEY, configuration[KEY], allowed)
+    for key in (KEY, REQUIREMENTS, ARCHIVE):
+        if key in configuration:
+            allowed = f"spark.pyspark.python instead, with {DEPLOY_MODE} cluster; spark.archives sends an environment"
+            raise InvalidConfiguration(key, configuration[key], allowed)
     for key in configuration.keys() - without_secrets(configuration).keys():
         allowed = f"a secret of the cluster's own with {DEPLOY_MODE} cluster, such as {_KUBERNETES_SECRET}"
         raise InvalidConfiguration(key, HIDDEN, allowed)

@@ -47,18 +47,26 @@ def check_python(configuration: Mapping[str, str]) -> None:
         return
     python = configuration[KEY]
     _check_executable(python)
-    version, packages = _probe(python)
+    problem = problem_of(python)
+    if problem:
+        raise InvalidConfiguration(KEY, python, problem)
+
+
+def problem_of(python: str) -> str:
+    """Return what a driver needs and this Python does not have, "" when it has all. Blocking: it starts it."""
+    try:
+        version, packages = _probe(python)
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        return f"a Python that starts ({type(error).__name__})"
     missing = [name for name in NEEDED if packages[name] is None]
     if version < PYTHON_FROM:
-        raise InvalidConfiguration(KEY, python, f"Python {_dotted(PYTHON_FROM)} or newer; it is {_dotted(version)}")
+        return f"Python {_dotted(PYTHON_FROM)} or newer; it is {_dotted(version)}"
     if missing:
-        raise InvalidConfiguration(
-            KEY, python, f"an environment with {', '.join(NEEDED)}; it lacks {', '.join(missing)}"
-        )
+        return f"an environment with {', '.join(NEEDED)}; it lacks {', '.join(missing)}"
     pyspark = str(packages["pyspark"])
     if not PYSPARK_FROM <= _numbers(pyspark) <= PYSPARK_TO:
-        supported = f"PySpark {_dotted(PYSPARK_FROM)} to {_dotted(PYSPARK_TO)}"
-        raise InvalidConfiguration(KEY, python, f"an environment with {supported}; it has {pyspark}")
+        return f"an environment with PySpark {_dotted(PYSPARK_FROM)} to {_dotted(PYSPARK_TO)}; it has {pyspark}"
+    return ""
 
 
 def in_own_python(environment: Mapping[str, str], python: str, directory: Path) -> dict[str, str]:
@@ -69,8 +77,13 @@ def in_own_python(environment: Mapping[str, str], python: str, directory: Path) 
     """
     directory.mkdir(mode=0o700)
     (directory / PACKAGE).symlink_to(PACKAGE_ROOT / PACKAGE, target_is_directory=True)
-    kept = {name: value for name, value in environment.items() if name not in _OF_THE_OWN}
+    kept = without_own_python(environment)
     return {**kept, "PYTHONPATH": str(directory), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+
+
+def without_own_python(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without what says where the job manager's own Python and Spark are."""
+    return {name: value for name, value in environment.items() if name not in _OF_THE_OWN}
 
 
 def _check_executable(python: str) -> None:
@@ -85,12 +98,9 @@ def _check_executable(python: str) -> None:
 
 def _probe(python: str) -> tuple[tuple[int, int], dict[str, str | None]]:
     """Return its version, and those of the packages that are needed."""
-    try:
-        command = [python, "-I", "-c", _PROBE]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True, env={})
-        (major, minor), packages = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
-        raise InvalidConfiguration(KEY, python, f"a Python that starts ({type(error).__name__})") from error
+    command = [python, "-I", "-c", _PROBE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True, env={})
+    (major, minor), packages = json.loads(done.stdout)
     return (major, minor), packages
 
 

@@ -250,6 +250,10 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Id", job["jid"]
     yield "Status", f"{job['state']}, started {time_text(job['start-time'])}, {job['restarts']} restarts"
     yield "Program", f"{launch['entryClass']} in {launch['jarId']}"
+    if environment := job.get("python-environment"):
+        is_preparing = environment["status"] == "PREPARING"
+        how_far = environment["step"] if is_preparing else environment["status"].lower()
+        yield "Python", f"made from {environment['kind'] or 'its settings'}: {how_far}"
     counts = shown["checkpoints"]["counts"]
     yield "Checkpoints", ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in _COUNTS)
     for label, name in (("Last checkpoint", "completed"), ("Last savepoint", "savepoint")):

@@ -56,6 +56,11 @@ class Command(BaseCommand):
             ("--secret-file", "a private file with what FILE holds; the variable NAME_FILE has its path"),
         ):
             parser.add_argument(option, action="append", default=[], metavar="NAME=FILE", help=text)
+        parser.add_argument(
+            "--requirements",
+            metavar="FILE",
+            help="a requirements file; the job manager makes a Python environment from it, once for each content",
+        )
         parser.add_argument("--parallelism", type=int)
         parser.add_argument(
             "--from-savepoint",
@@ -113,4 +118,5 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         secret_files=options["secret_file"],
         more_arguments=script_arguments,
         checkpoints=options["from_checkpoint"],
+        requirements=options["requirements"],
     )

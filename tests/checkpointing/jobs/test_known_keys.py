@@ -10,6 +10,7 @@ from checkpointing.configuration import CheckpointConfiguration, InvalidConfigur
 from checkpointing.jobs import local_recovery, shared_storage
 from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
 from checkpointing.jobs.launching.python import python_of
+from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restart import restart_strategy
 from checkpointing.jobs.restore import ALLOW_EMPTY_START
 from checkpointing.jobs.state_recovery import StateRecovery
@@ -45,6 +46,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         local_recovery.is_enabled,
         shared_storage.declared_shared,
         python_of,
+        EnvironmentSource.parse,
     )
     for parse in parsers:
         settings = Read()

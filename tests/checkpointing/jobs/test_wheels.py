@@ -37,7 +37,7 @@ def test_a_wheel_is_stored_as_the_zip_that_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (wheel(is_pure=False), "it has compiled parts; install it"),
+        (wheel(is_pure=False), "it has compiled parts; put it into an environment"),
         (b"no zip", "it is no wheel"),
         (b"", "it is no wheel"),
     ],

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 
 from checkpointing.jobs.job_environment import JobEnvironment
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
-from checkpointing.rest.submission import JobDidNotStart, follow_until_running
+from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running
 from checkpointing.spark.restore import UNNAMED
 from checkpointing.storage import verify
 from checkpointing.storage.locations import local_path
@@ -21,6 +21,12 @@ from dashboard.management.commands.submit import Command
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
 from tests.checkpointing.spark.recordings import unpacked
 from tests.storage_servers import StorageServer
+
+NO_OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(("name", "parallelism", "savepoint")),
+    **dict.fromkeys(("arguments", "settings"), ()),
+    "allow_non_restored_state": False,
+}
 
 
 @pytest.fixture
@@ -156,6 +162,35 @@ async def test_a_program_that_fails_shows_where(entries: list[dict[str, str]], s
     with pytest.raises(JobDidNotStart, match=r"^The job is FAILED: bad thing$") as failed:
         follow_until_running(client, "0" * 32, lambda status: None, lambda: 0, lambda seconds: None, 60)
     assert failed.value.stack == stack
+
+
+async def test_submit_sends_the_requirements(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"nothing\.txt: No such file"):
+        await submit(manager, f"{program}:wordcount", "--requirements", str(tmp_path / "nothing.txt"))
+    file = tmp_path / "requirements.txt"
+    file.write_text("pandas==2.2.3\n-r base.txt\n")
+    with pytest.raises(CommandError, match=r"line 2: -r base\.txt"):
+        await submit(manager, f"{program}:wordcount", "--requirements", str(file))
+    assert manager.launcher.drivers == []
+
+    file.write_text("pandas==2.2.3\n")
+    options = Submission.parse(str(program), requirements=str(file), **NO_OPTIONS)
+    assert options.settings == {"waymark.python.requirements": "pandas==2.2.3\n"}
+
+
+async def test_submit_does_not_count_the_time_in_which_the_environment_is_made() -> None:
+    preparing = {"state": "CREATED", "python-environment": {"status": "PREPARING", "step": "installing"}}
+    answers = [preparing, preparing, {"state": "CREATED", "python-environment": None}, {"state": "RUNNING"}]
+    said: list[str] = []
+    now = iter(range(0, 1000, 25))
+
+    class Client(JobManagerClient):
+        def get(self, path: str) -> dict[str, Any]:
+            return answers.pop(0)
+
+    follow_until_running(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: next(now), lambda s: None, 60)
+
+    assert said == ["CREATED: preparing the Python environment (installing)", "CREATED", "RUNNING"]
 
 
 async def test_submit_waits_for_a_job_manager_that_is_away_for_a_while() -> None:

@@ -280,6 +280,22 @@ def test_of_a_job_found_on_a_cluster_the_form_knows_what_the_engine_told(admin: 
     assert "Say how it is started" in page
 
 
+def test_a_value_of_several_lines_stays_what_it_is(admin: Client, job: Job) -> None:
+    """Requirements, and keys and certificates as secrets, have several."""
+    requirements = "# what it needs\npandas==2.2.3 \\\n    --hash=sha256:abc\n\nnumpy"
+    typed = requirements.replace("\n", "\r\n  ")
+    configuration = f"spark.a: 1\r\nwaymark.python.requirements: {typed}\r\nspark.b: 2"
+    send(admin, job, configuration=configuration, parallelism="", now="save")
+    job.refresh_from_db()
+    assert job.launch is not None
+    assert job.launch["configuration"] == {"spark.a": "1", "waymark.python.requirements": requirements, "spark.b": "2"}
+
+    form = admin.get(reverse("job-launch", args=[job.pk])).context["form"]
+    send(admin, job, configuration=form["configuration"].value(), parallelism="", now="save")
+    job.refresh_from_db()
+    assert job.launch["configuration"]["waymark.python.requirements"] == requirements
+
+
 def test_a_change_that_did_not_start_leads_to_the_restart_that_undoes_it(admin: Client, job: Job) -> None:
     send(admin, job, jar_id="77aa_flights.py", goes_back="on")
     failed = RestartAttempt.objects.get()

@@ -1,0 +1,173 @@
+"""Prepare the environment of a job: find it in the cache, or make it. One at a time for each content."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import threading
+import venv
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from checkpointing.clock import Clock
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.daemon_threads import in_daemon_thread
+from checkpointing.jobs.launching.python import NEEDED, problem_of
+from checkpointing.jobs.python_environments.archives import unpack
+from checkpointing.jobs.python_environments.cache import CachedEnvironment, EnvironmentCache, key_of
+from checkpointing.jobs.python_environments.commands import Deadline, pip_command, pip_environment, run
+from checkpointing.jobs.python_environments.failures import EnvironmentFailed, has_temporary_failure, install_failed
+from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython, SourceKind, Step
+from checkpointing.jobs.python_environments.source import EnvironmentSource, has_hashes, size_of
+from checkpointing.storage.checksums import sha256_of
+from checkpointing.storage.locations import is_local, local_path
+from checkpointing.storage.opening import files_for
+
+_ABANDONED_S = 3600.0
+_GRACE_S = 10.0
+# With these the resolver finds what fits the job's own requirements. Drivers need them (launching/python.py).
+_OURS = ("pyspark>=4.0,<4.4", "kazoo[sasl]", *(name for name in NEEDED if name not in ("pyspark", "kazoo")))
+
+
+class PythonEnvironments:
+    """`environ` is the job manager's environment: pip gets its own settings from it, and what programs get.
+
+    `limit_s` bounds the time that one environment takes, `most_bytes` the size of an unpacked archive.
+    """
+
+    def __init__(
+        self, directory: Path, environ: Mapping[str, str], clock: Clock, *, limit_s: float, most_bytes: int
+    ) -> None:
+        self._environment = pip_environment(environ)
+        self._clock = clock
+        self._limit_s = limit_s
+        self._most_bytes = most_bytes
+        self._cache = EnvironmentCache(directory, clock, limit_s + _ABANDONED_S)
+        self._lock = threading.Lock()
+        self._making: dict[str, threading.Lock] = {}
+
+    async def prepare(self, source: EnvironmentSource, preparation: Preparation) -> PreparedPython:
+        """Raise EnvironmentFailed. Cancelled, it stops what it has begun."""
+        work = in_daemon_thread(lambda: self._prepare(source, preparation), f"environment by {source.kind.value}")
+        result = asyncio.wrap_future(work)
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(self._limit_s + _GRACE_S):  # storage that does not answer cannot be stopped
+                preparation.prepared = await asyncio.shield(result)
+        except TimeoutError as error:
+            message = f"{source.key}: {source.location} was not read within {self._limit_s:g} s"
+            raise EnvironmentFailed(message, is_mistake=False) from error
+        finally:
+            preparation.stop.set()
+            preparation.has_failed = preparation.prepared is None
+        return preparation.prepared
+
+    def remove_unused(self, needed: Collection[str], before_ms: int) -> list[str]:
+        """Blocking; see EnvironmentCache."""
+        return self._cache.remove_unused(needed, before_ms)
+
+    def _prepare(self, source: EnvironmentSource, preparation: Preparation) -> PreparedPython:
+        deadline = Deadline(self._clock, self._limit_s, preparation)
+        try:
+            if source.kind is SourceKind.REQUIREMENTS:
+                return self._of_requirements(source.read_text(), preparation, deadline).prepared
+            return self._of_archive(str(source.location), preparation, deadline).prepared
+        except InvalidConfiguration as error:
+            raise EnvironmentFailed(str(error), is_mistake=True) from error
+        except FileNotFoundError as error:
+            raise EnvironmentFailed(f"{source.key}: {error}", is_mistake=True) from error
+        except OSError as error:
+            raise EnvironmentFailed(f"{source.key}: {error}", is_mistake=False) from error
+
+    def _of_requirements(self, text: str, preparation: Preparation, deadline: Deadline) -> CachedEnvironment:
+        key = key_of(SourceKind.REQUIREMENTS, hashlib.sha256(text.encode()).hexdigest())
+        with self._one_at_a_time(key, preparation, deadline):
+            found = self._cache.find(key)
+            if found is not None:
+                return found
+            with self._cache.new(key) as made:
+                preparation.step = Step.INSTALLING
+                self._install(made, text, deadline)
+                preparation.step = Step.CHECKING
+                _check(made, "add them to the requirements, with their hashes" if has_hashes(text) else "")
+                self._cache.publish(made, None)
+                return made
+
+    def _install(self, made: CachedEnvironment, text: str, deadline: Deadline) -> None:
+        """What Waymark's side of the driver needs is installed, too, unless all must have hashes."""
+        file = made.directory / "requirements.txt"
+        file.write_text(text)
+        venv.create(made.home, symlinks=True)
+        more = ("--require-hashes",) if has_hashes(text) else _OURS
+        log = made.directory / "pip.log"
+        command = pip_command(made.python, log, "-r", str(file), *more)
+        code, output = run(command, self._environment, made.directory, deadline)
+        if code < 0:
+            raise EnvironmentFailed(f"pip was ended by signal {-code}", is_mistake=False, details="\n".join(output))
+        if code != 0:
+            raise install_failed(output, is_temporary=has_temporary_failure(log))
+
+    def _of_archive(self, location: str, preparation: Preparation, deadline: Deadline) -> CachedEnvironment:
+        """A remote archive is read once for each name and size; one on this machine is compared each time."""
+        if is_local(location):
+            return self._of_file(Path(local_path(location)), preparation, deadline, None)
+        with self._one_at_a_time(location, preparation, deadline):
+            size = size_of(location)
+            known = None if size is None else self._cache.find_archive(location, size)
+            if known is not None:
+                return known
+            with self._cache.new(hashlib.sha256(location.encode()).hexdigest()[:32]) as temporary:
+                archive = temporary.directory / "archive"
+                files_for(location).get(location, archive, like="0" * 64)
+                return self._of_file(archive, preparation, deadline, (location, archive.stat().st_size))
+
+    def _of_file(
+        self, archive: Path, preparation: Preparation, deadline: Deadline, remote: tuple[str, int] | None
+    ) -> CachedEnvironment:
+        key = key_of(SourceKind.ARCHIVE, sha256_of(archive))
+        with self._one_at_a_time(key, preparation, deadline):
+            found = self._cache.find(key)
+            if found is not None:
+                return found
+            with self._cache.new(key) as made:
+                preparation.step = Step.UNPACKING
+                self._unpack(made, archive, deadline)
+                preparation.step = Step.CHECKING
+                _check(made, "pack it with them")
+                self._cache.publish(made, remote)
+                return made
+
+    def _unpack(self, made: CachedEnvironment, archive: Path, deadline: Deadline) -> None:
+        made.home.mkdir()
+        unpack(archive, made.home, self._most_bytes, deadline.check)
+        if not made.python.exists():
+            raise EnvironmentFailed("the archive has no bin/python at its top", is_mistake=True)
+        fix = made.home / "bin" / "conda-unpack"
+        if fix.is_file():
+            code, output = run([str(made.python), str(fix)], self._environment, made.directory, deadline)
+            if code != 0:
+                last = (output or [""])[-1]
+                raise EnvironmentFailed(f"bin/conda-unpack of the archive failed: {last}", is_mistake=True)
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, key: str, preparation: Preparation, deadline: Deadline) -> Iterator[None]:
+        """Wait while another job makes the same. Its own failure is not taken over: this one tries again."""
+        with self._lock:
+            lock = self._making.setdefault(key, threading.Lock())
+        before = preparation.step
+        while not lock.acquire(timeout=0.05):
+            preparation.step = Step.WAITING
+            deadline.check()
+        preparation.step = before
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _check(made: CachedEnvironment, advice: str) -> None:
+    problem = problem_of(str(made.python))
+    if problem:
+        text = f"the environment cannot run a driver; {problem}"
+        raise EnvironmentFailed(f"{text}; {advice}" if advice else text, is_mistake=True)

@@ -7,9 +7,11 @@ waymark.secret-file.NAME   a file that only this account can read; the variable 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from checkpointing.configuration import InvalidConfiguration
 from checkpointing.masking import HIDDEN
@@ -17,6 +19,7 @@ from checkpointing.masking import HIDDEN
 VARIABLE, SECRET, SECRET_FILE = "waymark.env.", "waymark.secret.", "waymark.secret-file."
 PREFIXES = (VARIABLE, SECRET, SECRET_FILE)
 SEALED = "fernet:"  # the beginning of a secret that is encrypted (see `secret_keys`)
+_SHORTEST = 5  # characters
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Set by the job manager and by PySpark: with another value the driver would not start.
 _TAKEN = re.compile(
@@ -55,6 +58,16 @@ class JobEnvironment:
         """Return the same names without what is secret."""
         names, files = dict.fromkeys(self.secrets, HIDDEN), dict.fromkeys(self.secret_files, HIDDEN)
         return replace(self, secrets=names, secret_files=files)
+
+    def secrets_in(self, environ: Mapping[str, str]) -> list[str]:
+        """Return the secrets that a driver with `environ` has, the longest first; short ones could be any word."""
+        values = [environ.get(name, "") for name in self.secrets]
+        for name in self.secret_files:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                text = Path(environ.get(f"{name}_FILE", "")).read_text()
+                values += [text, *text.splitlines()]
+        found = {value.strip() for value in values}
+        return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
 
     @property
     def is_hidden(self) -> bool:

@@ -125,6 +125,7 @@ class Driver:
         self._clock = clock
         self._work = work or WorkDirectory(Path(spec.work_directory))
         self._open_session = open_session
+        self._secrets = spec.environment.secrets_in(os.environ)
         self._services: DriverServices | None = None
         self._held: HeldAttempt | None = None
         self._spark: SparkSession | None = None
@@ -441,7 +442,8 @@ class Driver:
         """End Spark first: what is reported as ended writes nothing any more."""
         log.info("attempt %d: %s", self._spec.attempt, over.state.value)
         self._end_spark()
-        self._reports.status(over.state, over.exception, over.finish_cause, queries=self._vitals.queries)
+        exception = over.exception and failure.without_secrets(over.exception, self._secrets)
+        self._reports.status(over.state, exception, over.finish_cause, queries=self._vitals.queries)
         self._link.close(_LAST_WORDS_S)
         return EXIT_FAILED if over.state is DriverState.FAILED else EXIT_DONE
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from checkpointing.masking import HIDDEN
 from checkpointing.messages import ExceptionInfo
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -29,6 +31,14 @@ def of_exception(error: BaseException, timestamp: int, *, recoverable: bool = Tr
     text = _clipped("".join(traceback.format_exception(error)), _LONGEST_STACK)
     message = _clipped(_message_of(error), _LONGEST_MESSAGE)
     return ExceptionInfo(type(error).__name__, message, text, timestamp, recoverable=recoverable)
+
+
+def without_secrets(info: ExceptionInfo, secrets: Iterable[str]) -> ExceptionInfo:
+    """Return the failure without these texts: a connector's message may quote the password that was refused."""
+    message, stacktrace = info.message, info.stacktrace
+    for secret in secrets:
+        message, stacktrace = message.replace(secret, HIDDEN), stacktrace.replace(secret, HIDDEN)
+    return replace(info, message=message, stacktrace=stacktrace)
 
 
 def _message_of(error: BaseException) -> str:

@@ -21,7 +21,10 @@ from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.processes import SPEC_NAME, command_line
 from checkpointing.jobs.launching.signature import signature_of
+from checkpointing.masking import HIDDEN
+from checkpointing.messages import ExceptionInfo
 from checkpointing.rest.client import RequestRefused
+from checkpointing.spark.failure import without_secrets
 from checkpointing.spark.session import WorkDirectory, session_settings
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually
 
@@ -107,6 +110,22 @@ def test_a_driver_in_the_cluster_gets_no_secrets(tmp_path: Path, key: str) -> No
     with pytest.raises(InvalidConfiguration, match=r"secretKeyRef") as refusal:
         launcher.check(replace(graph, configuration={**place, key: "hunter2"}))
     assert "hunter2" not in str(refusal.value)
+
+
+def test_failures_are_reported_without_the_secrets_that_they_quote(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("-----BEGIN-----\nhunter3\n-----END-----\n")
+    environ = {"DB_PASSWORD": "hunter2", "KEY_FILE": str(tmp_path / "key"), "OTHER": "hunter4", "SHORT": "abc"}
+    given = JobEnvironment(
+        {}, {"DB_PASSWORD": HIDDEN, "SHORT": HIDDEN, "GONE": HIDDEN}, {"KEY": HIDDEN, "LOST": HIDDEN}
+    )
+    info = ExceptionInfo("ValueError", "refused hunter2 of abc", "ValueError: refused hunter2\n  with hunter3", 1)
+
+    shown = without_secrets(info, given.secrets_in(environ))
+
+    assert (shown.message, shown.stacktrace) == (
+        f"refused {HIDDEN} of abc",
+        f"ValueError: refused {HIDDEN}\n  with {HIDDEN}",
+    )
 
 
 def test_executors_get_the_variables_and_not_the_secrets(tmp_path: Path) -> None:

@@ -43,10 +43,12 @@ def requirements(versions: dict[str, str]) -> str:
     return "\n".join([*(f"{name}=={version}" for name, version in versions.items()), "pyarrow"])
 
 
-async def started(manager: RunningJobManager, output: Path, configuration: dict[str, str]) -> str:
+async def started(
+    manager: RunningJobManager, output: Path, configuration: dict[str, str], function: str = "looks"
+) -> str:
     jar = await manager.upload((PROGRAMS / "whole_environment.py").read_text(), "whole_environment.py")
     body = {
-        "entryClass": "whole_environment.py:looks",
+        "entryClass": f"whole_environment.py:{function}",
         "programArgsList": ["--output", str(output)],
         "parallelism": 1,
         "flinkConfiguration": {"restart-strategy.type": "none", **configuration},
@@ -54,7 +56,9 @@ async def started(manager: RunningJobManager, output: Path, configuration: dict[
     return str((await manager.post(f"/jars/{jar}/run", body))["jobid"])
 
 
-async def running(manager: RunningJobManager, job_id: str) -> None:
+async def settled(manager: RunningJobManager, job_id: str) -> list[dict[str, Any]]:
+    """Return the failures of a job that runs or has failed."""
+
     async def is_over() -> bool:
         return await manager.status(job_id) in ("RUNNING", "FAILED")
 
@@ -62,30 +66,25 @@ async def running(manager: RunningJobManager, job_id: str) -> None:
     entries = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
     if entries and "pip could not reach" in entries[0]["message"]:
         pytest.skip(entries[0]["message"])
-    assert entries == []
+    return list(entries)
 
 
 async def test_versions_and_secrets_of_two_jobs_are_apart(manager: RunningJobManager, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     first_seen, other_seen = tmp_path / "first.json", tmp_path / "other" / "other.json"
-    first = await started(
-        manager,
-        first_seen,
-        {
-            "waymark.python.requirements": requirements(OLDER),
-            "waymark.secret.FIRST_PASSWORD": "canary-one",
-            "waymark.secret-file.FIRST_KEY": "canary-two",
-            "spark.ui.enabled": "true",
-            "spark.ui.port": "0",
-        },
-    )
+    settings = {
+        "waymark.python.requirements": requirements(OLDER),
+        "waymark.secret.FIRST_PASSWORD": "canary-one",
+        "waymark.secret-file.FIRST_KEY": "canary-two",
+    }
+    first = await started(manager, first_seen, {**settings, "spark.ui.enabled": "true", "spark.ui.port": "0"})
     other = await started(
         manager,
         other_seen,
         {"waymark.python.requirements": requirements(NEWER), "waymark.secret.OTHER_PASSWORD": "canary-three"},
     )
     for job_id in (first, other):
-        await running(manager, job_id)
+        assert await settled(manager, job_id) == []
     of_first, of_other = json.loads(first_seen.read_text()), json.loads(other_seen.read_text())
 
     for side in ("driver", "worker"):
@@ -106,6 +105,11 @@ async def test_versions_and_secrets_of_two_jobs_are_apart(manager: RunningJobMan
     assert "canary" not in await asyncio.to_thread(spark_environment, of_first["ui"])
     paths = ["", "/config", "/checkpoints", "/exceptions", "/jobmanager/config", "/logs"]
     assert "canary" not in json.dumps([await manager.get_any(f"/jobs/{first}{path}") for path in paths])
+
+    failed = await started(manager, first_seen, settings, "fails")
+    (failure,) = await settled(manager, failed)
+    assert failure["message"] == "the server refused ******"
+    assert "canary" not in json.dumps(failure)
 
     await manager.cancel(first)
     await manager.until(first, "CANCELED")

@@ -13,6 +13,10 @@ def seen(_=None):
     return json.dumps({"versions": versions, "environ": dict(os.environ)})
 
 
+def fails(spark, args):
+    raise ValueError(f"the server refused {os.environ['FIRST_PASSWORD']}")
+
+
 def looks(spark, args):
     worker = spark.range(1).select(udf(seen)("id").alias("seen")).collect()[0]["seen"]
     told = {"driver": json.loads(seen()), "worker": json.loads(worker), "ui": spark.sparkContext.uiWebUrl}

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 from cryptography.fernet import Fernet
 
 from checkpointing.ha.errors import JobGraphUnreadable
 from checkpointing.ha.job_graphs import HandleJobGraphStore
 from checkpointing.ha.state_handles import InMemoryStateHandleStore
+from checkpointing.jobs import jobmanager
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import SEALED
 from checkpointing.jobs.secret_keys import FILE_NAME, SecretKeys, SecretUnreadable
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
 from checkpointing.masking import HIDDEN
 from checkpointing.rest.client import RequestRefused
-from tests.checkpointing.jobs.cluster import Cluster, leads
+from tests.checkpointing.jobs.fake_driver import FakeDriver, FakeLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
@@ -147,51 +152,80 @@ async def test_an_ended_job_keeps_its_secrets_encrypted(tmp_path: Path) -> None:
             await without.post(f"/jars/{jar_id}/run", launch)
 
 
-@pytest.mark.zookeeper
-async def test_the_next_leader_opens_seals_what_was_plain_and_rotates_keys(cluster: Cluster) -> None:
-    leave = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
-    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=OLD) as first:
-        await leads(first)
+@pytest_asyncio.fixture
+async def successors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Successors]:
+    """Job managers, one after the other, that share the stored graphs, the state directory and the drivers."""
+    handles, make_services = InMemoryStateHandleStore(), jobmanager.make_services
+
+    def make(*args: Any) -> Any:
+        services: Any = make_services(*args)
+        services.job_graphs = HandleJobGraphStore(handles, tmp_path / "state" / "ha" / "execution-plans")
+        return services
+
+    monkeypatch.setattr(jobmanager, "make_services", make)
+    successors = Successors(tmp_path)
+    yield successors
+    await successors.launcher.close()
+
+
+class Successors:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.launcher = FakeLauncher(asyncio.get_running_loop())
+
+    @property
+    def graph_file(self) -> Path:
+        (file,) = (self.directory / "state" / "ha" / "execution-plans").glob("*.json")
+        return file
+
+    @asynccontextmanager
+    async def job_manager(self, keys: str) -> AsyncIterator[RunningJobManager]:
+        environ = {"WAYMARK_JOBMANAGER_SECRET_KEYS": keys, "WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+        async with running_job_manager(self.directory, self.launcher, **environ) as manager:
+            for driver in self.launcher.drivers:
+                driver.address = manager.address
+            yield manager
+
+    def newest_of(self, job_id: str) -> FakeDriver:
+        return [driver for driver in self.launcher.drivers if driver.spec.job_id == job_id][-1]
+
+
+async def test_the_next_leader_seals_what_was_plain_and_rotates_keys(successors: Successors) -> None:
+    state = successors.directory / "state"
+    async with successors.job_manager(OLD) as first:
         job_id = await first.submit_running(CONFIGURATION)
-    graph_file = _graph_file(cluster)
-    assert with_plain_secrets(cluster.directory / "state") == []
-    graph_file.write_text(json.dumps({"version": 1, "graph": {**GRAPH.to_json(), **_ids(graph_file)}}))
+    assert with_plain_secrets(state) == []
+    stored = json.loads(successors.graph_file.read_text())["graph"]
+    successors.graph_file.write_text(json.dumps({"version": 1, "graph": {**stored, "configuration": CONFIGURATION}}))
+    assert with_plain_secrets(state) == [successors.graph_file]
 
-    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=OLD) as second:
-        cluster.drivers_find(second)
-        await leads(second)
-        await second.until(job_id, "RUNNING")
-        await eventually(lambda: not with_plain_secrets(cluster.directory / "state"))
+    for keys in (OLD, f"{NEW},{OLD}"):
+        async with successors.job_manager(keys) as leader:
+            await leader.until(job_id, "RUNNING")
+        assert with_plain_secrets(state) == []
 
-    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=f"{NEW},{OLD}") as third:
-        cluster.drivers_find(third)
-        await leads(third)
-        await third.until(job_id, "RUNNING")
-
-    async with cluster.job_manager(WAYMARK_JOBMANAGER_SECRET_KEYS=NEW) as fourth:
-        cluster.drivers_find(fourth)
-        await leads(fourth)
-        await fourth.until(job_id, "RUNNING")
-        cluster.launcher.drivers[-1].kill(-9)
-        await _new_driver(fourth, 2)
-        assert cluster.launcher.specs[-1].environment.secrets == {"DB_PASSWORD": "hunter2"}
+    async with successors.job_manager(NEW) as last:
+        await last.until(job_id, "RUNNING")
+        assert (await last.get(f"/jobs/{job_id}/launch"))["flinkConfiguration"] == CONFIGURATION
+        before = successors.newest_of(job_id)
+        before.kill(-9)
+        await eventually(lambda: successors.newest_of(job_id) is not before)
+        environment = successors.newest_of(job_id).spec.environment
+        assert environment.secrets == {"DB_PASSWORD": "hunter2"}
+        assert environment.secret_files == {"KEY": "-----hunter3-----"}
+        await last.cancel(job_id)
+        await last.until(job_id, "CANCELED")
 
 
-@pytest.mark.zookeeper
-async def test_without_its_key_one_job_waits_and_nothing_else_does(cluster: Cluster) -> None:
-    """Its driver goes on meanwhile. With the key it continues where it was."""
-    leave = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
-    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=OLD) as first:
-        await leads(first)
+async def test_without_its_key_one_job_waits_and_nothing_else_does(successors: Successors) -> None:
+    """Its driver goes on meanwhile, and with the key it is started again."""
+    async with successors.job_manager(OLD) as first:
         job_id = await first.submit_running(CONFIGURATION)
-        await first.checkpoint(job_id)
 
-    async with cluster.job_manager(**leave, WAYMARK_JOBMANAGER_SECRET_KEYS=NEW) as wrong:
-        cluster.drivers_find(wrong)
-        await leads(wrong)
+    async with successors.job_manager(NEW) as wrong:
         await wrong.until(job_id, "RUNNING")
         other = await wrong.submit_running(CONFIGURATION)
-        next(driver for driver in cluster.launcher.drivers if driver.spec.job_id == job_id).kill(-9)
+        successors.newest_of(job_id).kill(-9)
 
         async def says_why() -> bool:
             history = (await wrong.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
@@ -200,24 +234,10 @@ async def test_without_its_key_one_job_waits_and_nothing_else_does(cluster: Clus
         await eventually(says_why)
         assert await wrong.status(job_id) != "FAILED"
         assert await wrong.status(other) == "RUNNING"
+        await wrong.cancel(other)
+        await wrong.until(other, "CANCELED")
 
-    async with cluster.job_manager(WAYMARK_JOBMANAGER_SECRET_KEYS=f"{NEW},{OLD}") as right:
-        cluster.drivers_find(right)
-        await leads(right)
+    async with successors.job_manager(f"{NEW},{OLD}") as right:
         await right.until(job_id, "RUNNING")
-        (attempt, *_) = (await right.get(f"/jobs/{job_id}"))["attempts"]
-        assert attempt["restored-checkpoint-id"] == 1
-
-
-def _graph_file(cluster: Cluster) -> Path:
-    (file,) = (cluster.directory / "state" / "ha").rglob("execution-plans/*.json")
-    return file
-
-
-def _ids(graph_file: Path) -> dict[str, str]:
-    graph = json.loads(graph_file.read_text())["graph"]
-    return {name: graph[name] for name in ("job_id", "name", "jar_id", "entry_class")}
-
-
-async def _new_driver(manager: RunningJobManager, attempt: int) -> None:
-    await asyncio.wait_for(manager.driver(attempt), 60)
+        await right.cancel(job_id)
+        await right.until(job_id, "CANCELED")

@@ -90,6 +90,13 @@ class Dispatcher:
         The election tells of a loss only afterwards: once it has come about, the next leader is left everything.
         """
         self.session_id = session_id
+        self.services.launch_queue.hold()
+        try:
+            await self._recover_all(session_id)
+        finally:
+            self.services.launch_queue.release()
+
+    async def _recover_all(self, session_id: str) -> None:
         await self._retries.now_or_later("the clean-up of ended jobs", self._ended_jobs.finish_clean_up)
         await self._retries.now_or_later("reading the archive of ended jobs", self._archive.load)
         stored = await self.services.io.look("the stored jobs", self.services.high_availability.job_graphs.job_ids)
@@ -115,6 +122,7 @@ class Dispatcher:
             job.requests.suspend(end_driver=end_drivers)
         await self._until_ended(end_drivers=end_drivers)
         await self._retries.cancel_all()
+        self.services.launch_queue.clear()
         self._past_jobs.close()
         with contextlib.suppress(StorageSilent):
             await self.services.io.look("the spare drivers", self.services.launcher.end_spares, silence_s=END_GRACE_S)
@@ -156,6 +164,7 @@ class Dispatcher:
         if await self._has_ended(job_id):
             await self._release(job_id)
         elif self._is_term(session_id) and job_id not in self._jobs:
+            self.services.launch_queue.expect(graph)
             sealed = self.services.secret_keys.seal(graph)
             self._start(JobMaster(sealed, session_id, self.services, self._record_result, recovered=True))
             if sealed != graph:
@@ -223,6 +232,7 @@ class Dispatcher:
         if graph.job_id in self._jobs or graph.job_id in self._submitting:
             raise JobExists(f"Job {graph.job_id} already exists and has not ended.")
         self.services.launcher.check(graph)
+        self.services.launch_queue.check(graph)
         graph = self.services.secret_keys.seal_new(graph)
         self._submitting.add(graph.job_id)
         try:

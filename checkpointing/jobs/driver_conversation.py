@@ -205,6 +205,8 @@ class DriverConversation:
     ) -> None:
         attempt.state = state
         attempt.vertices = vertices or attempt.vertices
+        if state is not DriverState.INITIALIZING:
+            self._services.launch_queue.started(self._record.graph.job_id)
         match state:
             case DriverState.RUNNING:
                 self._driver_runs(attempt)

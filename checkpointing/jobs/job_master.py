@@ -112,6 +112,7 @@ class JobMaster:
         self._may_hold_orphans = False
         self._keep_state = False
         self._last_excused = 0
+        self._queued_s = 0.0
         self._ended: asyncio.Future[JobStatus] = asyncio.get_running_loop().create_future()
 
     @property
@@ -210,6 +211,7 @@ class JobMaster:
         if self._may_hold_orphans:
             await self._interrupts.wait_for(self.checkpoints.sweep(self._gateway.session_id))
             self._may_hold_orphans = False
+        await self._turn()
         restore = await self._interrupts.wait_for(self._starter.choose_restore())
         if isinstance(restore, Restore):
             await self._go_on_from(restore)
@@ -222,6 +224,12 @@ class JobMaster:
             self.checkpoints.adopted(attempt.record)
         await self._starter.launch(attempt, restore)
         return attempt
+
+    async def _turn(self) -> None:
+        """Wait until the driver may start. That is no time in which the job could have run, or failed."""
+        since_s = self._services.clock.monotonic()
+        await self._interrupts.wait_for(self._services.launch_queue.turn_of(self._starter.graph))
+        self._queued_s += self._services.clock.monotonic() - since_s
 
     async def _go_on_from(self, restore: Restore) -> None:
         is_claimed = restore.from_savepoint_path and claims_savepoint(self.graph)
@@ -245,9 +253,10 @@ class JobMaster:
         self.record.record_exception(info)
         self.record.move(JobStatus.FAILING, info.message)
         self._halt_checkpoints(CheckpointFailureReason.TASK_FAILURE)
-        failed_s = self._services.clock.monotonic()
+        failed_s = self._services.clock.monotonic() - self._queued_s
         if self.record.attempt is not None:
             await self._interrupts.wait_for(self._starter.end(self.record.attempt, END_GRACE_S))
+        self._services.launch_queue.started(self.graph.job_id)
         excuse = await self._excuse(info)
         if excuse is not None:
             self.record.move(JobStatus.RESTARTING, excuse)
@@ -363,6 +372,7 @@ class JobMaster:
                 await self._interrupts.wait_for(
                     self._starter.end(attempt, END_GRACE_S, ends_itself=True), cancelling=True
                 )
+        self._services.launch_queue.left(self.graph.job_id)
         if not self._keep_state:
             # Checkpoints that were not read yet stay until the clean-up, which is retried, can read them.
             is_over = is_over and self.checkpoints.is_recovered

@@ -63,6 +63,8 @@ class JobRecovery:
             await self._read_checkpoints()
             return None
         self._record.enter_attempt(former)
+        if former.record.host == self._services.host_name:
+            self._services.launch_queue.adopted(self._record.graph)
         self._record.move(JobStatus.RECONCILING, f"waiting for the driver of attempt {former.number}")
         watch = asyncio.create_task(former.watch(self._services.settings))
         try:

@@ -22,10 +22,14 @@ from checkpointing.ha.services import HighAvailabilityServices, HighAvailability
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles
 from checkpointing.java import JavaNotFound, find_java
 from checkpointing.jobs.dispatcher import Dispatcher
+from checkpointing.jobs.launch_queue import LaunchQueue
 from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
+from checkpointing.jobs.launching.admission import Limits
+from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.environment import storage_variables
 from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.jobs.launching.machine import limits_of, read_machine
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.leadership import DispatcherContender
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
@@ -86,13 +90,14 @@ async def run(
         ha = await io.run(lambda: _high_availability(settings))
         launcher = launcher or _local_launcher(settings, environ or os.environ, address)
         token_file = await io.run(lambda: _token_file(settings))
+        limits = await io.run(lambda: _limits(settings))
         temporaries = await io.run(
             lambda: TemporaryDirectories(settings.state_directory, is_shared=settings.storage_is_shared)
         )
         secret_keys = await io.run(lambda: _secret_keys(settings))
         environments = _environments(settings, environ or os.environ)
         services = _services(
-            settings, address, io_threads, ha, launcher, token_file, temporaries, secret_keys, environments
+            settings, address, io_threads, ha, launcher, limits, token_file, temporaries, secret_keys, environments
         )
         dispatcher = Dispatcher(services, describe)
         contender = DispatcherContender(
@@ -137,20 +142,30 @@ def _services(
     io_threads: IoThreads,
     ha: HighAvailabilityServices,
     launcher: DriverLauncher,
+    limits: Limits,
     token_file: Path | None,
     temporaries: TemporaryDirectories,
     secret_keys: SecretKeys,
     environments: PythonEnvironments,
 ) -> JobServices:
+    clock, timer = SystemClock(), LoopTimer(asyncio.get_running_loop())
     return JobServices(
         settings=settings,
         address=address,
-        clock=SystemClock(),
-        timer=LoopTimer(asyncio.get_running_loop()),
+        clock=clock,
+        timer=timer,
         io=io_threads.of("the job manager", IO_THREADS),
         io_threads=io_threads,
         high_availability=ha,
         launcher=launcher,
+        launch_queue=LaunchQueue(
+            limits,
+            launcher,
+            clock,
+            timer,
+            start_limit_s=settings.registration_timeout_s,
+            recovery_limit_s=2 * settings.reconcile_window_s,
+        ),
         programs=ProgramStorage(settings.state_directory / "programs"),
         temporaries=temporaries,
         secret_keys=secret_keys,
@@ -159,6 +174,14 @@ def _services(
         token_file=token_file,
         host_name=socket.gethostname(),
     )
+
+
+def _limits(settings: JobManagerSettings) -> Limits:
+    limits = limits_of(read_machine(), settings.driver_memory, settings.driver_limit, settings.driver_starts)
+    memory = "any memory" if limits.memory is None else f"{gib(limits.memory)} of memory"
+    number = "any number" if limits.drivers is None else str(limits.drivers)
+    logger.info("drivers of this machine: %s, %s of them, %d starting at a time", memory, number, limits.starting)
+    return limits
 
 
 def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices:

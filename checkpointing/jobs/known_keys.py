@@ -28,7 +28,10 @@ _BY_FAMILY = {
         *(".exponential-delay.backoff-multiplier", ".exponential-delay.reset-backoff-threshold"),
         *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
     ),
-    "waymark.": ("allow-empty-start", "executor-uploads.min-size", "python", "python.requirements", "python.archive"),
+    "waymark.": (
+        *("allow-empty-start", "driver.memory", "executor-uploads.min-size", "priority"),
+        *("python", "python.requirements", "python.archive"),
+    ),
 }
 KNOWN_KEYS = frozenset(family + rest for family, names in _BY_FAMILY.items() for rest in names)
 

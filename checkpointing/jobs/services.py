@@ -12,6 +12,7 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ha.services import HighAvailabilityServices
 from checkpointing.jobs.batch_numbers import BatchNumberCounters
 from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launch_queue import LaunchQueue
 from checkpointing.jobs.launcher import DriverLauncher
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor, LoopTimer
@@ -41,6 +42,7 @@ class JobServices:
     io_threads: IoThreads
     high_availability: HighAvailabilityServices
     launcher: DriverLauncher
+    launch_queue: LaunchQueue
     programs: ProgramStorage
     temporaries: TemporaryDirectories
     secret_keys: SecretKeys

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from checkpointing.configuration import InvalidConfiguration
+from checkpointing.configuration import InvalidConfiguration, memory_bytes
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_loopback
@@ -47,7 +47,11 @@ class InvalidSettings(ValueError):
 
 @dataclass(frozen=True)
 class JobManagerSettings:
-    """`state_directory` holds programs and the jobs' work directories; job managers of one cluster share it."""
+    """`state_directory` holds programs and the jobs' work directories; job managers of one cluster share it.
+
+    What drivers may take of this machine: `driver_memory` in bytes, `driver_limit` (their number; 0: no limit) and
+    `driver_starts`. None: `launching/machine.py` derives it.
+    """
 
     host: str
     port: int
@@ -86,6 +90,9 @@ class JobManagerSettings:
     environment_timeout_s: float
     environment_retention_s: float
     max_environment_bytes: int
+    driver_memory: int | None
+    driver_limit: int | None
+    driver_starts: int | None
     secret_keys: tuple[str, ...] = field(repr=False)
 
     @property
@@ -173,6 +180,9 @@ class JobManagerSettings:
             environment_retention_s=read.seconds("WAYMARK_ENVIRONMENT_RETENTION", 604_800.0),
             max_environment_bytes=read.whole("WAYMARK_MAX_ENVIRONMENT_BYTES", 10 << 30, least=1),
             secret_keys=read.keys(SECRET_KEYS),
+            driver_memory=read.size("WAYMARK_DRIVER_MEMORY"),
+            driver_limit=read.optional_whole("WAYMARK_DRIVER_LIMIT", least=0),
+            driver_starts=read.optional_whole("WAYMARK_DRIVER_STARTS", least=1),
         )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))
@@ -254,6 +264,19 @@ class _Reader:
         if value < least or (most is not None and value > most):
             self.problems.append(f"{name}: {value} is not allowed; {allowed}")
         return value
+
+    def optional_whole(self, name: str, *, least: int) -> int | None:
+        """None when it is not set."""
+        return self.whole(name, least, least=least) if self.text(name, "") else None
+
+    def size(self, name: str) -> int | None:
+        """Return bytes, None when it is not set. 0 is allowed."""
+        text = self.text(name, "")
+        try:
+            return memory_bytes(name, text) if text else None
+        except InvalidConfiguration as error:
+            self.problems.append(str(error))
+            return None
 
     def seconds(self, name: str, default: float) -> float:
         allowed = "a number of seconds above 0"

@@ -12,11 +12,13 @@ from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.exceptions import ExceptionEntry, sentence
 from checkpointing.jobs.job_master import JobMaster
 from checkpointing.jobs.job_record import JobRecord
+from checkpointing.jobs.launching.admission import LaunchWait
 from checkpointing.jobs.secret_keys import SecretKeys
 from checkpointing.jobs.status import JobStatus
 from checkpointing.masking import mask_arguments, mask_values
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
 from checkpointing.rest.java_throwable import java_failure
+from checkpointing.rest.launch_wait import launch_wait_json
 from checkpointing.rest.vertex_json import EXECUTION_STATES, TASK_STATE, counts, vertex_json
 
 
@@ -35,7 +37,8 @@ def job_overview(job: JobRecord, now_ms: int) -> dict[str, Any]:
     }
 
 
-def job_details(job: JobRecord, now_ms: int) -> dict[str, Any]:
+def job_details(job: JobRecord, now_ms: int, wait: tuple[LaunchWait, int] | None = None) -> dict[str, Any]:
+    """`wait`: why its driver may not start yet, and since when."""
     return {
         "jid": job.graph.job_id,
         "name": job.graph.name,
@@ -55,6 +58,7 @@ def job_details(job: JobRecord, now_ms: int) -> dict[str, Any]:
         "queries": _queries(job.attempt),
         "python-environment": _python_environment(job),
         "ended-by-itself": _ended_by_itself(job),
+        "launch-wait": launch_wait_json(wait),
         "restarts": job.num_restarts,
         "status-history": [
             {"status": move.target.value, "timestamp": move.at_ms, "cause": move.cause} for move in job.state.moves

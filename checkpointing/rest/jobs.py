@@ -57,7 +57,9 @@ class JobHandlers:
         return JSONResponse({"jobs": known + archived})
 
     async def details(self, request: Request) -> JSONResponse:
-        return JSONResponse(job_details(self._job(request).record, self._now()))
+        record = self._job(request).record
+        wait = self._dispatcher.services.launch_queue.wait_of(record.graph.job_id)
+        return JSONResponse(job_details(record, self._now(), wait))
 
     async def status(self, request: Request) -> JSONResponse:
         return JSONResponse({"status": self._job(request).status.value})

@@ -11,6 +11,7 @@ from checkpointing.jobs.job_environment import SECRET, SECRET_FILE, without_secr
 from checkpointing.jobs.known_keys import check_keys
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
+from checkpointing.rest.launch_wait import launch_wait_text
 from checkpointing.storage.locations import as_absolute
 
 _POLL_S = 0.5
@@ -142,22 +143,26 @@ def follow_until_running(
     A job manager that goes away meanwhile is waited for: the job is in its store, and it or the next one goes on.
     """
     deadline = monotonic() + timeout_s
-    shown = ""
+    shown = ("", "")
     while True:
         job = _look(client, job_id)
         status = str(job["state"]) if job else "unknown: no job manager answers"
         preparing = _preparing(job)
         if preparing:
             deadline = monotonic() + timeout_s  # the job manager has a limit of its own
-        if (now := preparing or status) != shown:
-            say(now)
-            shown = now
+        queued = job.get("launch-wait") or {}
+        said = (preparing or status, queued.get("for", ""))
+        if said != shown:  # not each time that its position changes
+            say(f"{status}: {launch_wait_text(queued)}" if queued else preparing or status)
+            shown = said
         if status in ("RUNNING", "FINISHED"):
             return
         if status in _ENDED:
             raise JobDidNotStart(_with_cause(f"The job is {status}", job), _stack(client, job_id))
         if monotonic() > deadline:
             text = _with_cause(f"The job is {status} after {timeout_s:g} s", job)
+            if queued:
+                text = f"The job is {status} after {timeout_s:g} s: it {launch_wait_text(queued)}."
             raise JobDidNotStart(
                 f"{text}\nThe job manager still tries to start job {job_id}. Cancel the job to end that."
             )

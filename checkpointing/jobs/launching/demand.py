@@ -40,6 +40,10 @@ def demand_of(configuration: Mapping[str, str], deployment: Deployment) -> Deman
     return Demand(heap + _overhead(configuration, heap) + _tasks_in(deployment) * _WORKER_BYTES)
 
 
+def gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
 def _overhead(configuration: Mapping[str, str], heap: int) -> int:
     least = _size(configuration, LEAST_OVERHEAD, "384m")
     if OVERHEAD in configuration:

@@ -24,6 +24,7 @@ from checkpointing.rest.job_operations import (
     time_text,
 )
 from checkpointing.rest.job_restart import JobRestart
+from checkpointing.rest.launch_wait import launch_wait_text
 from checkpointing.rest.submission import JobDidNotStart, follow_until_running
 from checkpointing.storage.locations import as_absolute
 from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
@@ -262,6 +263,8 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if failed := latest["failed"]:
         text = (failed["failure_message"] or "no reason given").splitlines()[0]
         yield "Last failed checkpoint", f"{failed['id']}, {time_text(failed['failure_timestamp'])}, {text}"
+    if queued := job.get("launch-wait"):
+        yield "Start", launch_wait_text(queued)
     for query in job["queries"]:
         yield "Query", f"{query['name']}, last batch {_or_unknown(query['last-batch-id'])}"
     for failure in shown["exceptions"][:1]:

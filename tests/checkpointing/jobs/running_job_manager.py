@@ -62,6 +62,8 @@ class RunningJobManager:
                 "WAYMARK_HEARTBEAT_INTERVAL": "0.1",
                 "WAYMARK_HEARTBEAT_TIMEOUT": "15",
                 "WAYMARK_CANCEL_TIMEOUT": "5",
+                "WAYMARK_DRIVER_MEMORY": "0",  # played drivers take none, however many a test has
+                "WAYMARK_DRIVER_STARTS": "100",
                 **environ,
             }
         )

@@ -1,0 +1,250 @@
+"""The drivers of this machine: whose turn it is to start, and what runs. On the event loop.
+
+A job has a place (its memory, and one driver) from its first start to its end here, over all restarts. A start lasts
+until the driver's queries run, the attempt has ended, or `start_limit_s` is over, so that a program which waits for
+something holds up no other job. A driver that the last leader started has a place at once, beyond the limits perhaps.
+Jobs whose drivers run elsewhere never wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from checkpointing.clock import Clock
+from checkpointing.configuration import InvalidConfiguration, whole_number
+from checkpointing.coordinator.ports import Cancellable, Timer
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launcher import DriverLauncher
+from checkpointing.jobs.launching.admission import (
+    Demand,
+    LaunchWait,
+    Limits,
+    Load,
+    Waiting,
+    decide,
+    room_for_spares,
+)
+from checkpointing.jobs.launching.demand import HEAP, MEMORY, gib
+from checkpointing.spark.session import DRIVER_MEMORY
+
+logger = logging.getLogger(__name__)
+
+PRIORITY = "waymark.priority"
+_MOST = 1000
+# How soon it shows that a start took too long, or that spare drivers have made room.
+_LOOK_S = 1.0
+
+
+def priority_of(graph: JobGraph) -> int:
+    """InvalidConfiguration."""
+    text = graph.configuration.get(PRIORITY, "0")
+    priority = whole_number(PRIORITY, text, least=-_MOST)
+    if priority > _MOST:
+        raise InvalidConfiguration(PRIORITY, text, f"at most {_MOST}")
+    return priority
+
+
+@dataclass(frozen=True)
+class _Place:
+    """`starts_until`: the driver counts as starting until then; None: it runs, or waits for its next attempt."""
+
+    demand: Demand
+    starts_until: float | None = None
+
+    def load(self, now: float) -> Load:
+        is_starting = self.starts_until is not None and now < self.starts_until
+        return Load(self.demand.memory, 1, 1 if is_starting else 0)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    waiting: Waiting
+    since_ms: int
+    turn: asyncio.Future[None]
+
+
+@dataclass(frozen=True)
+class _Expected:
+    priority: int
+    until_s: float
+
+
+class LaunchQueue:
+    """`start_limit_s`: so long a driver counts as starting at most. `recovery_limit_s`: so long jobs wait at most for
+    the recovery of jobs with a higher priority.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        launcher: DriverLauncher,
+        clock: Clock,
+        timer: Timer,
+        *,
+        start_limit_s: float,
+        recovery_limit_s: float,
+    ) -> None:
+        self.limits = limits
+        self._launcher = launcher
+        self._clock = clock
+        self._timer = timer
+        self._start_limit_s = start_limit_s
+        self._recovery_limit_s = recovery_limit_s
+        self._places: dict[str, _Place] = {}
+        self._entries: dict[str, _Entry] = {}
+        self._expected: dict[str, _Expected] = {}
+        self._waits: dict[str, LaunchWait] = {}
+        self._is_held = False
+        self._next_look: Cancellable | None = None
+
+    def check(self, graph: JobGraph) -> None:
+        """InvalidConfiguration: its settings are wrong, or it could never start here."""
+        priority_of(graph)
+        demand, most = self._launcher.demand_of(graph), self.limits.memory
+        if demand is not None and most is not None and demand.memory > most:
+            raise _asks_too_much(graph, demand, most)
+
+    def wait_of(self, job_id: str) -> tuple[LaunchWait, int] | None:
+        """Return why the job waits and since when (epoch ms), None for a job that does not wait."""
+        entry, wait = self._entries.get(job_id), self._waits.get(job_id)
+        return None if entry is None or wait is None else (wait, entry.since_ms)
+
+    # --- a new leader -------------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Start nothing until `release`: the jobs of the last leader are not known yet."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        self._look()
+
+    def expect(self, graph: JobGraph) -> None:
+        """A job of the last leader is being recovered: jobs of lower priority wait until that is known to be done."""
+        self._expected[graph.job_id] = _Expected(_priority(graph), self._clock.monotonic() + self._recovery_limit_s)
+
+    def adopted(self, graph: JobGraph) -> None:
+        """The job's driver lives on this machine, as far as is known; `started` says that its queries run."""
+        if (demand := self._demand(graph)) is not None:
+            self._places[graph.job_id] = self._starting(demand)
+
+    def clear(self) -> None:
+        """The term is over."""
+        self._places.clear()
+        self._entries.clear()
+        self._expected.clear()
+        self._waits = {}
+        self._is_held = False
+        if self._next_look is not None:
+            self._next_look.cancel()
+
+    # --- a job's life -------------------------------------------------------------------------------------------
+
+    async def turn_of(self, graph: JobGraph) -> None:
+        """Return when the job's driver may start. A job that is cancelled meanwhile leaves the queue."""
+        job_id, demand = graph.job_id, self._demand(graph)
+        self._forget_start(job_id)
+        if demand is None:
+            self._look()
+            return
+        entry = self._entry(graph, demand)
+        self._entries[job_id] = entry
+        self._look()
+        try:
+            await entry.turn
+        finally:
+            if self._entries.get(job_id) is entry:
+                del self._entries[job_id]
+                self._look()
+
+    def started(self, job_id: str) -> None:
+        """Its start is over: the driver runs, or the attempt has ended."""
+        if self._forget_start(job_id):
+            self._look()
+
+    def left(self, job_id: str) -> None:
+        """The job has ended here, and its driver is gone."""
+        self._expected.pop(job_id, None)
+        self._places.pop(job_id, None)
+        self._look()
+
+    def _forget_start(self, job_id: str) -> bool:
+        """Return whether others may have waited for it."""
+        was_expected = self._expected.pop(job_id, None) is not None
+        place = self._places.get(job_id)
+        if place is None or place.starts_until is None:
+            return was_expected
+        self._places[job_id] = replace(place, starts_until=None)
+        return True
+
+    def _entry(self, graph: JobGraph, demand: Demand) -> _Entry:
+        waiting = Waiting(
+            graph.job_id,
+            demand,
+            _priority(graph),
+            graph.submitted_ms,
+            self._clock.monotonic(),
+            has_place=graph.job_id in self._places,
+        )
+        return _Entry(waiting, self._clock.now_ms(), asyncio.get_running_loop().create_future())
+
+    def _look(self) -> None:
+        """Admit all that may start now. Look again soon while others wait: some of what they wait for sets no event."""
+        now = self._clock.monotonic()
+        load = sum((place.load(now) for place in self._places.values()), Load())
+        waiting = [entry.waiting for entry in self._entries.values()]
+        decision = decide(waiting, load + self._launcher.spare_load, self.limits, held_below=self._held_below(now))
+        for job_id in decision.admitted:
+            self._admit(self._entries.pop(job_id))
+        self._waits = dict(decision.waits)
+        self._leave_room(now)
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._next_look = self._timer.call_later(_LOOK_S, self._look) if self._entries else None
+
+    def _admit(self, entry: _Entry) -> None:
+        self._places[entry.waiting.job_id] = self._starting(entry.waiting.demand)
+        if not entry.turn.done():
+            entry.turn.set_result(None)
+
+    def _leave_room(self, now: float) -> None:
+        load = sum((place.load(now) for place in self._places.values()), Load())
+        waiting = (entry.waiting for entry in self._entries.values())
+        self._launcher.leave_to_spares(room_for_spares(waiting, load, self.limits))
+
+    def _starting(self, demand: Demand) -> _Place:
+        return _Place(demand, self._clock.monotonic() + self._start_limit_s)
+
+    def _held_below(self, now: float) -> float:
+        if self._is_held:
+            return float("inf")
+        self._expected = {job_id: each for job_id, each in self._expected.items() if now < each.until_s}
+        return max((each.priority for each in self._expected.values()), default=float("-inf"))
+
+    def _demand(self, graph: JobGraph) -> Demand | None:
+        """None, too, for a job of an earlier version whose settings do not say: its launch says what is wrong."""
+        try:
+            return self._launcher.demand_of(graph)
+        except InvalidConfiguration as error:
+            logger.warning("job %s: its driver is not counted: %s", graph.job_id, error)
+            return None
+
+
+def _asks_too_much(graph: JobGraph, demand: Demand, most: int) -> InvalidConfiguration:
+    key = MEMORY if MEMORY in graph.configuration else HEAP
+    return InvalidConfiguration(
+        key,
+        graph.configuration.get(key, DRIVER_MEMORY),
+        f"the driver would take {gib(demand.memory)} of this machine's memory, and all drivers together may take "
+        f"{gib(most)} (WAYMARK_DRIVER_MEMORY)",
+    )
+
+
+def _priority(graph: JobGraph) -> int:
+    """Lenient: the job may be of an earlier version."""
+    try:
+        return priority_of(graph)
+    except InvalidConfiguration:
+        return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from checkpointing.clock import Clock
@@ -37,9 +38,9 @@ _MOST = 1000
 _LOOK_S = 1.0
 
 
-def priority_of(graph: JobGraph) -> int:
+def priority_of(configuration: Mapping[str, str]) -> int:
     """InvalidConfiguration."""
-    text = graph.configuration.get(PRIORITY, "0")
+    text = configuration.get(PRIORITY, "0")
     priority = whole_number(PRIORITY, text, least=-_MOST)
     if priority > _MOST:
         raise InvalidConfiguration(PRIORITY, text, f"at most {_MOST}")
@@ -101,7 +102,7 @@ class LaunchQueue:
 
     def check(self, graph: JobGraph) -> None:
         """InvalidConfiguration: its settings are wrong, or it could never start here."""
-        priority_of(graph)
+        priority_of(graph.configuration)
         demand, most = self._launcher.demand_of(graph), self.limits.memory
         if demand is not None and most is not None and demand.memory > most:
             raise _asks_too_much(graph, demand, most)
@@ -245,6 +246,6 @@ def _asks_too_much(graph: JobGraph, demand: Demand, most: int) -> InvalidConfigu
 def _priority(graph: JobGraph) -> int:
     """Lenient: the job may be of an earlier version."""
     try:
-        return priority_of(graph)
+        return priority_of(graph.configuration)
     except InvalidConfiguration:
         return 0

@@ -149,3 +149,24 @@ def test_where_jobs_run_and_what_waits_for_them_is_checked() -> None:
         "WAYMARK_SHARED_STORAGE: 'yes' is not allowed; true or false",
         "WAYMARK_SPARE_DRIVERS: -1 is not allowed; a whole number, at least 0",
     )
+
+
+def test_what_drivers_may_take_of_the_machine_is_derived_unless_it_is_set() -> None:
+    unset = JobManagerSettings.from_environ({})
+    assert (unset.driver_memory, unset.driver_limit, unset.driver_starts) == (None, None, None)
+
+    given = {"WAYMARK_DRIVER_MEMORY": "12gb", "WAYMARK_DRIVER_LIMIT": "0", "WAYMARK_DRIVER_STARTS": "3"}
+    settings = JobManagerSettings.from_environ(given)
+    assert (settings.driver_memory, settings.driver_limit, settings.driver_starts) == (12 * 2**30, 0, 3)
+
+
+def test_wrong_limits_of_drivers_are_problems() -> None:
+    with pytest.raises(InvalidSettings) as error:
+        JobManagerSettings.from_environ(
+            {"WAYMARK_DRIVER_MEMORY": "all", "WAYMARK_DRIVER_LIMIT": "-1", "WAYMARK_DRIVER_STARTS": "0"}
+        )
+    assert error.value.problems == (
+        "WAYMARK_DRIVER_MEMORY: 'all' is not allowed; write a whole number and a unit: b, kb, mb, gb or tb",
+        "WAYMARK_DRIVER_LIMIT: -1 is not allowed; a whole number, at least 0",
+        "WAYMARK_DRIVER_STARTS: 0 is not allowed; a whole number, at least 1",
+    )

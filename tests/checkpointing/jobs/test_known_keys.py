@@ -9,6 +9,9 @@ import pytest
 from checkpointing.configuration import CheckpointConfiguration, InvalidConfiguration
 from checkpointing.jobs import local_recovery, shared_storage
 from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
+from checkpointing.jobs.launch_queue import priority_of
+from checkpointing.jobs.launching.demand import demand_of
+from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restart import restart_strategy
@@ -47,6 +50,8 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         shared_storage.declared_shared,
         python_of,
         EnvironmentSource.parse,
+        priority_of,
+        lambda settings: demand_of(settings, deployment_of({})),
     )
     for parse in parsers:
         settings = Read()

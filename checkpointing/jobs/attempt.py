@@ -13,7 +13,8 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.jobs.driver_link import DriverChannel
-from checkpointing.jobs.launcher import DriverProcess
+from checkpointing.jobs.launcher import DriverProcess, MemoryLimited
+from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.loop import LoopIoExecutor
 from checkpointing.jobs.settings import JobManagerSettings
 from checkpointing.messages import DriverState, ExceptionInfo, Executor, FinishCause, QueryProgress, Vertex
@@ -167,7 +168,19 @@ class Attempt:
         if self.stop_cause is not None and (code == 0 or self.ended_by_itself):
             # It followed the order, and its report was lost with the connection; or it had nothing left to do.
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
+        if self.ended.done():
+            return
+        limit = await self._exceeded_limit(process)
+        if limit is not None:
+            await self._lose("DriverOutOfMemory", _out_of_memory(self.number, limit))
         await self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
+
+    async def _exceeded_limit(self, process: DriverProcess) -> int | None:
+        if not isinstance(process, MemoryLimited):
+            return None
+        with contextlib.suppress(StorageSilent, OSError):
+            return await self._io.look("the driver's memory", process.exceeded_memory_limit, silence_s=_LOG_SILENCE_S)
+        return None
 
     def _silence_text(self, silence_s: float) -> str:
         if self.registration.is_set():
@@ -187,6 +200,13 @@ class Attempt:
         stacktrace = f"{name}: {message}" + (f"\nLast lines of its log:\n{log}" if log else "")
         info = ExceptionInfo(name=name, message=message, stacktrace=stacktrace, timestamp=self._clock.now_ms())
         self.end(AttemptEnd(DriverState.FAILED, info))
+
+
+def _out_of_memory(number: int, limit: int) -> str:
+    return (
+        f"The driver of attempt {number} and its workers took more than their memory limit of {gib(limit)}, and the "
+        "kernel ended them. Raise waymark.driver.memory-limit, or let the program take less."
+    )
 
 
 def _how(code: int | None) -> str:

@@ -25,6 +25,7 @@ from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.launch_queue import LaunchQueue
 from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
 from checkpointing.jobs.launching.admission import Limits
+from checkpointing.jobs.launching.control_groups import DriverGroups, NoGroups, delegated_group
 from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.environment import storage_variables
@@ -88,7 +89,8 @@ async def run(
         io = io_threads.of("the election")
         await io.run(lambda: _close_state_directory(settings))
         ha = await io.run(lambda: _high_availability(settings))
-        launcher = launcher or _local_launcher(settings, environ or os.environ, address)
+        if launcher is None:
+            launcher = await io.run(lambda: _local_launcher(settings, environ or os.environ, address))
         token_file = await io.run(lambda: _token_file(settings))
         limits = await io.run(lambda: _limits(settings))
         temporaries = await io.run(
@@ -214,8 +216,25 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
         default_master=settings.spark_master,
         spares=settings.spare_drivers,
         shares_classes=settings.class_data_sharing,
+        groups=_driver_groups(),
         program_variables=(*settings.program_environment, *storage_variables(settings.restore_roots.roots)),
     )
+
+
+def _driver_groups() -> DriverGroups | None:
+    """Say once, in the log, whether drivers are held to a memory limit."""
+    found = delegated_group()
+    if isinstance(found, NoGroups):
+        logger.info("drivers have no memory limit: %s", found.value)
+        return None
+    groups = DriverGroups(found)
+    try:
+        groups.prepare()
+    except OSError as error:
+        logger.warning("drivers have no memory limit: %s cannot be divided: %s", found, error)
+        return None
+    logger.info("each driver has a memory limit, in a control group below %s", found)
+    return groups
 
 
 def _zookeeper_access(settings: JobManagerSettings) -> ZooKeeperAccessFiles | None:

@@ -29,7 +29,7 @@ _BY_FAMILY = {
         *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
     ),
     "waymark.": (
-        *("allow-empty-start", "driver.memory", "executor-uploads.min-size", "priority"),
+        *("allow-empty-start", "driver.memory", "driver.memory-limit", "executor-uploads.min-size", "priority"),
         *("python", "python.requirements", "python.archive"),
     ),
 }

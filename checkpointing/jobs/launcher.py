@@ -6,7 +6,7 @@ A driver outlives its job manager: it runs in a session of its own, and the next
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
@@ -35,6 +35,15 @@ class DriverProcess(Protocol):
         ...
 
     def last_log_lines(self) -> str: ...
+
+
+@runtime_checkable
+class MemoryLimited(Protocol):
+    """A driver's process, or what stands for it, that somebody else may end because of the memory that it takes."""
+
+    def exceeded_memory_limit(self) -> int | None:
+        """Return its limit in bytes if it was ended because of it. Blocking, short; asked once it has ended."""
+        ...
 
 
 class DriverLauncher(Protocol):

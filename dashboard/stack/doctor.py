@@ -20,6 +20,7 @@ import psycopg
 import redis
 
 from checkpointing.java import JavaNotFound, find_java
+from checkpointing.jobs.launching.control_groups import NoGroups, delegated_group
 from dashboard.stack import ports
 from dashboard.stack.composition import get
 from dashboard.stack.environment import BASE_DIRECTORY, PREFERRED_PORTS, external_parts, var_directory, without_password
@@ -65,6 +66,7 @@ def examine(environ: Mapping[str, str]) -> list[Finding]:
         lambda: check_packages(BASE_DIRECTORY / "requirements.txt"),
         lambda: [check_java(environ)],
         lambda: [check_memory(Path("/proc/meminfo"))],
+        lambda: [check_memory_limits(var)],
         lambda: [check_disk(var)],
         lambda: [check_account(os.geteuid())],
         lambda: [check_var(var)],
@@ -119,6 +121,18 @@ def check_memory(meminfo: Path) -> Finding:
         level = Level.PROBLEM if available < _MEMORY_NEEDED else Level.WARNING
         return Finding(level, "Memory", text, "Each job's driver takes about 0.9 GiB: close something, or add memory.")
     return Finding(Level.GOOD, "Memory", text)
+
+
+def check_memory_limits(var: Path) -> Finding:
+    """Look at the Waymark that runs here, else at this process: `up` would find the same."""
+    pid: int | None = None
+    with contextlib.suppress(PermissionError):
+        pid = StackRecord(var / "run").supervisor_pid()
+    process = str(pid or os.getpid())
+    found = delegated_group(process, uid=Path("/proc", process).stat().st_uid)
+    if isinstance(found, NoGroups):
+        return Finding(Level.GOOD, "Driver memory limits", f"off, because {found.value}")
+    return Finding(Level.GOOD, "Driver memory limits", f"each driver has one, in a group below {found}")
 
 
 def check_disk(var: Path) -> Finding:

@@ -7,6 +7,7 @@ manager.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.class_archive import ClassArchives
 from checkpointing.jobs.launching.cluster import ClusterSubmission
+from checkpointing.jobs.launching.control_groups import DriverGroup, DriverGroups, LimitedProcess, limit_of
 from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import (
     DEPLOY_MODE,
@@ -52,6 +54,8 @@ from checkpointing.jobs.python_environments.source import ARCHIVE, REQUIREMENTS
 from checkpointing.masking import HIDDEN
 from checkpointing.messages import MalformedMessage
 
+logger = logging.getLogger(__name__)
+
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
 ARCHIVE_MODULE = "checkpointing.spark.class_archive"
@@ -63,6 +67,7 @@ class LocalDriverLauncher:
 
     `spares` is how many drivers wait for work. They live in the state directory, which work directories lie in, too.
     `shares_classes`: JVMs start with an archive of Spark's classes, once it was made.
+    `groups` hold drivers to a memory limit; None: there is none.
     `program_variables` names variables of `environ` that drivers get besides those that every program gets.
     """
 
@@ -78,6 +83,7 @@ class LocalDriverLauncher:
         spare_limits: SpareLimits | None = None,
         shares_classes: bool = False,
         program_variables: Collection[str] = (),
+        groups: DriverGroups | None = None,
         clock: Clock | None = None,
         module: str = DRIVER_MODULE,
         spare_module: str = SPARE_MODULE,
@@ -91,8 +97,16 @@ class LocalDriverLauncher:
         command = ["-m", spare_module]
         directory = state_directory / DIRECTORY_NAME
         self.temporaries = TemporaryDirectories(state_directory, is_shared=self._site.storage_is_shared)
+        self._groups = groups
         self.spares = SparePool(
-            spares, directory, command, self._environment, self.temporaries, clock or SystemClock(), spare_limits
+            spares,
+            directory,
+            command,
+            self._environment,
+            self.temporaries,
+            clock or SystemClock(),
+            spare_limits,
+            on_started=self._limit_spare,
         )
         self._archives = None
         if shares_classes:
@@ -105,6 +119,9 @@ class LocalDriverLauncher:
         check_reachable(deployment, self._site)
         if deployment.driver_is_in_the_cluster:
             _check_cluster_mode(graph.configuration)
+        demand = demand_of(graph.configuration, deployment)
+        if demand is not None:
+            limit_of(graph.configuration, demand)
 
     def demand_of(self, graph: JobGraph) -> Demand | None:
         return demand_of(graph.configuration, self._deployment(graph.configuration, graph.parallelism))
@@ -130,7 +147,8 @@ class LocalDriverLauncher:
             raise LaunchFailed(f"The driver could not be started: {error}") from error
         process = StartedProcess(popen, work)
         self.spares.wait_for(spec, process.has_ended)
-        return process
+        group = self._limited(popen.pid, spec)
+        return process if group is None else LimitedProcess(process, *group)
 
     def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DriverProcess | None:
         if not self._is_driver(pid, work_directory):
@@ -141,7 +159,27 @@ class LocalDriverLauncher:
         except (OSError, ValueError, MalformedMessage):
             return process
         self.spares.wait_for(spec, lambda: not process.is_alive())
-        return process
+        group = self._groups.of(pid) if self._groups is not None else None
+        return process if self._groups is None or group is None else LimitedProcess(process, group, self._groups)
+
+    def _limited(self, pid: int, spec: DriverSpec) -> tuple[DriverGroup, DriverGroups] | None:
+        """Limit the memory of a driver that was just started. None: it runs without a limit."""
+        if self._groups is None:
+            return None
+        try:
+            demand = demand_of(spec.configuration, self._deployment(spec.configuration, spec.parallelism))
+            if demand is None:
+                return None
+            return self._groups.place(pid, limit_of(spec.configuration, demand)), self._groups
+        except (OSError, InvalidConfiguration) as error:
+            logger.warning("driver %d of job %s runs without a memory limit: %s", pid, spec.job_id, error)
+            return None
+
+    def _limit_spare(self, pid: int, spec: DriverSpec) -> None:
+        """Its group must be there before it takes memory: that counts in the group it was taken in."""
+        if (limited := self._limited(pid, spec)) is not None:
+            group, groups = limited
+            groups.release(group)
 
     def end_spares(self) -> None:
         self.spares.close()

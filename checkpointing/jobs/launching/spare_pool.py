@@ -82,6 +82,7 @@ class SparePool:
         temporaries: TemporaryDirectories,
         clock: Clock,
         limits: SpareLimits | None = None,
+        on_started: Callable[[int, DriverSpec], None] = lambda pid, spec: None,
     ) -> None:
         self.directory = directory
         self.room: Load | None = None
@@ -92,6 +93,7 @@ class SparePool:
         self._temporaries = temporaries
         self._clock = clock
         self._limits = limits or SpareLimits()
+        self._on_started = on_started
         self._jobs: dict[Signature, _Job] = {}
         self._spares: list[SpareDriver] = []
         self._not_before: dict[Signature, float] = {}
@@ -237,6 +239,7 @@ class SparePool:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._on_started(popen.pid, spec)
         return SpareDriver(popen, ours, directory, signature, _load(spec), now)
 
     def _end(self, spare: SpareDriver) -> None:

@@ -68,6 +68,10 @@ class FakeProcess:
         self.pid = driver.pid
         self.exited: asyncio.Future[int] = driver.loop.create_future()
         self.end_calls = 0
+        self.exceeded: int | None = None
+
+    def exceeded_memory_limit(self) -> int | None:
+        return self.exceeded
 
     async def wait(self) -> int | None:
         return await asyncio.shield(self.exited)

@@ -98,6 +98,20 @@ async def test_a_driver_process_that_dies_is_a_failure_with_the_end_of_its_log(m
     assert "the last line of the log" in entry["stacktrace"]
 
 
+async def test_a_driver_that_exceeded_its_memory_limit_says_so_instead_of_a_signal(manager: RunningJobManager) -> None:
+    await manager.submit_running(FAST_RESTART)
+    driver = await manager.driver(1)
+    driver.process.exceeded = 2 * 2**30
+
+    driver.kill(-9)
+    await manager.driver(2)
+
+    job_id = driver.spec.job_id
+    entry = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"][0]
+    assert entry["exceptionName"] == "DriverOutOfMemory"
+    assert "their memory limit of 2.0 GiB" in entry["message"]
+
+
 async def test_without_a_restart_strategy_a_failure_is_final(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
 

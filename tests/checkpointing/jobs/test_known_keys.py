@@ -10,6 +10,8 @@ from checkpointing.configuration import CheckpointConfiguration, InvalidConfigur
 from checkpointing.jobs import local_recovery, shared_storage
 from checkpointing.jobs.known_keys import KNOWN_KEYS, UnknownKey, check_keys, is_checked
 from checkpointing.jobs.launch_queue import priority_of
+from checkpointing.jobs.launching.admission import Demand
+from checkpointing.jobs.launching.control_groups import limit_of
 from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.python import python_of
@@ -52,6 +54,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         EnvironmentSource.parse,
         priority_of,
         lambda settings: demand_of(settings, deployment_of({})),
+        lambda settings: limit_of(settings, Demand(0)),
     )
     for parse in parsers:
         settings = Read()

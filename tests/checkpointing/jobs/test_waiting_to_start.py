@@ -32,8 +32,8 @@ async def test_a_job_without_room_waits_in_created_and_says_why(tmp_path: Path) 
         second = await manager.submit()
         third = await manager.submit({"waymark.driver.memory": "100mb", "waymark.priority": "-1"})
 
-        wait = await waits_for(manager, second, "memory")
         behind = await waits_for(manager, third, "turn")
+        wait = await waits_for(manager, second, "memory")
 
         since = wait.pop("since")
         assert wait == {"for": "memory", "asked": ASKED, "free": 2048 * MIB - ASKED, "limit": 2048 * MIB,

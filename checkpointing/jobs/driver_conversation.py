@@ -205,8 +205,11 @@ class DriverConversation:
     ) -> None:
         attempt.state = state
         attempt.vertices = vertices or attempt.vertices
-        if state is not DriverState.INITIALIZING:
-            self._services.launch_queue.started(self._record.graph.job_id)
+        queue, job_id = self._services.launch_queue, self._record.graph.job_id
+        if state is DriverState.INITIALIZING:
+            queue.registered(job_id)
+        else:
+            queue.started(job_id)
         match state:
             case DriverState.RUNNING:
                 self._driver_runs(attempt)

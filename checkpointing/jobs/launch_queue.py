@@ -160,6 +160,11 @@ class LaunchQueue:
                 del self._entries[job_id]
                 self._look()
 
+    def registered(self, job_id: str) -> None:
+        """Its driver is there, though it does not run yet: no other job waits for the recovery of this one."""
+        if self._expected.pop(job_id, None) is not None:
+            self._look()
+
     def started(self, job_id: str) -> None:
         """Its start is over: the driver runs, or the attempt has ended."""
         if self._forget_start(job_id):

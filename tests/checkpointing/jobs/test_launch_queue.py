@@ -286,6 +286,20 @@ async def test_a_driver_that_the_last_leader_was_starting_counts_as_starting() -
     assert here.started == ["new"]
 
 
+async def test_an_adopted_driver_that_is_still_starting_is_waited_for_no_longer_once_it_registers() -> None:
+    here = machine(starting=2)
+    urgent = graph("urgent", priority="5")
+    here.queue.expect(urgent)
+    here.queue.adopted(urgent)
+    await here.enter(graph("usual"))
+    assert here.lacks("usual") is Lacking.RECOVERY
+
+    here.queue.registered("urgent")
+    await here.settle()
+
+    assert here.started == ["usual"]
+
+
 async def test_an_adopted_driver_that_is_lost_restarts_in_its_own_place() -> None:
     here = machine(memory=4, starting=1)
     lost = graph("lost", driver_memory="4")

@@ -18,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from dashboard import units
+from dashboard import launch_wait, units
 from dashboard.deeds import deed_of, reason_of, subject_of
 from dashboard.health import Freshness, Level
 from dashboard.language import event_sentence, explained, incident_sentence, schedule_text
@@ -38,6 +38,7 @@ from monitoring.models import (
     IncidentState,
     Job,
     NotificationState,
+    Run,
     RunState,
     Savepoint,
     SavepointState,
@@ -433,3 +434,9 @@ def query_with(context: RequestContext, **changes: Any) -> str:
 @register.filter
 def is_long_ago(at: datetime | None, seconds: int) -> bool:
     return at is not None and timezone.now() - at > timedelta(seconds=seconds)
+
+
+@register.filter
+def why_queued(run: Run) -> str:
+    """Return why the run waits until its driver may start."""
+    return launch_wait.sentence(run.launch_wait)

@@ -12,6 +12,7 @@ from monitoring.engine.answers import (
     JobConfig,
     JobException,
     JobOverview,
+    LaunchWait,
     ManagerConfig,
     OperatorSubtasks,
     Overview,
@@ -37,12 +38,14 @@ class CheckpointReading:
 class RunObservation:
     """None: not read this time, because it was not due or because of `problem`; `checkpoints` also where the answer was
     the one that is stored. `digest`: of the answer that `checkpoints` was read from. `listed`: by id what the engine
-    lists of the checkpoints of which there is something to write: its entry is not stored yet, or figures were read."""
+    lists of the checkpoints of which there is something to write: its entry is not stored yet, or figures were read.
+    `launch_wait` was read with `vertices`: where these are there, None says that the job does not wait."""
 
     job: JobOverview
     due: bool
     vertices: tuple[Vertex, ...] | None = None
     own_end: OwnEnd | None = None
+    launch_wait: LaunchWait | None = None
     job_config: JobConfig | None = None
     config: CheckpointConfig | None = None
     checkpoints: Checkpoints | None = None

@@ -262,9 +262,11 @@ class _RunReader:
         changed = known is None or known.moved(self.job) or self._restarted(checkpoints)
         if known is None or not known.vertices:
             self._told["job_config"] = await self._ask(self._client.job_config, job_id)
-        if changed or (known is not None and not known.vertices):
+        if changed or (known is not None and not known.vertices) or self.job.state == RunState.CREATED:
             detail = await self._ask(self._client.job, job_id)
-            self._told |= {"vertices": detail.vertices, "own_end": detail.own_end} if detail else {}
+            if detail is not None:
+                told = {"vertices": detail.vertices, "own_end": detail.own_end, "launch_wait": detail.launch_wait}
+                self._told |= told
         if answer is not None and (changed or (known is not None and not known.has_config)):
             self._told["config"] = await self._ask(self._client.checkpoint_config, job_id)
         if changed or self.job.state != RunState.RUNNING:

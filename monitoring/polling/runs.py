@@ -25,7 +25,8 @@ _NAME_LIMIT = 500
 _CHANGING = (
     *("state", "ended_at", "missing_since", "missing_polls", "vertices", "checkpoint_config", "counts", "summary"),
     *("restored_path", "restored_checkpoint_id", "restored_is_savepoint", "restored_at", "exception", "exceptions"),
-    *("outcome", "next_read_at", "final_read_done", "superseded", "observed_at", "moved_at", "end_seen_at"),
+    *("outcome", "launch_wait", "next_read_at", "final_read_done", "superseded"),
+    *("observed_at", "moved_at", "end_seen_at"),
 )
 
 # May be left out when runs are loaded, and then are written only where they were read anew. Never null.
@@ -253,6 +254,7 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     if state == run.state and not _ended_anew(run, observed):
         return
     revived = RunState(run.state).terminal
+    run.launch_wait = {}  # of the state that it has left
     runs.move(run, state, _why(state, observed, run, revived=revived), now)
     if RunState(state).terminal:
         run.ended_at, run.end_seen_at = observed.job.ended_at or now, now
@@ -312,6 +314,8 @@ def remember_answers(runs: Runs, now: datetime) -> None:
         run, observed = each.run, each.observed
         if observed is None or not observed.due:
             continue
+        if observed.vertices is not None:
+            run.launch_wait = {} if observed.launch_wait is None else observed.launch_wait.as_row()
         if observed.vertices:
             run.vertices = [vertex.as_row() for vertex in observed.vertices]
         if observed.own_end is not None:

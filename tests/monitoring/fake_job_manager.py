@@ -77,6 +77,7 @@ class FakeJobManager:
     answers_once: dict[str, tuple[int, str]] = field(default_factory=dict)
     starts_as: str | list[str] = "RUNNING"  # or the first, the second launch …
     vertices: list[tuple[str, str]] = field(default_factory=list)  # names and states, of every job
+    launch_wait: dict[str, Any] | None = None  # of every job
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
     jars: dict[str, bytes] = field(default_factory=lambda: {"program.py": b"", "program-2.py": b""})
@@ -193,7 +194,8 @@ class FakeJobManager:
             {"id": uuid.uuid4().hex, "name": name, "parallelism": 1, "status": status} for name, status in self.vertices
         ]
         named = {"jid": job.id, "name": job.name, "state": job.state}
-        return 200, {**named, "start-time": 1_800_000_000_000, "end-time": -1, "vertices": vertices}
+        times = {"start-time": 1_800_000_000_000, "end-time": -1}
+        return 200, {**named, **times, "vertices": vertices, "launch-wait": self.launch_wait}
 
     def _validate(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if not self.can_validate:

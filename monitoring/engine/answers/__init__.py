@@ -14,7 +14,15 @@ from monitoring.engine.answers.cluster import (
 )
 from monitoring.engine.answers.configuration import CheckpointConfig, JobConfig
 from monitoring.engine.answers.exceptions import JobException
-from monitoring.engine.answers.jobs import TERMINAL_STATES, JobDetail, JobOverview, OwnEnd, SourceRows, Vertex
+from monitoring.engine.answers.jobs import (
+    TERMINAL_STATES,
+    JobDetail,
+    JobOverview,
+    LaunchWait,
+    OwnEnd,
+    SourceRows,
+    Vertex,
+)
 from monitoring.engine.answers.logs import DriverLog, LogMatches, LogPart
 from monitoring.engine.answers.savepoints import SavepointValidation
 from monitoring.engine.answers.subtasks import OperatorSubtasks, SubtaskStats
@@ -33,6 +41,7 @@ __all__ = [
     "JobDetail",
     "JobException",
     "JobOverview",
+    "LaunchWait",
     "LogMatches",
     "LogPart",
     "ManagerConfig",

@@ -147,6 +147,45 @@ class OwnEnd:
         return row | {"rows": self.rows, "batches": self.batches}
 
 
+@dataclass(frozen=True)
+class LaunchWait:
+    """Why our job manager does not start a job's driver yet: what /jobs/:id has as "launch-wait".
+
+    `lacking` is a value of `Lacking` (checkpointing/jobs/launching/admission.py), or one of a newer job manager.
+    `position` of `length` jobs that wait, from 1.
+    """
+
+    lacking: str
+    asked: int | None
+    free: int | None
+    limit: int | None
+    position: int
+    length: int
+    since: datetime | None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> LaunchWait | None:
+        """None: the job does not wait, or the engine is a Flink."""
+        wait = fields.optional_child("launch-wait")
+        if wait is None:
+            return None
+        return cls(
+            lacking=wait.text("for"),
+            asked=wait.amount("asked"),
+            free=wait.amount("free"),
+            limit=wait.amount("limit"),
+            position=wait.small("position"),
+            length=wait.small("length"),
+            since=wait.optional_moment("since"),
+        )
+
+    def as_row(self) -> dict[str, object]:
+        """Return it as Run.launch_wait stores it."""
+        row: dict[str, object] = {"for": self.lacking, "asked": self.asked, "free": self.free, "limit": self.limit}
+        since = None if self.since is None else self.since.isoformat()
+        return row | {"position": self.position, "length": self.length, "since": since}
+
+
 def _rows_read(fields: Fields) -> int | None:
     metrics = [vertex.child("metrics") for vertex in fields.children("vertices") if vertex.raw.get("kind") == "source"]
     if not all(each.flag("write-records-complete", default=False) for each in metrics):
@@ -163,6 +202,7 @@ class JobDetail:
     ended_at: datetime | None
     vertices: tuple[Vertex, ...]
     own_end: OwnEnd | None = None
+    launch_wait: LaunchWait | None = None
 
     @property
     def all_vertices_running(self) -> bool:
@@ -179,6 +219,7 @@ class JobDetail:
             ended_at=fields.optional_moment("end-time"),
             vertices=tuple(Vertex.parse(vertex, inputs) for vertex in fields.children("vertices")),
             own_end=OwnEnd.parse(fields),
+            launch_wait=LaunchWait.parse(fields),
         )
 
 

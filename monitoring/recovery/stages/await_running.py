@@ -13,6 +13,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
 from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
+from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, launch_of, lives_of, write
 from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state, says_state_gone
 
@@ -24,11 +25,13 @@ _NOT_YET = frozenset(("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING"))
 
 @dataclass(frozen=True)
 class Seen:
-    """`failure`: why it failed, as the engine says; `starting`: its operators that do not run yet."""
+    """`failure`: why it failed, as the engine says; `starting`: its operators that do not run yet; `is_queued`: other
+    drivers have to start or to end before its own may start."""
 
     job: JobOverview | None
     failure: str = ""
     starting: tuple[str, ...] = ()
+    is_queued: bool = False
 
 
 class AwaitRunning:
@@ -52,6 +55,10 @@ class AwaitRunning:
                 return _runs(attempt, state, now)
             case Seen(JobOverview(state=state), failure) if state in TERMINAL_STATES:
                 return _died(attempt, state, failure, now)
+            case Seen(JobOverview(state=state), is_queued=True):
+                # Whether it starts is seen once its turn has come: the limit counts from then on.
+                write(attempt, deadline_at=max(attempt.deadline_at, now + TIME_LIMIT))
+                return Wait(f"The new run is {state} and waits for its turn to start.")
             case Seen(JobOverview(state=state), failure):
                 return Wait(f"The new run is {state}: {failure}" if failure else f"The new run is {state}.")
             case EngineError():
@@ -68,6 +75,11 @@ async def _look(client: FlinkClient, job: JobOverview | None) -> Seen:
             except NotFound:
                 return Seen(job)
             return Seen(job, starting=tuple(each.name for each in vertices if each.status in _NOT_YET))
+        case JobOverview(state="CREATED"):
+            try:
+                return Seen(job, is_queued=(await client.job(job.id)).launch_wait is not None)
+            except NotFound:
+                return Seen(job)
         case JobOverview(state="FAILED" | "FAILING" | "RESTARTING"):
             exceptions = await client.exceptions(job.id)
             return Seen(job, exceptions[0].message if exceptions else "")

@@ -67,6 +67,17 @@ def test_the_heading_says_where_the_next_run_starts(operator, ended, outcome, sa
     page(operator, "job-runs", ended)
 
 
+def test_the_heading_says_why_a_run_waits_to_start(operator, rows):
+    job = rows.job(name="queued", launch=LAUNCH)
+    wait = {"for": "starts", "asked": 9, "free": 0, "limit": 4, "position": 2, "length": 5, "since": None}
+    rows.run(job, RunState.CREATED, launch_wait=wait)
+
+    text = page(operator, "job", job)
+
+    assert "Waits to start." in text
+    assert "Other drivers are starting, at most 4 at a time. It is number 2 of 5 that wait." in text
+
+
 def test_a_job_that_has_not_run_says_how_to_start_it(operator, rows):
     assert "No run yet" in page(operator, "job-runs", rows.job())
 

@@ -499,6 +499,37 @@ def test_a_run_that_was_stopped_has_no_outcome_of_its_own(engine, cluster, poll)
     assert Run.objects.get().outcome == {}
 
 
+def test_a_run_that_waits_to_start_says_why_until_it_starts(engine, cluster, poll):
+    job = engine.job(state="CREATED")
+    wait = {"for": "memory", "asked": 2000, "free": 1000, "limit": 3000, "position": 3, "length": 7}
+    engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
+    poll()
+    assert Run.objects.get().launch_wait == {**wait, "since": START.isoformat()}
+
+    engine.instead[f"/jobs/{job.id}"]["launch-wait"]["position"] = 2
+    poll()
+    assert Run.objects.get().launch_wait["position"] == 2
+
+    job.state = "RUNNING"
+    engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": None}
+    poll()
+    assert (Run.objects.get().state, Run.objects.get().launch_wait) == ("RUNNING", {})
+
+
+def test_a_run_that_starts_waits_no_longer_though_its_details_cannot_be_read(engine, cluster, poll):
+    job = engine.job(state="CREATED")
+    wait = {"for": "turn", "asked": 2000, "free": None, "limit": None, "position": 1, "length": 1}
+    engine.instead[f"/jobs/{job.id}"] = {**job.overview(), "vertices": [], "launch-wait": {**wait, "since": START_MS}}
+    poll()
+    assert Run.objects.get().launch_wait["for"] == "turn"
+
+    job.state = "RUNNING"
+    engine.instead[f"/jobs/{job.id}"] = "no answer"
+    poll()
+
+    assert Run.objects.get().launch_wait == {}
+
+
 def test_a_savepoint_taken_elsewhere_is_adopted_once(engine, cluster, poll):
     job = engine.job()
     job.add(1, is_savepoint=True, path="file:/sp/savepoint-9")

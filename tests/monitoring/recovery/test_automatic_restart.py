@@ -17,7 +17,7 @@ from monitoring.models import (
     Run,
     Savepoint,
 )
-from monitoring.recovery.attempt import open_attempt
+from monitoring.recovery.attempt import TIME_LIMIT, open_attempt
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.stages.await_running import LINK_WITHIN, AwaitRunning, Seen
 from monitoring.recovery.stages.base import End, Wait, write
@@ -93,6 +93,27 @@ def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job
     waits = AwaitRunning().conclude(attempt, runs, limit - timedelta(microseconds=1))
     assert waits == Wait("The new run is RUNNING; it is about to be read for the first time.")
     assert AwaitRunning().conclude(attempt, runs, limit) == End(AttemptState.SUCCEEDED, "The new run is RUNNING.")
+
+
+def test_the_time_in_the_queue_of_the_job_manager_is_no_time_of_the_restart(job, job_manager, now):
+    job_manager.starts_as = "CREATED"
+    job_manager.launch_wait = {"for": "memory", "asked": 2, "free": 1, "limit": 3, "position": 1, "length": 1}
+    moment = now
+    for _ in range(8):
+        advance(moment)
+        moment += timedelta(seconds=2)
+    attempt = RestartAttempt.objects.get()
+
+    moment += 5 * TIME_LIMIT
+    advance(moment)
+
+    attempt.refresh_from_db()
+    assert attempt.steps.order_by("id").last().text == "The new run is CREATED and waits for its turn to start."
+    assert (attempt.state, attempt.deadline_at) == (AttemptState.WAITING, moment + TIME_LIMIT)
+    job_manager.launch_wait = None
+    advance(moment + timedelta(seconds=2))
+    attempt.refresh_from_db()
+    assert attempt.deadline_at == moment + TIME_LIMIT, "from then on it has the time that every start has"
 
 
 def test_an_invalid_state_is_passed_over_for_the_next(rows, job, job_manager, go_on, now):

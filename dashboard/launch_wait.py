@@ -1,0 +1,43 @@
+"""Why a job waits until its driver may start, as a sentence of the page's language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from checkpointing.jobs.launching.admission import Lacking
+from dashboard.units import bytes_text
+
+
+def sentence(wait: Mapping[str, Any]) -> str:
+    """`wait` as Run.launch_wait stores it. A reason that is not known here is left out."""
+    position = _("It is number %(position)s of %(length)s that wait.") % {
+        "position": wait["position"],
+        "length": wait["length"],
+    }
+    return f"{_reason(wait)} {position}".lstrip()
+
+
+def _reason(wait: Mapping[str, Any]) -> str:
+    match wait["for"]:
+        case Lacking.MEMORY.value:
+            text = _("The driver needs %(asked)s of memory, and %(free)s of %(limit)s is free.")
+            return text % {name: bytes_text(wait[name]) for name in ("asked", "free", "limit")}
+        case Lacking.MACHINE.value:
+            text = _(
+                "The driver needs %(asked)s of memory, and drivers on the job manager's machine may take %(limit)s "
+                "together. It can start on a larger machine only, or if it asks for less."
+            )
+            return text % {name: bytes_text(wait[name]) for name in ("asked", "limit")}
+        case Lacking.DRIVERS.value:
+            return _("As many drivers as are allowed run on the job manager's machine: %(limit)s.") % wait
+        case Lacking.STARTS.value:
+            return _("Other drivers are starting, at most %(limit)s at a time.") % wait
+        case Lacking.TURN.value:
+            return _("A job before it waits for memory or for another driver to end.")
+        case Lacking.RECOVERY.value:
+            return _("The job manager is recovering jobs of a higher priority first.")
+        case _:
+            return ""

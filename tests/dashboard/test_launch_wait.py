@@ -1,0 +1,47 @@
+"""Why a job waits to start, as its page says it."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import translation
+
+from checkpointing.jobs.launching.admission import Lacking
+from dashboard.launch_wait import sentence
+
+GIB = 2**30
+WAIT = {"asked": 2 * GIB, "free": GIB, "limit": 16 * GIB, "position": 3, "length": 7}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ("memory", "The driver needs 2.00 GB of memory, and 1.00 GB of 16.0 GB is free."),
+        ("machine", "drivers on the job manager's machine may take 16.0 GB together."),
+        ("turn", "A job before it waits"),
+        ("recovery", "recovering jobs of a higher priority first."),
+    ],
+)
+def test_each_reason_is_a_sentence_with_its_figures(lacking: str, said: str) -> None:
+    text = sentence({"for": lacking, **WAIT})
+
+    assert said in text
+    assert text.endswith("It is number 3 of 7 that wait.")
+
+
+@pytest.mark.parametrize("lacking", ["drivers", "starts"])
+def test_numbers_are_no_sizes(lacking: str) -> None:
+    text = sentence({"for": lacking, **WAIT, "free": 0, "limit": 4})
+
+    assert " 4" in text
+    assert "GB" not in text
+
+
+def test_every_reason_has_a_sentence_in_both_languages() -> None:
+    for language in ("en", "zh-hans"):
+        with translation.override(language):
+            said = [sentence({"for": lacking.value, **WAIT}) for lacking in Lacking]
+        assert len(set(said)) == len(Lacking)
+
+
+def test_a_reason_of_a_newer_job_manager_leaves_the_position() -> None:
+    assert sentence({"for": "weather", **WAIT}) == "It is number 3 of 7 that wait."

@@ -43,6 +43,18 @@ class VertexKind(Enum):
     SINK = "sink"
 
 
+class AfterRestore(Enum):
+    """What happens to a sink's rows of batches after a restored state (decision 132). The batches are computed again.
+
+    GOES_BACK: the sink drops the rows. REPLACED: newer rows take the place of all rows. WRITTEN_AGAIN: the rows stay,
+    and are written a second time.
+    """
+
+    GOES_BACK = "goes-back"
+    REPLACED = "replaced"
+    WRITTEN_AGAIN = "written-again"
+
+
 class CheckpointKind(Enum):
     """Flink's `checkpoint_type`."""
 
@@ -80,13 +92,17 @@ class FinishCause(Enum):
 
 @dataclass(frozen=True)
 class Vertex:
-    """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each."""
+    """An operator of the job: a stateful one has a subtask per state partition, a source and a sink have one each.
+
+    `after_restore` belongs to a sink; older drivers do not send it.
+    """
 
     id: str
     name: str
     kind: VertexKind
     parallelism: int
     query: str
+    after_restore: AfterRestore | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ class ExceptionInfo:
     """A failure as `/jobs/:id/exceptions` shows it.
 
     `recoverable` False: never restart. `is_mistake`: the program itself is wrong, so that a job that has never been
-    RUNNING is not restarted.
+    RUNNING is not restarted. `keeps_state`: a job that fails with it keeps its snapshots, whatever its retention says.
     """
 
     name: str
@@ -166,6 +182,7 @@ class ExceptionInfo:
     task_name: str | None = None
     recoverable: bool = True
     is_mistake: bool = False
+    keeps_state: bool = False
 
 
 @dataclass(frozen=True)

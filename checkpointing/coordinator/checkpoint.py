@@ -7,7 +7,7 @@ from enum import Enum
 
 from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.jobs.status import JobStatus
-from checkpointing.messages import Channel, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
+from checkpointing.messages import AfterRestore, Channel, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 
 
 class RetentionPolicy(Enum):
@@ -82,12 +82,15 @@ class SubtaskState:
 
 @dataclass(frozen=True)
 class OperatorState:
+    """`after_restore` belongs to a sink; None in a snapshot of an older version."""
+
     vertex_id: str
     name: str
     kind: VertexKind
     query: str
     parallelism: int
     subtasks: tuple[SubtaskState, ...]
+    after_restore: AfterRestore | None = None
 
 
 @dataclass(frozen=True)

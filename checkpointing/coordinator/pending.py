@@ -65,7 +65,9 @@ class _VertexStates:
         """Of a vertex that owes nothing."""
         subtasks = tuple(state for state in self.states if state is not None)
         vertex = self.vertex
-        return OperatorState(vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, subtasks)
+        return OperatorState(
+            vertex.id, vertex.name, vertex.kind, vertex.query, vertex.parallelism, subtasks, vertex.after_restore
+        )
 
 
 class PendingCheckpoint:

@@ -29,6 +29,7 @@ class JobResult:
     """`status` is globally terminal; times are epoch milliseconds. `is_saved`: a savepoint holds all that it did.
 
     `keep_state`: the job failed because its snapshots could not be used, so the clean-up removes none of them.
+    `keep_files`: nor does it remove the files of the job's attempts, which are its only state.
     """
 
     job_id: str
@@ -39,6 +40,7 @@ class JobResult:
     failure_cause: str | None = None
     is_saved: bool = False
     keep_state: bool = False
+    keep_files: bool = False
 
     def __post_init__(self) -> None:
         if not self.status.globally_terminal:

@@ -28,6 +28,7 @@ from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
 from checkpointing.jobs.local_recovery import (
     LocalRecoveryFacts,
     LocalRestore,
+    began_no_batch,
     is_enabled,
     is_group_alive,
     local_restore,
@@ -37,11 +38,11 @@ from checkpointing.jobs.parallelism import asked_parallelism
 from checkpointing.jobs.python_environments.failures import EnvironmentFailed
 from checkpointing.jobs.python_environments.preparation import Preparation, PreparedPython
 from checkpointing.jobs.python_environments.source import EnvironmentSource, in_prepared
-from checkpointing.jobs.restore import may_start_empty, restore_candidates
+from checkpointing.jobs.restore import may_start_empty, refuses_to_write_again, restore_candidates
 from checkpointing.jobs.secret_keys import SecretUnreadable
 from checkpointing.jobs.services import JobServices
 from checkpointing.jobs.shared_storage import declared_shared
-from checkpointing.messages import ExceptionInfo
+from checkpointing.messages import AfterRestore, ExceptionInfo, VertexKind
 from checkpointing.spark.local_recovery import LocalStateUnusable
 from checkpointing.storage.errors import SnapshotUnusable, StorageError, StorageUnreachable
 from checkpointing.storage.local_copy import local_copy
@@ -58,12 +59,16 @@ SAY_AFTER_S = 5.0
 
 
 class AttemptFailed(Exception):
-    """The attempt could not start. `keep_state`: what the job has stored could not be used and must not be removed."""
+    """The attempt could not start. `keep_state`: what the job has stored could not be used and must not be removed.
 
-    def __init__(self, info: ExceptionInfo, *, keep_state: bool = False) -> None:
+    `keep_files`: nor must the files that its attempts left.
+    """
+
+    def __init__(self, info: ExceptionInfo, *, keep_state: bool = False, keep_files: bool = False) -> None:
         super().__init__(info.message)
         self.info = info
         self.keep_state = keep_state
+        self.keep_files = keep_files
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ class AttemptStarter:
         self._recovered = recovered
         self._from_local = is_enabled(graph.configuration)
         self._from_shared = declared_shared(graph.configuration)
+        self._refuses_to_write_again = refuses_to_write_again(graph.configuration)
         self._former: AttemptRecord | None = None
         self._writing = asyncio.Lock()
 
@@ -225,7 +231,36 @@ class AttemptStarter:
             if len(candidates) > 1:
                 message += f" (the last of {len(candidates)} that were tried)"
             raise AttemptFailed(self._info("NoUsableSnapshot", message, recoverable=False), keep_state=True)
+        if not candidates:
+            await self._check_empty_start()
         return None
+
+    async def _check_empty_start(self) -> None:
+        """A job without a snapshot may start empty unless it may have written rows that sinks would get once more."""
+        former = self._former
+        if former is None or may_start_empty(self.graph):
+            return
+        again = [sink for sink in former.sinks if sink.after_restore is AfterRestore.WRITTEN_AGAIN]
+        claims_are_known = self._services.high_availability.attempts.knows_all_machines
+        look = partial(began_no_batch, former, from_shared=self._from_shared, claims_are_known=claims_are_known)
+        if again and not await self._io.run(look):
+            message = (
+                f"The job has no checkpoint, and the files of attempt {former.attempt} cannot be used. Rows of its "
+                "batches may have been written, so only a person may start it without state. These queries would "
+                f"write such rows a second time: {', '.join(sink.query for sink in again)}"
+            )
+            info = self._info("NotStartedEmpty", message, recoverable=False)
+            raise AttemptFailed(info, keep_state=True, keep_files=True)
+
+    async def note_sinks(self, attempt: Attempt) -> None:
+        """Record durably what the attempt's queries write to, before they may write. AttemptFailed."""
+        sinks = tuple(vertex for vertex in attempt.vertices if vertex.kind is VertexKind.SINK)
+        if attempt.record.ended or sinks == attempt.record.sinks:
+            return
+        attempt.record = replace(attempt.record, sinks=sinks)
+        if self._former is not None and self._former.attempt == attempt.number:
+            self._former = replace(self._former, sinks=sinks)
+        await self._write(attempt.record)
 
     async def prepare(self, restore: Restore | LocalRestore | None, greatest_batch: int = -1) -> Attempt:
         """Make the next attempt durable, before anything of it runs.
@@ -251,6 +286,7 @@ class AttemptStarter:
             newest_checkpoint_id=None if newest is None else newest.checkpoint_id,
             batch_numbers=numbers,
             python_environment=None if self._python is None else self._python.name,
+            sinks=former.sinks if former is not None and restore is not None else (),
         )
         record = replace(record, first_failure=_first_failure(former, record))
         record = _started_from(record, restore)
@@ -442,13 +478,24 @@ class AttemptStarter:
             timeline=record.timeline,
             job_manager_address=services.address,
             lease_s=services.settings.heartbeat_timeout_s,
-            restore=_restore_spec(restore, graph) if isinstance(restore, Restore) else None,
+            restore=self._restore_spec(record, restore) if isinstance(restore, Restore) else None,
             local=self._local_spec(restore) if isinstance(restore, LocalRestore) else None,
             high_availability=services.high_availability.driver_specification,
             token_file=str(services.token_file) if services.token_file else None,
             environment=JobEnvironment.parse(services.secret_keys.opened(graph.configuration)),
             secret=attempt.secret,
             batch_numbers=_new_numbers(record, restore),
+        )
+
+    def _restore_spec(self, record: AttemptRecord, restore: Restore) -> RestoreSpec:
+        """A person's wish covers the restore until queries of the job have started; later ones are automatic."""
+        is_asked = restore.from_savepoint_path and not self.graph.is_automatic_restore and not record.sinks
+        return RestoreSpec(
+            directory=restore.checkpoint.location,
+            checkpoint_id=restore.checkpoint.checkpoint_id,
+            is_savepoint=restore.checkpoint.properties.is_savepoint,
+            allow_non_restored_state=self.graph.allow_non_restored_state,
+            may_write_again=is_asked or not self._refuses_to_write_again,
         )
 
     def _local_spec(self, restore: LocalRestore) -> LocalRecoverySpec:
@@ -515,12 +562,3 @@ def _new_numbers(record: AttemptRecord, restore: Restore | LocalRestore | None) 
     if restore is None or (isinstance(restore, LocalRestore) and restore.keeps(record.batch_numbers)):
         return None
     return record.batch_numbers
-
-
-def _restore_spec(restore: Restore, graph: JobGraph) -> RestoreSpec:
-    return RestoreSpec(
-        directory=restore.checkpoint.location,
-        checkpoint_id=restore.checkpoint.checkpoint_id,
-        is_savepoint=restore.checkpoint.properties.is_savepoint,
-        allow_non_restored_state=graph.allow_non_restored_state,
-    )

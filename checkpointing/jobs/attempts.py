@@ -19,7 +19,7 @@ from typing import Any
 
 from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.durable_files import make_directory, sync, write_durably
-from checkpointing.messages import MalformedMessage, from_plain, to_plain
+from checkpointing.messages import MalformedMessage, Vertex, from_plain, to_plain
 
 RECORD_NAME = "attempt.json"
 PROGRAM_DIRECTORY = "program"
@@ -50,6 +50,7 @@ class AttemptRecord:
     `final_savepoint` is the directory of the final savepoint that was begun last; its `_metadata` says that it is
     complete.
     `python_environment` is the name of the cached environment that the driver runs in.
+    `sinks` are those of the queries that this attempt, or one that it continues after, was about to start; () before.
     `secret_hash` is the SHA-256 of the secret by which the job manager recognises the attempt's driver.
     """
 
@@ -76,6 +77,7 @@ class AttemptRecord:
     batch_numbers: BatchNumbers | None = None
     final_savepoint: str | None = None
     python_environment: str | None = None
+    sinks: tuple[Vertex, ...] = ()
 
     def is_proved_by(self, secret: str) -> bool:
         """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""

@@ -271,7 +271,7 @@ class Dispatcher:
         job_id = job.graph.job_id
         status = await job.run()
         if status.globally_terminal and job.left_nothing:
-            await self._ended_jobs.clean_up(job_id)
+            await self._ended_jobs.clean_up(job_id, keep_files=job.keeps_files)
         else:
             await self._release(job_id)
             if status.globally_terminal and not job.keeps_state:
@@ -297,6 +297,7 @@ class Dispatcher:
                 failure_cause=sentence(record.failure.message) if record.failure else None,
                 is_saved=record.is_saved,
                 keep_state=job.keeps_state,
+                keep_files=job.keeps_files,
             ),
             job.session_id,
         )

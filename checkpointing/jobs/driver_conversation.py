@@ -73,6 +73,7 @@ class DriverConversation:
         self._final_savepoint = final_savepoint
         self._adoption: asyncio.Future[None] | None = None
         self._extension: asyncio.Future[None] | None = None
+        self._noting: asyncio.Future[None] | None = None
 
     def register(self, channel: DriverChannel, message: Register) -> None:
         """Answer the driver on `channel`. Raise NotReady while nobody knows yet whether it is wanted."""
@@ -174,6 +175,13 @@ class DriverConversation:
         finally:
             self._extension = None
 
+    async def _note_sinks(self, attempt: Attempt) -> None:
+        """What could not be written is in the attempt's record all the same, and is written with its next change."""
+        try:
+            await self._starter.note_sinks(attempt)
+        except (AttemptFailed, HighAvailabilityError, OSError) as error:
+            logger.warning("job %s: its sinks cannot be recorded now: %s", self._record.graph.job_id, error)
+
     def _registered(self, attempt: Attempt) -> Registered:
         """A driver gives up every checkpoint that is not named here: a final savepoint is, though it is complete."""
         settings, final = self._services.settings, attempt.stopped_with
@@ -204,7 +212,9 @@ class DriverConversation:
         finish_cause: FinishCause | None = None,
     ) -> None:
         attempt.state = state
-        attempt.vertices = vertices or attempt.vertices
+        if vertices and vertices != attempt.vertices:
+            attempt.vertices = vertices
+            self._noting = asyncio.ensure_future(self._note_sinks(attempt))
         queue, job_id = self._services.launch_queue, self._record.graph.job_id
         if state is DriverState.INITIALIZING:
             queue.registered(job_id)

@@ -12,12 +12,17 @@ from checkpointing.messages import from_plain, to_plain
 
 @dataclass(frozen=True)
 class RestoreSpec:
-    """The snapshot to start from: an absolute directory that holds `_metadata`, verified by the job manager before."""
+    """The snapshot to start from: an absolute directory that holds `_metadata`, verified by the job manager before.
+
+    `may_write_again`: a person asked for this restore, or the job's setting `execution.sinks.after-restore` allows a
+    restore after which sinks get rows a second time.
+    """
 
     directory: str
     checkpoint_id: int
     is_savepoint: bool
     allow_non_restored_state: bool
+    may_write_again: bool = True
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,12 @@ class EndedJobs:
 
         return await self._tried(result.job_id, "its end could not be recorded", create)
 
-    async def clean_up(self, job_id: str) -> None:
-        """The job's checkpoints are dealt with: handles, counter, graph and working files go, then it is clean."""
-        if not await self._removed(job_id):
+    async def clean_up(self, job_id: str, *, keep_files: bool = False) -> None:
+        """The job's checkpoints are dealt with: handles, counter, graph and working files go, then it is clean.
+
+        `keep_files`: see JobResult.
+        """
+        if not await self._removed(job_id, keep_files=keep_files):
             self.clean_up_later(job_id)
 
     def clean_up_later(self, job_id: str) -> None:
@@ -63,12 +66,13 @@ class EndedJobs:
 
         self._retries.again(_clean_up_of(job_id), again)
 
-    async def _removed(self, job_id: str) -> bool:
+    async def _removed(self, job_id: str, *, keep_files: bool) -> bool:
 
         def remove() -> None:
             self._ha.clean_up(job_id)
             self._ha.job_graphs.remove(job_id)
-            JobDirectory(self._services.jobs_directory, job_id).keep_logs_only()
+            if not keep_files:
+                JobDirectory(self._services.jobs_directory, job_id).keep_logs_only()
             self._ha.job_results.mark_as_clean(job_id)
 
         return await self._tried(job_id, "its data could not all be cleaned up", remove)
@@ -99,7 +103,7 @@ class EndedJobs:
 
     async def _finished(self, result: JobResult) -> bool:
         may_remove = result.keep_state or await self._discard_checkpoints(result)
-        return may_remove and await self._removed(result.job_id)
+        return may_remove and await self._removed(result.job_id, keep_files=result.keep_files)
 
     async def _discard_checkpoints(self, result: JobResult) -> bool:
         """Discard or keep each, as at the job's end. False: to be tried again, and until then nothing is forgotten."""

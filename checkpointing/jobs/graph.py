@@ -13,7 +13,8 @@ class JobGraph:
 
     `jar_id` names the uploaded program file (`<uuid>_<name>`), `entry_class` is `module:function` as in Flink's
     `entryClass`; `configuration` holds Flink's keys (`execution.checkpointing.interval`, …) and `spark.*` keys, text.
-    `lower_bounds` are those of the resource requirements last put, by vertex id.
+    `lower_bounds` are those of the resource requirements last put, by vertex id. `is_automatic_restore`: no person
+    asked for the restore of `savepoint_path`.
     """
 
     job_id: str
@@ -28,6 +29,7 @@ class JobGraph:
     configuration: Mapping[str, str] = field(default_factory=dict)
     submitted_ms: int = 0
     lower_bounds: Mapping[str, int] = field(default_factory=dict)
+    is_automatic_restore: bool = False
 
     def to_json(self) -> dict[str, Any]:
         mappings = {"configuration": dict(self.configuration), "lower_bounds": dict(self.lower_bounds)}

@@ -111,6 +111,7 @@ class JobMaster:
         self.left_nothing = False
         self._may_hold_orphans = False
         self._keep_state = False
+        self._keep_files = False
         self._last_excused = 0
         self._queued_s = 0.0
         self._ended: asyncio.Future[JobStatus] = asyncio.get_running_loop().create_future()
@@ -128,6 +129,11 @@ class JobMaster:
     def keeps_state(self) -> bool:
         """What the job has stored could not be used and must not be removed."""
         return self._keep_state
+
+    @property
+    def keeps_files(self) -> bool:
+        """The files of the job's attempts must not be removed: they are its only state."""
+        return self._keep_files
 
     @property
     def status(self) -> JobStatus:
@@ -194,7 +200,7 @@ class JobMaster:
             unasked = "The driver ended as CANCELED, though nobody had asked."
             suppressed = await self._fail(end.exception or self.record.info("DriverCanceled", unasked))
             if suppressed is not None:
-                self._keep_state = state_is_away
+                self._keep_state = state_is_away or (end.exception is not None and end.exception.keeps_state)
                 return JobStatus.FAILED, suppressed
             attempt = None
 
@@ -302,6 +308,7 @@ class JobMaster:
 
     def _failed_for_good(self, failed: AttemptFailed) -> tuple[JobStatus, str]:
         self._keep_state = self._keep_state or failed.keep_state
+        self._keep_files = failed.keep_files
         if failed.info not in [entry.info for entry in self.record.exceptions.entries]:
             self.record.record_exception(failed.info)
         self._move_to_failing(failed.info.message)

@@ -19,6 +19,7 @@ _BY_FAMILY = {
         *("externalized-checkpoint-retention", "num-retained", "dir", "savepoint-dir", "storage"),
     ),
     "execution.state-recovery.": ("path", "ignore-unclaimed-state", "claim-mode", "from-local", "from-shared"),
+    "execution.sinks.": ("after-restore",),
     # Their names before Flink 2.
     "execution.savepoint": (".path", ".ignore-unclaimed-state", "-restore-mode"),
     "restart-strategy": (

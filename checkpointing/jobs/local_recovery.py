@@ -102,6 +102,18 @@ def local_restore(former: AttemptRecord, facts: LocalRecoveryFacts) -> LocalRest
     )
 
 
+def began_no_batch(former: AttemptRecord, *, from_shared: bool | None, claims_are_known: bool) -> bool:
+    """Return whether the files that an attempt left prove that none of its queries has begun a batch. Blocking."""
+    work = _left_in(former)
+    if work is None:
+        return False
+    try:
+        state = LocalState.read(work, of_any_boot=claims_are_known and is_shared(from_shared, work))
+    except LocalStateUnusable:
+        return False
+    return not state.batches and not state.in_flight
+
+
 def _left_in(former: AttemptRecord) -> Path | None:
     """Its own work directory, or, when it ended before it had taken over, the one that it was to go on in."""
     for directory in (former.work_directory, former.local_directory):

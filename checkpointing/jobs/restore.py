@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from checkpointing.configuration import InvalidConfiguration
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.graph import JobGraph
 
 ALLOW_EMPTY_START = "waymark.allow-empty-start"
+AFTER_RESTORE = "execution.sinks.after-restore"
+_CHOICES = ("write-again", "refuse")
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,11 @@ def restore_candidates(retained: Sequence[CompletedCheckpoint], graph: JobGraph)
 def may_start_empty(graph: JobGraph) -> bool:
     """A job that had state and lost all of it starts without only when it was told so."""
     return graph.configuration.get(ALLOW_EMPTY_START, "false").lower() == "true"
+
+
+def refuses_to_write_again(configuration: Mapping[str, str]) -> bool:
+    """Return whether an automatic restore must not write rows a second time; InvalidConfiguration."""
+    value = configuration.get(AFTER_RESTORE, _CHOICES[0]).strip()
+    if value.lower() not in _CHOICES:
+        raise InvalidConfiguration(AFTER_RESTORE, value, " or ".join(_CHOICES))
+    return value.lower() == "refuse"

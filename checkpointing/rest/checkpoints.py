@@ -98,7 +98,7 @@ def configuration_json(job: JobMaster) -> dict[str, Any]:
         "min_pause": config.min_pause_ms,
         "max_concurrent": config.max_concurrent,
         "externalization": {
-            "enabled": config.retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS,
+            "enabled": config.retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS or job.keeps_state,
             "delete_on_cancellation": config.retention is not RetentionPolicy.RETAIN_ON_CANCELLATION,
         },
         "state_backend": job.graph.configuration.get(STATE_STORE_KEY, DEFAULT_STATE_STORE).rpartition(".")[2],

@@ -221,6 +221,7 @@ class JarHandlers:
             allow_non_restored_state=flag_field(body, "allowNonRestoredState", default=recovery.ignore_unclaimed_state),
             claim_mode=_claim_mode(body, recovery.claim_mode),
             configuration=configuration,
+            is_automatic_restore=flag_field(body, "automaticRestore"),
             submitted_ms=self._services.clock.now_ms(),
         )
 

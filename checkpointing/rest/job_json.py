@@ -19,6 +19,7 @@ from checkpointing.masking import mask_arguments, mask_values
 from checkpointing.messages import DriverState, ExceptionInfo, Vertex, VertexKind
 from checkpointing.rest.java_throwable import java_failure
 from checkpointing.rest.launch_wait import launch_wait_json
+from checkpointing.rest.rows_written_again import sinks_json
 from checkpointing.rest.vertex_json import EXECUTION_STATES, TASK_STATE, counts, vertex_json
 
 
@@ -248,7 +249,8 @@ def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
     """The last micro-batch of each query, as its heartbeats told; the last committed one before the first heartbeat."""
     if attempt is None:
         return []
-    names = sorted({*attempt.queries, *attempt.last_batches, *(vertex.query for vertex in attempt.vertices)})
+    sinks = {sink["name"]: sink for sink in sinks_json(attempt.vertices or attempt.record.sinks)}
+    names = sorted({*attempt.queries, *attempt.last_batches, *sinks})
     answer = []
     for name in names:
         progress = attempt.queries.get(name)
@@ -260,6 +262,7 @@ def _queries(attempt: Attempt | None) -> list[dict[str, Any]]:
                 "last-batch-duration": progress.batch_duration_ms if progress else None,
                 "watermark": progress.watermark if progress else None,
                 "batches": progress.batches if progress else None,
+                **sinks.get(name, {"sink": None, "after-restore": None}),
             }
         )
     return answer

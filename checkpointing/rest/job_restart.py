@@ -11,6 +11,7 @@ from typing import Any
 
 from checkpointing.rest.client import JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import ENDED, JobOperations, OperationFailed, time_text
+from checkpointing.rest.rows_written_again import warning_of, writing_again
 
 Json = Mapping[str, Any]
 _NOT_ADDRESSABLE = "<"  # how Flink writes that a checkpoint has no location
@@ -20,7 +21,8 @@ _NOT_ADDRESSABLE = "<"  # how Flink writes that a checkpoint has no location
 class JobRestart:
     """`savepoint` is a location to start from; None: a savepoint of the running job, or the ended job's newest state.
 
-    `say` gets one sentence a step. `only_ended`: a job that has not ended is refused instead of stopped.
+    `say` gets one sentence a step, `warn` what a person must know before it. `only_ended`: a job that has not ended is
+    refused instead of stopped.
     """
 
     operations: JobOperations
@@ -28,6 +30,7 @@ class JobRestart:
     savepoint: str | None
     allow_non_restored_state: bool
     say: Callable[[str], object]
+    warn: Callable[[str], object]
     only_ended: bool = False
 
     def run(self) -> tuple[str, str | None]:
@@ -43,6 +46,7 @@ class JobRestart:
         self._check_program(launch)
         if self.savepoint is not None:
             self._check_usable(self.savepoint, launch)
+            self._warn_of_rows_written_again()
         if self.job["state"] in ENDED:
             location = self.savepoint or self._end_state(launch)
             return self._start(launch, location), location
@@ -95,6 +99,12 @@ class JobRestart:
         body = {"savepointPath": location, "entryClass": entry_class}
         return self.operations.client.post("/savepoints/validate", body)
 
+    def _warn_of_rows_written_again(self) -> None:
+        """The state may be older than what the job has written."""
+        queries = self.operations.client.get(f"/jobs/{self.job_id}")["queries"]
+        if again := writing_again(queries):
+            self.warn(warning_of(again))
+
     def _stop(self) -> str:
         self.say(f"Stopping job {self.job_id} with a savepoint.")
         return self.operations.savepoint(self.job_id, self.operations.trigger_stop(self.job_id, None))
@@ -125,6 +135,7 @@ class JobRestart:
         return location
 
     def _newest_state(self, launch: Json) -> str:
+        self._warn_of_rows_written_again()
         for checkpoint in sorted(self._completed(), key=lambda each: -int(each["trigger_timestamp"])):
             verdict = self._validated(_path(checkpoint), launch)
             if verdict["valid"]:

@@ -16,6 +16,7 @@ from checkpointing.jobs.services import JobServices
 from checkpointing.rest.errors import RestError, bad_request
 from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import choice_field, flag_field, id_field, json_body, path_id, text_field
+from checkpointing.rest.rows_written_again import sinks_json
 from checkpointing.storage.checkpoint_storage import dispose_savepoint
 from checkpointing.storage.claims import check_unclaimed
 from checkpointing.storage.errors import MetadataMissing, StorageError, StorageSilent, StorageUnreachable
@@ -210,4 +211,5 @@ def _verdict(reason: str | None, found: CompletedCheckpoint | None, *, missing: 
         "entryClass": found.entry_class if found else None,
         "stateSize": found.state_size if found else None,
         "completedTimestamp": found.completion_timestamp if found else None,
+        "queries": sinks_json(found.operators) if found else None,
     }

@@ -12,6 +12,7 @@ from checkpointing.jobs.known_keys import check_keys
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.launch_wait import launch_wait_text
+from checkpointing.rest.rows_written_again import writing_again
 from checkpointing.storage.locations import as_absolute
 
 _POLL_S = 0.5
@@ -128,6 +129,12 @@ def import_checkpoints(
         text = str(cause["stack-trace"]).removeprefix(f"{cause['class']}: ").splitlines()[0]
         raise JobDidNotStart(f"--from-checkpoint: {text}")
     return str(found["operation"]["location"])
+
+
+def queries_writing_again(client: JobManagerClient, savepoint: str) -> Sequence[Mapping[str, Any]]:
+    """Return the queries of a snapshot that write rows a second time once it is restored, as `writing_again` does."""
+    verdict = client.post("/savepoints/validate", {"savepointPath": savepoint})
+    return writing_again(verdict.get("queries") or ())
 
 
 def follow_until_running(

@@ -6,9 +6,9 @@ The batches after the restored state are computed again, and written with new nu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
+from checkpointing.messages import AfterRestore
 from checkpointing.spark.plan import Sink, function_of, output_mode
 from checkpointing.spark.program import ProgramError
 
@@ -17,20 +17,13 @@ _OF_FUNCTIONS = ("foreachbatch", "foreach")
 _HOLDS_NOTHING = ("memory", "console", "noop")
 
 
-class AfterRestore(StrEnum):
-    """GOES_BACK: the sink drops the rows of abandoned batches. REPLACED: newer rows take the place of all rows.
+def after_restore(writer: Any, sink: Sink, *, exactly_once: bool = True) -> AfterRestore:
+    """Return the class of a query's sink. A foreachBatch function says by an attribute `goes_back` that it is exact.
 
-    WRITTEN_AGAIN: rows of abandoned batches stay, and are written a second time.
+    Unless the job runs `exactly_once`, the rows of Spark's file sink stay.
     """
-
-    GOES_BACK = "goes-back"
-    REPLACED = "replaced"
-    WRITTEN_AGAIN = "written-again"
-
-
-def after_restore(writer: Any, sink: Sink) -> AfterRestore:
-    """Return the class of a query's sink. A foreachBatch function says by an attribute `goes_back` that it is exact."""
-    if sink.path is not None or getattr(function_of(writer), "goes_back", False):
+    is_rewound = sink.path is not None and exactly_once
+    if is_rewound or getattr(function_of(writer), "goes_back", False):
         return AfterRestore.GOES_BACK
     if sink.format.lower() in _HOLDS_NOTHING or str(output_mode(writer)).lower() == "complete":
         return AfterRestore.REPLACED

@@ -260,13 +260,14 @@ class Driver:
         self._handle_waiting()
         self._begun = BegunBatches([query.planned.location for query in prepared.queries])
         self._started_after = _commits(prepared)
+        self._reports.job = prepared
+        self._reports.status(DriverState.INITIALIZING)  # the job manager notes the sinks before they get rows
         for query in prepared.queries:
             query.function_ticks = partial(self._begun.cpu_ticks, query.planned.location)
             query.function_error = partial(self._begun.error, query.planned.location)
             query.start()
         prepared.program.begin(prepared.queries)
         self._job = prepared
-        self._reports.job = prepared
         uploads = job.executor_uploads(self._spec, self._spark, self._clock)
         known = job.checksums_known_to(self._spec, prepared)
         self._agent = CheckpointAgent(prepared.queries, self._reports, self._work.staging, self._clock, uploads, known)
@@ -436,7 +437,11 @@ class Driver:
             memory = self._spec.configuration.get("spark.driver.memory", session.DRIVER_MEMORY)
             return failure.of_exception(jvm.lost(jvm_exit, memory), now)
         info = failure.of_exception(error, now, recoverable=not isinstance(error, _PERMANENT))
-        return replace(info, is_mistake=self._agent is None and is_mistake(error, call_program, self._spark))
+        return replace(
+            info,
+            is_mistake=self._agent is None and is_mistake(error, call_program, self._spark),
+            keeps_state=isinstance(error, RestoreRefused),
+        )
 
     def _report(self, over: _Over) -> int:
         """End Spark first: what is reported as ended writes nothing any more."""

@@ -20,7 +20,7 @@ from checkpointing.jobs.wheels import let_import
 from checkpointing.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage
-from checkpointing.spark.after_restore import AfterRestore, after_restore, repeats_numbers
+from checkpointing.spark.after_restore import after_restore, repeats_numbers
 from checkpointing.spark.channels import QueryEnds, find_channels
 from checkpointing.spark.file_store import FileChecksums
 from checkpointing.spark.known_checksums import known_checksums
@@ -177,7 +177,7 @@ def run_program(
 
 def _warn_of_rows_written_again(queries: Sequence[PlannedQuery]) -> None:
     for query in queries:
-        if query.after_restore is AfterRestore.WRITTEN_AGAIN:
+        if query.writes_again:
             log.warning(
                 "query %s: the rows of batches after the restored state are written to %s a second time",
                 query.name, query.sink.format,
@@ -226,6 +226,7 @@ def plan_queries(
     asks_for_partitions: bool = False,
 ) -> list[PlannedQuery]:
     """Name and place each query, and find what feeds what; ProgramError. `configuration` is the job's."""
+    exactly_once = CheckpointConfiguration.parse(configuration).exactly_once
     planned: list[PlannedQuery] = []
     ends: list[QueryEnds] = []
     for number, writer in enumerate(writers):
@@ -235,6 +236,7 @@ def plan_queries(
             raise ProgramError(f"two queries are named {name!r}; give each its own .queryName(...)")
         location = work.queries / f"{number}-{re.sub(r'[^A-Za-z0-9_-]', '_', name)}"
         sink = sink_of(writer, options)
+        sink = replace(sink, after_restore=after_restore(writer, sink, exactly_once=exactly_once))
         plan = plan_on(state, name, explain(writer), sink, asks=asks_for_partitions)
         is_continuous = has_continuous_trigger(writer)
         if is_continuous:
@@ -250,7 +252,6 @@ def plan_queries(
                 sink,
                 is_continuous=is_continuous,
                 own_location=own,
-                after_restore=after_restore(writer, sink),
                 repeats_numbers=repeats_numbers(name, sink, options),
             )
         )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checkpointing.ids import stable_id
-from checkpointing.messages import Vertex, VertexKind
+from checkpointing.messages import AfterRestore, Vertex, VertexKind
 from checkpointing.spark.layout import Owner
 from checkpointing.spark.program import ProgramError
 
@@ -50,10 +50,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """`path` is where a file sink writes, None for any other sink."""
+    """`path` is where a file sink writes, None for any other sink. `after_restore`: None until it is known."""
 
     format: str
     path: str | None
+    after_restore: AfterRestore | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
         _vertex(query, VertexKind.STATEFUL, operator, _operator_name(name), parallelism[operator])
         for operator, (name, _) in sorted(operators.items())
     ]
-    vertices.append(_vertex(query, VertexKind.SINK, 0, f"Sink: {_sink_name(sink)}", 1))
+    target = _vertex(query, VertexKind.SINK, 0, f"Sink: {_sink_name(sink)}", 1)
+    vertices.append(replace(target, after_restore=sink.after_restore))
     indices = [*range(len(sources)), *sorted(operators), 0]
     by_owner = {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)}
     keyed = frozenset(i for i in operators if spread.get(i) == "hashpartitioning")

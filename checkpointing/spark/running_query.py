@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from checkpointing.messages import Channel, ExceptionInfo
+from checkpointing.messages import AfterRestore, Channel, ExceptionInfo
 from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
-from checkpointing.spark.after_restore import AfterRestore
 from checkpointing.spark.jvm import jvm_class
 from checkpointing.spark.lost_input import loss_in_words
 from checkpointing.spark.plan import QueryPlan, Sink, session_of, start
@@ -30,8 +29,8 @@ _TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 class PlannedQuery:
     """A query ready to start: its writer has name and checkpointLocation set. `inputs`: the channels that it reads.
 
-    `own_location` is the checkpointLocation that the program asked for. `after_restore` says what becomes of its
-    output when an older state is restored; `repeats_numbers`: its batches keep their numbers then.
+    `own_location` is the checkpointLocation that the program asked for. `repeats_numbers`: its batches keep their
+    numbers when an older state is restored.
     """
 
     writer: Any
@@ -41,12 +40,16 @@ class PlannedQuery:
     inputs: tuple[Channel, ...] = ()
     is_continuous: bool = False
     own_location: str | None = None
-    after_restore: AfterRestore = AfterRestore.WRITTEN_AGAIN
     repeats_numbers: bool = False
 
     @property
     def name(self) -> str:
         return self.plan.query
+
+    @property
+    def writes_again(self) -> bool:
+        """Return whether its sink gets the rows of batches after a restored state a second time."""
+        return self.sink.after_restore is AfterRestore.WRITTEN_AGAIN
 
     @cached_property
     def output(self) -> SinkOutput | None:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.configuration import CheckpointConfiguration
+from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.jobs.restore import AFTER_RESTORE
 from checkpointing.messages import VertexKind
 from checkpointing.spark import file_sink
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
@@ -118,9 +120,21 @@ class NoState:
         """There is nothing to give back."""
 
 
+class RowsWouldBeWrittenAgain(RestoreRefused):
+    """The job's setting allows this restore only if a person asks for it."""
+
+    def __init__(self, checkpoint: CompletedCheckpoint, queries: Sequence[PlannedQuery]) -> None:
+        kind = "savepoint" if checkpoint.properties.is_savepoint else "checkpoint"
+        targets = ", ".join(f"{query.name} to {query.sink.format}" for query in queries)
+        super().__init__(
+            f"{AFTER_RESTORE} is refuse, so only a person may restore {kind} {checkpoint.checkpoint_id}. These queries "
+            f"would write the rows of batches after it a second time: {targets}"
+        )
+
+
 @dataclass(frozen=True)
 class SnapshotState:
-    """`keep_output`, `writers_are_gone`: see `restore_output`.
+    """`keep_output`, `writers_are_gone`: see `restore_output`. `may_write_again`: see RestoreSpec.
 
     `brought`: what was copied here from remote storage, if anything was.
     """
@@ -132,6 +146,7 @@ class SnapshotState:
     keep_output: bool
     writers_are_gone: bool
     is_own: bool
+    may_write_again: bool = True
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.snapshot.partitions(query)
@@ -142,6 +157,9 @@ class SnapshotState:
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
         vertices = [vertex for query in queries for vertex in query.plan.vertices]
         check_fits(self.snapshot, vertices, allow_non_restored_state=self.allow_non_restored_state)
+        again = [query for query in queries if query.writes_again and query.name in self.snapshot.queries]
+        if again and not self.may_write_again:
+            raise RowsWouldBeWrittenAgain(self.snapshot.checkpoint, again)
 
     def build(self, query: PlannedQuery) -> int | None:
         return restore_query(self.snapshot, query.name, query.plan.vertices, query.location)
@@ -250,6 +268,7 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
         keep_output,
         writers_are_gone=is_own and not has_executors,
         is_own=is_own,
+        may_write_again=spec.restore.may_write_again,
     )
 
 

@@ -25,6 +25,7 @@ from checkpointing.rest.job_operations import (
 )
 from checkpointing.rest.job_restart import JobRestart
 from checkpointing.rest.launch_wait import launch_wait_text
+from checkpointing.rest.rows_written_again import warning_of, writing_again
 from checkpointing.rest.submission import JobDidNotStart, follow_until_running
 from checkpointing.storage.locations import as_absolute
 from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
@@ -216,7 +217,8 @@ class Command(BaseCommand):
     def _restart(self, operations: JobOperations, options: dict[str, Any]) -> Mapping[str, Any]:
         job, lenient = _job(operations, options), options["allow_non_restored_state"]
         only_ended = options["action"] == "run-again"
-        restart = JobRestart(operations, job, options["from_savepoint"], lenient, self._say, only_ended)
+        savepoint, warn = options["from_savepoint"], self.stderr.write
+        restart = JobRestart(operations, job, savepoint, lenient, self._say, warn, only_ended)
         with self._interruptible(f"What was triggered continues; see: manage.py job show {job['jid']}"):
             job_id, location = restart.run()
         with self._interruptible(f"The job starts all the same; see: manage.py job show {job_id}"):
@@ -267,6 +269,8 @@ def _described(shown: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Start", launch_wait_text(queued)
     for query in job["queries"]:
         yield "Query", f"{query['name']}, last batch {_or_unknown(query['last-batch-id'])}"
+    if again := writing_again(job["queries"]):
+        yield "After a restore", warning_of(again)
     for failure in shown["exceptions"][:1]:
         yield "Last failure", f"{time_text(failure['timestamp'])}, {failure['exceptionName']}: {failure['message']}"
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
-from checkpointing.rest.submission import JobDidNotStart, Submission, follow_until_running, import_checkpoints
+from checkpointing.rest.rows_written_again import warning_of
+from checkpointing.rest.submission import (
+    JobDidNotStart,
+    Submission,
+    follow_until_running,
+    import_checkpoints,
+    queries_writing_again,
+)
 from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
 
 EPILOG = f"""\
@@ -85,6 +93,8 @@ class Command(BaseCommand):
             client = job_manager_client(options["jobmanager"])
             jar_id = client.upload(submission.program)
             self.stdout.write(f"Uploaded {submission.program.name}.")
+            if submission.savepoint is not None:
+                self._warn_of_rows_written_again(queries_writing_again(client, submission.savepoint))
             if submission.checkpoints:
                 submission = replace(submission, savepoint=_imported(client, submission, options["timeout"]))
                 self.stdout.write(f"Copied the checkpoint location to savepoint {submission.savepoint}")
@@ -99,6 +109,10 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except (ValueError, JobManagerUnreachable, RequestRefused) as error:
             raise CommandError(str(error)) from error
+
+    def _warn_of_rows_written_again(self, again: Sequence[Mapping[str, Any]]) -> None:
+        if again:
+            self.stderr.write(warning_of(again))
 
 
 def _imported(client: JobManagerClient, submission: Submission, timeout_s: float) -> str:

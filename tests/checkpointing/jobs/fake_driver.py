@@ -7,6 +7,7 @@ import base64
 import contextlib
 import hashlib
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import websockets
@@ -20,6 +21,7 @@ from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.messages import (
     AcknowledgeCheckpoint,
+    AfterRestore,
     BatchNumbersExtended,
     Cancel,
     CheckpointKind,
@@ -89,7 +91,7 @@ class FakeProcess:
 class FakeDriver:
     """Switches: registers, becomes_running, acknowledges, decline_reason, sends_heartbeats, obeys_stop, obeys_cancel.
 
-    The first two are its launcher's: they matter before a test can reach the driver.
+    The first two are its launcher's, as `after_restore` is: they matter before a test can reach the driver.
     """
 
     def __init__(self, spec: DriverSpec, loop: asyncio.AbstractEventLoop, launcher: FakeLauncher) -> None:
@@ -125,6 +127,7 @@ class FakeDriver:
         self.becomes_running = launcher.becomes_running
         self.registers = launcher.registers
         self.shared_files = launcher.shared_files
+        self.vertices = (SOURCE, COUNT, replace(SINK, after_restore=launcher.after_restore))
 
     def start(self) -> None:
         if self.registers:
@@ -144,9 +147,10 @@ class FakeDriver:
         recoverable: bool = True,
         stacktrace: str | None = None,
         is_mistake: bool = False,
+        keeps_state: bool = False,
     ) -> None:
         trace = stacktrace or f"{name}: {message}"
-        info = ExceptionInfo(name, message, trace, 1, "count", recoverable, is_mistake)
+        info = ExceptionInfo(name, message, trace, 1, "count", recoverable, is_mistake, keeps_state)
         await self._report(DriverState.FAILED, exception=info)
         self._exit(1)
 
@@ -198,7 +202,7 @@ class FakeDriver:
             await asyncio.sleep(0.02)
 
     async def _converse(self, connection: ClientConnection) -> None:
-        vertices = VERTICES if self.state in (DriverState.RUNNING, DriverState.ENDED) else ()
+        vertices = self.vertices if self.state in (DriverState.RUNNING, DriverState.ENDED) else ()
         await connection.send(encode(self.register(vertices)))
         beats = asyncio.create_task(self._beat(connection))
         try:
@@ -257,7 +261,7 @@ class FakeDriver:
                 )
             )
         elif self.acknowledges:
-            for vertex, index in [(v, i) for v in VERTICES for i in range(v.parallelism)]:
+            for vertex, index in [(v, i) for v in self.vertices for i in range(v.parallelism)]:
                 await self.send(self._acknowledgement(trigger, vertex, index))
 
     def _acknowledgement(self, trigger: TriggerCheckpoint, vertex: Vertex, index: int) -> AcknowledgeCheckpoint:
@@ -299,7 +303,7 @@ class FakeDriver:
         exception: ExceptionInfo | None = None,
         finish_cause: FinishCause | None = None,
     ) -> None:
-        vertices = VERTICES if state is DriverState.RUNNING else ()
+        vertices = self.vertices if state is DriverState.RUNNING else ()
         self.state = state
         update = StatusUpdate(
             session_id=self.session_id,
@@ -342,6 +346,7 @@ class FakeLauncher:
         self.becomes_running = True
         self.registers = True
         self.shared_files: tuple[str, ...] = ()
+        self.after_restore: AfterRestore | None = None
 
     @property
     def specs(self) -> list[DriverSpec]:

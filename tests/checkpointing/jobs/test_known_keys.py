@@ -17,7 +17,7 @@ from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restart import restart_strategy
-from checkpointing.jobs.restore import ALLOW_EMPTY_START
+from checkpointing.jobs.restore import ALLOW_EMPTY_START, refuses_to_write_again
 from checkpointing.jobs.state_recovery import StateRecovery
 from checkpointing.rest.submission import Submission
 
@@ -50,6 +50,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         StateRecovery.parse,
         local_recovery.is_enabled,
         shared_storage.declared_shared,
+        refuses_to_write_again,
         python_of,
         EnvironmentSource.parse,
         priority_of,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from checkpointing.messages import AfterRestore
 from checkpointing.sinks.files import FileSink
 from checkpointing.sinks.postgres import PostgresSink
 from checkpointing.spark import taken_over
-from checkpointing.spark.after_restore import AfterRestore
 from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.program_run import ProgramRun
@@ -56,13 +56,20 @@ def planned(bench: Bench, writer: Any) -> Any:
 def test_a_sink_has_a_class(sink: str, bench: Bench) -> None:
     made, expected = SINKS[sink]
     writer = made(bench.lines().writeStream.queryName("words"), bench.root)
-    assert planned(bench, writer).after_restore is expected
+    assert planned(bench, writer).sink.after_restore is expected
 
 
 def test_complete_output_replaces_all_rows(bench: Bench) -> None:
     counts = bench.lines().groupBy("value").count().writeStream.foreachBatch(lambda frame, batch: None)
-    assert planned(bench, counts.outputMode("update")).after_restore is AfterRestore.WRITTEN_AGAIN
-    assert planned(bench, counts.outputMode("complete")).after_restore is AfterRestore.REPLACED
+    assert planned(bench, counts.outputMode("update")).sink.after_restore is AfterRestore.WRITTEN_AGAIN
+    assert planned(bench, counts.outputMode("complete")).sink.after_restore is AfterRestore.REPLACED
+
+
+def test_files_that_stay_at_least_once_are_written_again(bench: Bench) -> None:
+    writer = bench.lines().writeStream.format("json").option("path", str(bench.root / "out"))
+    mode = {"execution.checkpointing.mode": "AT_LEAST_ONCE"}
+    (query,) = plan_queries([writer], WorkDirectory(bench.root), NoState("job"), mode)
+    assert query.writes_again
 
 
 # --- waymark.batch-numbers -------------------------------------------------------------------------------------------

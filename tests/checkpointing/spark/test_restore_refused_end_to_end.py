@@ -1,0 +1,74 @@
+
+"""A job under a real job manager, with real drivers, whose automatic restore would write rows a second time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.launching.local import LocalDriverLauncher
+from checkpointing.jobs.restore import AFTER_RESTORE
+from checkpointing.messages import AfterRestore
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager
+from tests.checkpointing.jobs.running_job_manager import eventually as soon
+from tests.checkpointing.spark.conftest import Words
+from tests.checkpointing.spark.test_restarts_end_to_end import LIMIT_S, RESTART, WordCount, submitted
+
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
+
+REFUSE = RESTART | {AFTER_RESTORE: "refuse", "execution.state-recovery.from-local": "false"}
+
+
+@pytest_asyncio.fixture
+async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
+    launcher: Any = LocalDriverLauncher(os.environ, lambda: java_home, tmp_path / "state")
+    running = RunningJobManager(tmp_path, launcher, {})
+    await running.start()
+    yield running
+    await running.shut_down()
+
+
+async def test_an_automatic_restore_is_refused_and_a_persons_continues(
+    manager: RunningJobManager, words: Words
+) -> None:
+    job = WordCount(manager, words, await submitted(manager, words, REFUSE))
+    details = await job.runs_attempt(1)
+    assert [query["after-restore"] for query in details["queries"]] == ["written-again"]
+    job.feed(1)
+    await job.has_counted()
+    number = await manager.checkpoint(job.job_id)
+    job.feed(2)
+    await job.has_counted()
+    os.killpg(details["attempts"][0]["pid"], signal.SIGKILL)
+
+    await soon(lambda: ended(manager, job.job_id), LIMIT_S)
+    exceptions = (await manager.get(f"/jobs/{job.job_id}/exceptions"))["exceptionHistory"]["entries"]
+    assert (exceptions[0]["exceptionName"], exceptions[0]["attempt"]) == ("RowsWouldBeWrittenAgain", 2)
+    assert "words to foreach" in exceptions[0]["message"]
+    location = Path(manager.settings.checkpoint_directory, job.job_id, f"chk-{number}")
+    assert (location / "_metadata").exists(), "the retention of a failed job has removed what a person needs"
+    assert len(list(words.output.glob("*.json"))) == 2, "the refused attempt has written something"
+
+    verdict = await manager.post("/savepoints/validate", {"savepointPath": str(location)})
+    assert [query["after-restore"] for query in verdict["queries"]] == ["written-again"]
+    jar_id = (await manager.get("/jars"))["files"][0]["id"]
+    launch = await manager.get(f"/jobs/{job.job_id}/launch")
+    asked = {name: launch[name] for name in ("entryClass", "programArgsList", "parallelism", "flinkConfiguration")}
+    again = (await manager.post(f"/jars/{jar_id}/run", asked | {"savepointPath": str(location)}))["jobid"]
+    await WordCount(manager, words, again).runs_attempt(1)
+    record = JobDirectory(manager.settings.state_directory / "jobs", again).read_record()
+    assert record is not None
+    assert [sink.after_restore for sink in record.sinks] == [AfterRestore.WRITTEN_AGAIN]
+    await soon(lambda: len(list(words.output.glob("*.json"))) > 2, LIMIT_S)
+    assert words.counts() == job.expected
+
+
+async def ended(manager: RunningJobManager, job_id: str) -> bool:
+    return await manager.status(job_id) == "FAILED"

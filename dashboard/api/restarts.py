@@ -23,13 +23,14 @@ from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, ShownIn, checked, filled
 from dashboard.forms.launch import SAVE, ProgramForm
-from dashboard.queries.states import Choice, offered_state, offered_states, why_not_offered
+from dashboard.queries.states import offered_state, offered_states, why_not_offered
 from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
 from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecision
 from monitoring.programs import copy_of
 from monitoring.recovery.breaker import close_breaker
 from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.rows_written_again import QuerySink, Restores
 from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.looking import StorageSilent
 
@@ -44,6 +45,17 @@ class AskedRestarts(Asked):
 
 class AskedDecisions(Asked):
     verdict: Literal["", "restart", "leave", "person", "breaker"] = ""
+
+
+WRITTEN_AGAIN = (
+    "Queries that write the rows of batches after the state a second time. Empty, too, where the engine does not say "
+    "what its sinks do: Flink, and older job managers."
+)
+
+
+class QuerySinkOut(Schema):
+    query: str
+    sink: str = Field(description="What the query writes to.")
 
 
 class StateOut(Schema):
@@ -61,6 +73,15 @@ class StateOut(Schema):
         description="It lies in the checkpoint directory of a dead run and no poll saw it; `taken_at` is reckoned from "
         "the interval, `size` from the files that it names."
     )
+    written_again: list[QuerySinkOut] = Field(description=WRITTEN_AGAIN)
+
+
+class RestartAskedOut(RestartOut):
+    written_again: list[QuerySinkOut] = Field(description=WRITTEN_AGAIN)
+
+    @staticmethod
+    def resolve_written_again(attempt: RestartAttempt) -> tuple[QuerySink, ...]:
+        return Restores(attempt.job).of(attempt.restore_path).queries
 
 
 class RestartIn(ShownIn):
@@ -142,16 +163,17 @@ def decisions(request: HttpRequest, asked: Query[AskedDecisions]) -> dict[str, A
 @routes.get(
     "/jobs/{int:job_id}/restart-states", response=answers(list[StateOut]), summary="What it could be started from"
 )
-def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[Choice]:
+def states(request: HttpRequest, response: HttpResponse, job_id: int) -> list[dict[str, Any]]:
     """When the storage that a dead run's checkpoints lie in does not answer in time, those that lie there alone are
     left out, and the header `Waymark-Incomplete` says why."""
-    offer = offered_states(find_job(job_id))
+    job = find_job(job_id)
+    offer, restores = offered_states(job), Restores(job)
     if offer.silent:
         response.headers["Waymark-Incomplete"] = quote(offer.silent, safe=" :/'(),.")
-    return offer.choices
+    return [vars(choice) | {"written_again": restores.of(choice.path).queries} for choice in offer.choices]
 
 
-@routes.post("/jobs/{int:job_id}/restart", response=answers(RestartOut, 202), summary="Restart it from a state")
+@routes.post("/jobs/{int:job_id}/restart", response=answers(RestartAskedOut, 202), summary="Restart it from a state")
 def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartAttempt]:
     require(request, Role.OPERATOR)
     job = find_job(job_id)
@@ -170,7 +192,7 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
 
 @routes.post(
     "/jobs/{int:job_id}/run-again",
-    response=answers(RestartOut, 202),
+    response=answers(RestartAskedOut, 202),
     summary="Run a job that has ended again, from where it ended",
 )
 def again(request: HttpRequest, job_id: int, body: ShownIn | None = None) -> Status[RestartAttempt]:

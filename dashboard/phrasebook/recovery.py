@@ -13,6 +13,9 @@ DECISIONS = {
     "it has been dead for too short a time to be sure": "终止时间太短，还不能确定",
     "its last checkpoints are still being read": "仍在读取其最后的检查点",
     "Waymark does not know how it was started": "Waymark 不知道它是如何启动的",
+    "a restore would write rows a second time, and execution.sinks.after-restore leaves that to you": (
+        "恢复会使部分行被再次写入，而 execution.sinks.after-restore 将此留给您决定"
+    ),
     "the engine, which answers, does not know it any more, and its automation leaves that to you": (
         "引擎有响应但已不认识它，按其自动化设置由您处理"
     ),

@@ -20,7 +20,8 @@ from dashboard.views.window import window_of
 from monitoring.diagnosis.asking import of_job
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import RELATIVE_ERROR
-from monitoring.models import Job, RunException, RunState, SavepointState
+from monitoring.models import Job, Run, RunException, RunState, SavepointState
+from monitoring.recovery.rows_written_again import of_run
 
 LATEST = 8
 EXCEPTIONS_A_PAGE = 50
@@ -42,10 +43,16 @@ def job_context(job: Job, tab: str) -> dict[str, Any]:
         "health": judge(facts, now),
         "savepoint_under_way": job.savepoints.filter(state__in=("requested", "in_progress")).first(),
         **_ending(job),
+        "writes_again": _writes_again(job.current_run),
         "tab": tab,
         "section": "fleet",
         "now": now,
     }
+
+
+def _writes_again(run: Run | None) -> bool:
+    """Whether another run may write rows a second time: then it starts from the page that says so."""
+    return run is not None and not run.outcome.get("saved") and bool(of_run(run).queries)
 
 
 def _ending(job: Job) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from dashboard.views.job import find_job, job_context
 from monitoring.models import Job, LaunchVersion
 from monitoring.programs import copy_of
 from monitoring.recovery.manual import AttemptOpen
+from monitoring.recovery.rows_written_again import of_run
 
 VERSIONS = 30
 
@@ -84,6 +85,7 @@ def _page(request: HttpRequest, job: Job, form: LaunchForm, status: int = 200) -
         "in_force": next((each for each in versions if each.spec == job.launch), None),
         "chosen_version": (request.POST or request.GET).get("version", ""),
         "changes": _changes(versions),
+        "again": of_run(job.current_run),
     }
     return render(request, "job/launch.html", context, status=status)
 

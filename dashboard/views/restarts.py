@@ -32,6 +32,7 @@ from monitoring.recovery.manual import (
     restart_from,
 )
 from monitoring.recovery.replay import replayed
+from monitoring.recovery.rows_written_again import Restores
 from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.looking import StorageSilent
@@ -58,6 +59,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     # An engine keeps only so many checkpoints, and the job makes new ones while it is saved.
     context["may_go"] = chosen and isinstance(chosen.source, str) and chosen.run == context["run"]
     context["unchecked"] = chosen and chosen.path and not can_be_checked(job, chosen.path)
+    context["again"] = Restores(job).of(chosen.path) if chosen else None
     context["since"] = happened_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.to_be_taken else None
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)

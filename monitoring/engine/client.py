@@ -309,9 +309,11 @@ class FlinkClient:
         allow_non_restored_state: bool = False,
         configuration: Mapping[str, str] | None = None,
         job_name: str | None = None,
+        automatic_restore: bool = False,
     ) -> str:
         """Start a program under an id that the caller chose, so that a launch whose answer was lost is looked up by it
-        and never repeated. Returns the engine's job id."""
+        and never repeated. Returns the engine's job id. `automatic_restore`, only for our job manager: no person asked
+        for the restore of `savepoint_path`."""
         settings = dict(configuration or {})
         if job_name:
             settings["pipeline.name"] = job_name
@@ -323,6 +325,7 @@ class FlinkClient:
             "savepointPath": savepoint_path,
             "allowNonRestoredState": allow_non_restored_state or None,
             "flinkConfiguration": settings or None,
+            "automaticRestore": automatic_restore or None,
         }
         body = {name: value for name, value in wanted.items() if value is not None}
         return (await self._command("POST", f"/jars/{_part(jar_id)}/run", body)).identifier("jobid")

@@ -34,7 +34,8 @@ class JobFacts:
     was last refilled; `of_the_day`: how many they were in all. `paused`: why, "" when it is not. `deaths_nearby`: jobs
     of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt has started a
     run that was not polled yet. `cause`: the exception that killed it, "" when the engine told none. `died_at` is by
-    the engine's clock, which may be wrong; `death_seen_at` is by ours: waiting is counted from that."""
+    the engine's clock, which may be wrong; `death_seen_at` is by ours: waiting is counted from that. `must_be_asked`:
+    its job manager refused a restore that no person had asked for."""
 
     name: str
     run_state: RunState | None
@@ -56,6 +57,7 @@ class JobFacts:
     awaited_run: bool
     deaths_nearby: int
     cause: str = ""
+    must_be_asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,11 @@ def within(limit: timedelta, since: datetime, now: datetime) -> bool:
 def _dead(facts: JobFacts, died_at: datetime, seen_at: datetime, now: datetime) -> Decision:
     if not facts.launch_known:
         return NeedsPerson("Waymark does not know how it was started", {"why": "start_unknown"})
+    if facts.must_be_asked:
+        return NeedsPerson(
+            "a restore would write rows a second time, and execution.sinks.after-restore leaves that to you",
+            {"why": "written_again"},
+        )
     if facts.run_state is RunState.LOST and not facts.restart_on_lost:
         return NeedsPerson(
             "the engine, which answers, does not know it any more, and its automation leaves that to you",

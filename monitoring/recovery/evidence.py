@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
@@ -28,6 +28,7 @@ from monitoring.recovery.detection import (
     HEALTHY_CHECKPOINTS,
     JobFacts,
 )
+from monitoring.recovery.rows_written_again import REFUSED
 
 # A poll that does not see a restarted run for so long will not see it any more.
 AWAIT_RUN = timedelta(minutes=2)
@@ -69,14 +70,18 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         awaited_run=_awaits_run(job, now),
         deaths_nearby=_deaths_nearby(job, died_at) if died_at else 0,
         cause=cause_of_death(run) if run else "",
+        must_be_asked=run is not None and _exception_of_death(run).get("name") == REFUSED,
     )
 
 
 def cause_of_death(run: Run) -> str:
     """The exception that a FAILED run ended with: its class, message and task; "" when the engine told none."""
-    if run.state != RunState.FAILED or not run.exceptions:
-        return ""
-    return in_words(run.exceptions[0])
+    exception = _exception_of_death(run)
+    return in_words(exception) if exception else ""
+
+
+def _exception_of_death(run: Run) -> Mapping[str, str]:
+    return run.exceptions[0] if run.state == RunState.FAILED and run.exceptions else {}
 
 
 def _automatic_restarts(job: Job, now: datetime) -> list[RestartAttempt]:

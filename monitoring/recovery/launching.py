@@ -12,6 +12,9 @@ from monitoring.models.sealed_json import has_unreadable
 from monitoring.recovery import launch_command
 from monitoring.recovery.launch_values import LaunchValues, NotRun
 
+# A program for our job manager.
+WAYMARK = "waymark"
+
 
 class BadLaunch(ValueError):
     """A launch record that cannot be used: which field, what it is, what is allowed."""
@@ -24,13 +27,14 @@ class BadLaunch(ValueError):
 @dataclass(frozen=True)
 class LaunchOrder:
     """`job_id` is fixed before the launch; `restore_path` is "" only where the job was allowed to start empty.
-    `named`: the ids of all jobs that the engine named right before."""
+    `named`: the ids of all jobs that the engine named right before. `is_automatic`: no person asked for the restore."""
 
     launch: Mapping[str, object]
     job_id: str
     job_name: str
     restore_path: str
     named: frozenset[str] = frozenset()
+    is_automatic: bool = False
 
 
 class StartRefused(Refused):
@@ -96,6 +100,7 @@ class ProgramLaunch:
             savepoint_path=order.restore_path or None,
             configuration=_texts(configuration) if isinstance(configuration, dict) else None,
             job_name=order.job_name,
+            automatic_restore=order.is_automatic and launch.get("kind", WAYMARK) == WAYMARK,
         )
 
 
@@ -174,11 +179,11 @@ def _check_limit(limit: object) -> None:
 
 
 _PROGRAM = ProgramLaunch()
-KINDS: dict[str, LaunchKind] = {"waymark": _PROGRAM, "flink-jar": _PROGRAM, "command": CommandLaunch()}
+KINDS: dict[str, LaunchKind] = {WAYMARK: _PROGRAM, "flink-jar": _PROGRAM, "command": CommandLaunch()}
 
 
 def kind_of(launch: Mapping[str, object]) -> LaunchKind:
-    kind = launch.get("kind", "waymark")
+    kind = launch.get("kind", WAYMARK)
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadLaunch("kind", kind, f"one of {', '.join(KINDS)} is needed")
     return KINDS[kind]

@@ -76,25 +76,34 @@ class JobOverview:
 
 @dataclass(frozen=True)
 class Vertex:
-    """An operator of the job graph. `inputs`: ids of the vertices that send to it; None: the engine sent no plan."""
+    """An operator of the job graph. `inputs`: ids of the vertices that send to it; None: the engine sent no plan.
+
+    Of a sink of our job manager's: its `query`, and what happens to its rows after a restore; "": not known.
+    """
 
     id: str
     name: str
     parallelism: int
     status: str
     inputs: tuple[str, ...] | None = None
+    query: str = ""
+    after_restore: str = ""
 
     @classmethod
-    def parse(cls, fields: Fields, inputs: Mapping[str, tuple[str, ...]]) -> Vertex:
-        """Read one of the "vertices" of /jobs/:id; `inputs` comes from its "plan"."""
+    def parse(cls, fields: Fields, inputs: Mapping[str, tuple[str, ...]], after_restore: Mapping[str, str]) -> Vertex:
+        """Read one of the "vertices" of /jobs/:id; `inputs` comes from its "plan", `after_restore` from "queries"."""
         key = fields.identifier("id")
         name, parallelism = fields.text("name"), fields.small("parallelism")
-        return cls(key, name, parallelism, fields.optional_text("status"), inputs.get(key))
+        query = fields.optional_text("query") if fields.raw.get("kind") == "sink" else ""
+        known = after_restore.get(query, "")
+        return cls(key, name, parallelism, fields.optional_text("status"), inputs.get(key), query, known)
 
     def as_row(self) -> dict[str, object]:
-        """Return the vertex as Run.vertices stores it, without `inputs` where they are not known."""
+        """Return the vertex as Run.vertices stores it, without what is not known."""
         row: dict[str, object] = {"id": self.id, "name": self.name, "parallelism": self.parallelism}
-        return row if self.inputs is None else {**row, "inputs": list(self.inputs)}
+        if self.inputs is not None:
+            row["inputs"] = list(self.inputs)
+        return {**row, "query": self.query, "after_restore": self.after_restore} if self.after_restore else row
 
 
 def _inputs(fields: Fields) -> dict[str, tuple[str, ...]]:
@@ -104,6 +113,12 @@ def _inputs(fields: Fields) -> dict[str, tuple[str, ...]]:
         return {node.identifier("id"): _sources(node) for node in plan.children("nodes")} if plan else {}
     except Malformed:
         return {}
+
+
+def _after_restore(fields: Fields) -> dict[str, str]:
+    """Return what happens to the rows of each query after a restore, by its name. Only our job manager says it."""
+    queries = fields.children("queries") if fields.raw.get("queries") else ()
+    return {query.text("name"): query.optional_text("after-restore") for query in queries}
 
 
 def _sources(node: Fields) -> tuple[str, ...]:
@@ -210,14 +225,14 @@ class JobDetail:
 
     @classmethod
     def parse(cls, fields: Fields) -> JobDetail:
-        inputs = _inputs(fields)
+        inputs, after_restore = _inputs(fields), _after_restore(fields)
         return cls(
             id=fields.identifier("jid"),
             name=fields.text("name"),
             state=_state(fields.text("state")),
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
-            vertices=tuple(Vertex.parse(vertex, inputs) for vertex in fields.children("vertices")),
+            vertices=tuple(Vertex.parse(vertex, inputs, after_restore) for vertex in fields.children("vertices")),
             own_end=OwnEnd.parse(fields),
             launch_wait=LaunchWait.parse(fields),
         )

@@ -16,6 +16,8 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
 from monitoring.pauses import why_paused
+from monitoring.recovery.rows_written_again import end_states
+from monitoring.savepoints.history import plain_path
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,13 @@ def write(attempt: RestartAttempt, **values: object) -> None:
 
 def automatic(attempt: RestartAttempt) -> bool:
     return attempt.trigger == RestartTrigger.AUTOMATIC
+
+
+def restores_unasked(attempt: RestartAttempt) -> bool:
+    """No person asked for a restore after which rows may be written a second time."""
+    if attempt.trigger == RestartTrigger.SCHEDULED:
+        return plain_path(attempt.restore_path) not in end_states(attempt.old_run)
+    return automatic(attempt)
 
 
 def of_ended_job(attempt: RestartAttempt) -> bool:

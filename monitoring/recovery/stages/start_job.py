@@ -45,6 +45,7 @@ from monitoring.recovery.stages.base import (
     given_up,
     launch_of,
     lives_of,
+    restores_unasked,
     write,
 )
 from monitoring.recovery.stages.check_state import reject, remember_finding, says_no_state
@@ -197,7 +198,13 @@ def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
 def _act(attempt: RestartAttempt, send: bool) -> Act:
     lives, decided_by_itself = lives_of(attempt), automatic(attempt)
     launch = launch_of(attempt) or {}
-    order = LaunchOrder(launch, attempt.engine_job_id, attempt.job.name, attempt.restore_path)
+    order = LaunchOrder(
+        launch,
+        attempt.engine_job_id,
+        attempt.job.name,
+        attempt.restore_path,
+        is_automatic=restores_unasked(attempt),
+    )
     kind, row = kind_of(launch), attempt.job.cluster.identity
     known = Identity.from_row(row) if row else None
 

@@ -60,6 +60,7 @@ def test_it_is_started_as_its_launch_record_says(job, job_manager, go_on, now):
             "parallelism": 2,
             "savepointPath": "file:/chk/7",
             "flinkConfiguration": {"execution.checkpointing.interval": "5000", "pipeline.name": "flights"},
+            "automaticRestore": True,
         }
     ]
 

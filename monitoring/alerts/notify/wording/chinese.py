@@ -174,6 +174,7 @@ def _not_restarted(job: str, e: Mapping[str, Any]) -> str:
 
 _WHYS_NOT: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "start_unknown": lambda e: "Waymark 不知道它是如何启动的",
+    "written_again": lambda e: "恢复会使部分行被再次写入，而 execution.sinks.after-restore 将此留给您决定",
     "lost": lambda e: "引擎有响应但已不认识它，其自动化设置将此留给您处理",
     "breaker": lambda e: f"其熔断器自 {_moment(e['since'])} 起断开；闭合后才会继续",
     "cluster": lambda e: f"同一集群有 {e['jobs']} 个作业同时终止，问题在集群而不在作业；保持到 {_moment(e['until'])}",

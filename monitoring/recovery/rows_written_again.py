@@ -1,0 +1,68 @@
+"""Which queries write rows a second time when a job is restored from a state (decision 132)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkpointing.messages import AfterRestore
+from monitoring.models import Job, Run, RunState, SavepointState
+from monitoring.savepoints.history import plain_path
+
+# Under this name our job manager reports a restore that only a person may ask for.
+REFUSED = "RowsWouldBeWrittenAgain"
+
+
+@dataclass(frozen=True)
+class QuerySink:
+    """A query and what it writes to, as its job manager named them."""
+
+    query: str
+    sink: str
+
+
+@dataclass(frozen=True)
+class RowsWrittenAgain:
+    """`queries` write the rows of batches after the restored state a second time. `is_known`: False for Flink and for
+    an older job manager, which do not say what their sinks do."""
+
+    queries: tuple[QuerySink, ...] = ()
+    is_known: bool = False
+
+
+class Restores:
+    """What a restore of a job leads to, by the state."""
+
+    def __init__(self, job: Job) -> None:
+        run = job.current_run
+        self._ends = end_states(run)
+        self._older = of_run(run if run is None or run.vertices else _last_with_operators(job))
+
+    def of(self, path: str) -> RowsWrittenAgain:
+        """`path` is where the state lies; "": it is the savepoint that the job will be stopped with."""
+        is_the_end = not path or plain_path(path) in self._ends
+        return RowsWrittenAgain(is_known=True) if is_the_end else self._older
+
+
+def of_run(run: Run | None) -> RowsWrittenAgain:
+    """Return what the restore of an older state leads to, by the operators of `run`."""
+    vertices = [] if run is None else run.vertices
+    sinks = [vertex for vertex in vertices if vertex.get("after_restore")]
+    again = (
+        QuerySink(vertex["query"], vertex["name"].removeprefix("Sink: "))
+        for vertex in sinks
+        if vertex["after_restore"] == AfterRestore.WRITTEN_AGAIN.value
+    )
+    return RowsWrittenAgain(tuple(again), bool(sinks))
+
+
+def end_states(run: Run | None) -> frozenset[str]:
+    """Return the paths of states that nothing was written after: those which `run` ended with."""
+    if run is None or run.state not in (RunState.FINISHED, RunState.CANCELED):
+        return frozenset()
+    last = run.savepoints.filter(stops_job=True, state=SavepointState.COMPLETED).values_list("path", flat=True)
+    own = run.outcome.get("state") if run.outcome.get("saved") else None
+    return frozenset(plain_path(path) for path in (*last, own) if path)
+
+
+def _last_with_operators(job: Job) -> Run | None:
+    return job.runs.exclude(vertices=[]).order_by("-number").first()

@@ -1,0 +1,80 @@
+"""People read which queries write rows a second time before they restart a job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from monitoring.models import Job, Run, RunState
+from tests.dashboard import builders as make
+from tests.monitoring.recovery.test_rows_written_again import SINKS
+
+pytestmark = pytest.mark.django_db
+
+WARNING = "<b>Written a second time:</b> the rows of batches after this state, by"
+UNKNOWN = "Sinks that Waymark rewinds end up exactly once; others see that input again."
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    job = make.make_job(make.make_cluster(now))
+    make.make_checkpoints(make.make_run(job, now, vertices=SINKS), now, make.Shape(count=3))
+    return job
+
+
+def page(client: Client, name: str, job: Job, **query: str) -> str:
+    return " ".join(client.get(reverse(name, args=[job.pk]), query).content.decode().split())
+
+
+def older_state(job: Job, now: datetime) -> str:
+    assert job.current_run is not None
+    return f"savepoint-{make.make_savepoint(job.current_run, now - timedelta(minutes=9)).pk}"
+
+
+def test_the_restart_page_names_the_queries_and_their_sinks(operator: Client, job: Job, now: datetime) -> None:
+    told = page(operator, "job-restart", job, **{"from": older_state(job, now)})
+    assert f'{WARNING} <span class="breaks">words to kafka</span>.' in told
+    assert UNKNOWN not in told
+
+
+def test_a_savepoint_that_the_job_is_stopped_with_needs_no_warning(operator: Client, job: Job) -> None:
+    assert WARNING not in page(operator, "job-restart", job, **{"from": "stop"})
+
+
+@pytest.mark.parametrize(
+    ("vertices", "said"), [(SINKS[2:], "No query writes a row a second time."), (SINKS[:1], UNKNOWN)]
+)
+def test_it_is_said_when_no_row_is_written_again_or_nobody_knows(
+    operator: Client, job: Job, now: datetime, vertices: list[dict[str, object]], said: str
+) -> None:
+    Run.objects.update(vertices=vertices)
+    told = page(operator, "job-restart", job, **{"from": older_state(job, now)})
+    assert said in told
+    assert WARNING not in told
+
+
+def test_the_configuration_says_it_of_each_sink(viewer: Client, job: Job) -> None:
+    told = page(viewer, "job-configuration", job)
+    assert told.count("After a restore: gets the rows of batches after the restored state a second time") == 1
+    assert told.count("After a restore: drops the rows of batches after the restored state") == 1
+
+
+def test_an_upgrade_from_an_older_state_says_it(operator: Client, job: Job) -> None:
+    assert "these queries write the rows of batches after it a second time:" in page(operator, "job-launch", job)
+
+
+@pytest.mark.parametrize(
+    ("vertices", "outcome", "is_one_click"),
+    [(SINKS, {}, False), (SINKS[2:], {}, True), (SINKS, {"saved": True, "state": "/sp/end", "savepoint": ""}, True)],
+)
+def test_another_run_that_writes_again_is_started_from_the_page_that_says_so(
+    operator: Client, job: Job, now: datetime, vertices: object, outcome: object, is_one_click: bool
+) -> None:
+    state = RunState.FINISHED if outcome else RunState.FAILED
+    Run.objects.update(vertices=vertices, outcome=outcome, state=state, ended_at=now)
+    told = page(operator, "job", job)
+    assert (reverse("job-run-again", args=[job.pk]) in told) is is_one_click
+    assert reverse("job-restart", args=[job.pk]) in told

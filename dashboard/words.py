@@ -107,4 +107,5 @@ FACTS = (
     _("open attempt"),
     _("awaited run"),
     _("deaths nearby"),
+    _("restore refused"),
 )

@@ -34,7 +34,7 @@ class JobFacts:
     was last refilled; `of_the_day`: how many they were in all. `paused`: why, "" when it is not. `deaths_nearby`: jobs
     of the cluster that died within BRAKE_WINDOW of this one, itself included. `awaited_run`: an attempt has started a
     run that was not polled yet. `cause`: the exception that killed it, "" when the engine told none. `died_at` is by
-    the engine's clock, which may be wrong; `death_seen_at` is by ours: waiting is counted from that. `must_be_asked`:
+    the engine's clock, which may be wrong; `death_seen_at` is by ours: waiting is counted from that. `restore_refused`:
     its job manager refused a restore that no person had asked for."""
 
     name: str
@@ -57,7 +57,7 @@ class JobFacts:
     awaited_run: bool
     deaths_nearby: int
     cause: str = ""
-    must_be_asked: bool = False
+    restore_refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def within(limit: timedelta, since: datetime, now: datetime) -> bool:
 def _dead(facts: JobFacts, died_at: datetime, seen_at: datetime, now: datetime) -> Decision:
     if not facts.launch_known:
         return NeedsPerson("Waymark does not know how it was started", {"why": "start_unknown"})
-    if facts.must_be_asked:
+    if facts.restore_refused:
         return NeedsPerson(
             "a restore would write rows a second time, and execution.sinks.after-restore leaves that to you",
             {"why": "written_again"},

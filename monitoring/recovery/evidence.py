@@ -70,7 +70,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         awaited_run=_awaits_run(job, now),
         deaths_nearby=_deaths_nearby(job, died_at) if died_at else 0,
         cause=cause_of_death(run) if run else "",
-        must_be_asked=run is not None and _exception_of_death(run).get("name") == REFUSED,
+        restore_refused=run is not None and _exception_of_death(run).get("name") == REFUSED,
     )
 
 

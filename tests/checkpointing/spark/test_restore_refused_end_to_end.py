@@ -1,4 +1,3 @@
-
 """A job under a real job manager, with real drivers, whose automatic restore would write rows a second time."""
 
 from __future__ import annotations

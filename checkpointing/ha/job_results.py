@@ -29,7 +29,7 @@ class JobResult:
     """`status` is globally terminal; times are epoch milliseconds. `is_saved`: a savepoint holds all that it did.
 
     `keep_state`: the job failed because its snapshots could not be used, so the clean-up removes none of them.
-    `keep_files`: nor does it remove the files of the job's attempts, which are its only state.
+    `keep_files`: the clean-up keeps the files of the job's attempts, too, because they are its only state.
     """
 
     job_id: str

@@ -61,7 +61,7 @@ SAY_AFTER_S = 5.0
 class AttemptFailed(Exception):
     """The attempt could not start. `keep_state`: what the job has stored could not be used and must not be removed.
 
-    `keep_files`: nor must the files that its attempts left.
+    `keep_files`: the files that its attempts left must stay, too.
     """
 
     def __init__(self, info: ExceptionInfo, *, keep_state: bool = False, keep_files: bool = False) -> None:
@@ -253,14 +253,12 @@ class AttemptStarter:
             raise AttemptFailed(info, keep_state=True, keep_files=True)
 
     async def note_sinks(self, attempt: Attempt) -> None:
-        """Record durably what the attempt's queries write to, before they may write. AttemptFailed."""
+        """Record what the attempt's queries write to. AttemptFailed: the record has it, but it is not durable yet."""
         sinks = tuple(vertex for vertex in attempt.vertices if vertex.kind is VertexKind.SINK)
         if attempt.record.ended or sinks == attempt.record.sinks:
             return
-        attempt.record = replace(attempt.record, sinks=sinks)
-        if self._former is not None and self._former.attempt == attempt.number:
-            self._former = replace(self._former, sinks=sinks)
-        await self._write(attempt.record)
+        self._remember(attempt, sinks=sinks)
+        await self._change(attempt, sinks=sinks)
 
     async def prepare(self, restore: Restore | LocalRestore | None, greatest_batch: int = -1) -> Attempt:
         """Make the next attempt durable, before anything of it runs.
@@ -441,9 +439,12 @@ class AttemptStarter:
     async def _change(self, attempt: Attempt, **fields: Any) -> None:
         """Change the record of an attempt that runs, durably. AttemptFailed."""
         async with self._writing:
-            record = replace(attempt.record, **fields)
-            await self._write_alone(record)
-            attempt.record = record
+            await self._write_alone(replace(attempt.record, **fields))
+            self._remember(attempt, **fields)
+
+    def _remember(self, attempt: Attempt, **fields: Any) -> None:
+        """Change what is kept in memory of an attempt. Other fields may change while a record is being written."""
+        attempt.record = replace(attempt.record, **fields)
         if self._former is not None and self._former.attempt == attempt.number:
             self._former = replace(self._former, **fields)
 

@@ -176,7 +176,7 @@ class DriverConversation:
             self._extension = None
 
     async def _note_sinks(self, attempt: Attempt) -> None:
-        """What could not be written is in the attempt's record all the same, and is written with its next change."""
+        """Record the sinks. Where they cannot be written now, they are written with the next change of the record."""
         try:
             await self._starter.note_sinks(attempt)
         except (AttemptFailed, HighAvailabilityError, OSError) as error:

@@ -132,7 +132,7 @@ class JobMaster:
 
     @property
     def keeps_files(self) -> bool:
-        """The files of the job's attempts must not be removed: they are its only state."""
+        """Return whether the files of the job's attempts must stay, because they are its only state."""
         return self._keep_files
 
     @property

@@ -47,7 +47,7 @@ def may_start_empty(graph: JobGraph) -> bool:
 
 
 def refuses_to_write_again(configuration: Mapping[str, str]) -> bool:
-    """Return whether an automatic restore must not write rows a second time; InvalidConfiguration."""
+    """Return whether an automatic restore must not write rows a second time. InvalidConfiguration."""
     value = configuration.get(AFTER_RESTORE, _CHOICES[0]).strip()
     if value.lower() not in _CHOICES:
         raise InvalidConfiguration(AFTER_RESTORE, value, " or ".join(_CHOICES))

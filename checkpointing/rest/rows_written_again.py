@@ -36,4 +36,4 @@ def writing_again(queries: Iterable[Json]) -> list[dict[str, Any]]:
 def warning_of(again: Sequence[Json]) -> str:
     """Return a warning for people; `again` is what `writing_again` returns, and is not empty."""
     targets = ", ".join(f"{each['query']} to {each['sink']}" for each in again)
-    return f"Warning: the rows of batches after the restored state are written a second time by {targets}."
+    return f"Warning: these queries write the rows of batches after the restored state a second time: {targets}."

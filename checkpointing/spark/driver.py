@@ -261,7 +261,7 @@ class Driver:
         self._begun = BegunBatches([query.planned.location for query in prepared.queries])
         self._started_after = _commits(prepared)
         self._reports.job = prepared
-        self._reports.status(DriverState.INITIALIZING)  # the job manager notes the sinks before they get rows
+        self._reports.status(DriverState.INITIALIZING)  # names the sinks to the job manager before they get rows
         for query in prepared.queries:
             query.function_ticks = partial(self._begun.cpu_ticks, query.planned.location)
             query.function_error = partial(self._begun.error, query.planned.location)

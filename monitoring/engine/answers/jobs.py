@@ -78,7 +78,8 @@ class JobOverview:
 class Vertex:
     """An operator of the job graph. `inputs`: ids of the vertices that send to it; None: the engine sent no plan.
 
-    Of a sink of our job manager's: its `query`, and what happens to its rows after a restore; "": not known.
+    `query` and `after_restore` belong to a sink, and only our job manager reports them: what happens to the query's
+    rows after a restore. "" means not known.
     """
 
     id: str

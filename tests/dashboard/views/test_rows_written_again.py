@@ -36,7 +36,7 @@ def older_state(job: Job, now: datetime) -> str:
 
 def test_the_restart_page_names_the_queries_and_their_sinks(operator: Client, job: Job, now: datetime) -> None:
     told = page(operator, "job-restart", job, **{"from": older_state(job, now)})
-    assert f'{WARNING} <span class="breaks">words to kafka</span>.' in told
+    assert f'{WARNING} <span class="breaks">words to kafka.' in told
     assert UNKNOWN not in told
 
 

@@ -94,7 +94,7 @@ def test_a_person_decides_when_the_job_manager_refused(job, job_manager, now):
     advance(now)
     assert not RestartAttempt.objects.exists()
     incident = Incident.objects.get()
-    assert incident.evidence["why"] == "written_again"
+    assert incident.events.get().evidence["why"] == "written_again"
     assert "execution.sinks.after-restore leaves that to you" in incident.sentence
 
 

@@ -1,0 +1,98 @@
+"""The record of an attempt when several changes to it are written at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from checkpointing.clock import ManualClock
+from checkpointing.jobs.attempt import Attempt
+from checkpointing.jobs.attempt_starter import AttemptFailed, AttemptStarter
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.messages import AfterRestore, Vertex, VertexKind
+
+SINK = Vertex("sink", "Sink: kafka", VertexKind.SINK, 1, "words", AfterRestore.WRITTEN_AGAIN)
+FINAL = "file:/savepoints/final"
+
+
+class HeldIo:
+    """Runs each function at once, but the first one only when a test lets it."""
+
+    def __init__(self) -> None:
+        self.may_run = asyncio.Event()
+        self._held = False
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        if not self._held:
+            self._held = True
+            await self.may_run.wait()
+        return function()
+
+
+class Bench:
+    def __init__(self, directory: Path) -> None:
+        self.io: Any = HeldIo()
+        ha = SimpleNamespace(
+            leader_election=SimpleNamespace(confirm_term=lambda session_id: None),
+            attempts=SimpleNamespace(wait_until_free=lambda job_id, limit_s: True),
+        )
+        services: Any = SimpleNamespace(
+            high_availability=ha,
+            io_of=lambda job_id: self.io,
+            storage_io_of=lambda job_id: self.io,
+            jobs_directory=directory,
+            clock=ManualClock(),
+        )
+        store: Any = None
+        graph = JobGraph("job", "words", "words.py", "words:main", ())
+        self.starter = AttemptStarter(graph, "session", services, store, lambda info: None)
+        self.directory = JobDirectory(directory, "job")
+        self.directory.path.mkdir(parents=True)
+        self.attempt = Attempt(AttemptRecord(1, "timeline", "/work", 0, host="here"), None, ManualClock(), self.io)
+        self.attempt.vertices = (SINK,)
+
+    async def at_once(self, *changes: Any) -> AttemptRecord:
+        """Begin the changes in this order, let them be written, and return the record on the disk."""
+        tasks = [asyncio.ensure_future(change) for change in changes]
+        for _ in range(10):  # each change goes as far as it can
+            await asyncio.sleep(0)
+        self.io.may_run.set()
+        await asyncio.gather(*tasks)
+        written = self.directory.read_record()
+        assert written is not None
+        return written
+
+
+@pytest_asyncio.fixture
+async def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+async def test_no_change_takes_another_one_back(bench: Bench) -> None:
+    final, sinks = bench.starter.begin_final_savepoint(bench.attempt, FINAL), bench.starter.note_sinks(bench.attempt)
+    written = await bench.at_once(final, sinks)
+    assert (written.final_savepoint, written.sinks) == (FINAL, (SINK,))
+    assert bench.attempt.record == written
+
+
+async def test_an_attempt_that_ended_stays_ended(bench: Bench) -> None:
+    written = await bench.at_once(
+        bench.starter.begin_final_savepoint(bench.attempt, FINAL), bench.starter.end(bench.attempt, 0.0)
+    )
+    assert (written.ended, written.final_savepoint) == (True, FINAL)
+    assert bench.attempt.record == written
+
+
+async def test_sinks_are_known_before_they_are_durable(bench: Bench) -> None:
+    """A restart by the same job manager goes by them even if the record cannot be written."""
+    bench.directory.path.rmdir()
+    with pytest.raises(AttemptFailed):
+        await bench.at_once(bench.starter.note_sinks(bench.attempt))
+    assert bench.attempt.record.sinks == (SINK,)

@@ -37,6 +37,7 @@ from checkpointing.spark.restore import (
     restore_output,
     restore_query,
 )
+from checkpointing.spark.rocksdb_metadata import fit_metadata
 from checkpointing.spark.running_query import PlannedQuery
 from checkpointing.spark.sink_output import COMPACT_INTERVAL, SinkLogEnd, compact_interval
 from checkpointing.storage import local_copy, read_metadata
@@ -331,6 +332,7 @@ def build_queries(
         else:
             check(query, batch)
             number = _renumbered(spark, query, batch, end)
+            fit_metadata(query.location, spark.version)
             target = target_partitions(query.plan, state.partitions(query.name))
             after = number if target is None else rescale(spark, query.files, target)
             continued[query.name] = ContinuedBatch(batch, number, after)

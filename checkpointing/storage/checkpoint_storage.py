@@ -208,9 +208,10 @@ class FileCheckpointStorage:
         if self._job_directory is None:
             return
         files = self._files(self._job_directory)
-        for subdirectory in (SHARED, TASK_OWNED):
-            files.remove_empty_directory(f"{self._job_directory}/{subdirectory}")
-        files.remove_empty_directory(self._job_directory)
+        files.remove_empty_directory(f"{self._job_directory}/{SHARED}")
+        if set(files.names(self._job_directory)) <= {TASK_OWNED}:  # a retained checkpoint is known by it to be there
+            files.remove_empty_directory(f"{self._job_directory}/{TASK_OWNED}")
+            files.remove_empty_directory(self._job_directory)
 
     def _initialize_savepoint(self, target_directory: str | None) -> CheckpointLocation:
         if target_directory is None:

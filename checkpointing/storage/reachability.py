@@ -1,8 +1,9 @@
 """Tell a snapshot that is missing from a storage that is away.
 
 A file system that is not mounted looks like one from which everything was deleted. A snapshot counts as missing only
-while the directory that it belongs to is there and holds something else: a job's checkpoints lie beside its shared
-files, and a mount point without its file system is empty or is not there.
+while the directory that it belongs to is there and holds something else. A mount point without its file system is empty
+or is not there, or holds what a driver made that was writing while the file system went away: `shared` and a `chk-N`.
+So a job's checkpoints on a local disk lie beside `taskowned`, which only the job manager makes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.storage.errors import MetadataMissing, StateFileMissing, StorageUnreachable
 from checkpointing.storage.files import Files
-from checkpointing.storage.layout import METADATA
-from checkpointing.storage.locations import JOB_MANAGER, canonical, parent, scheme_of
+from checkpointing.storage.layout import METADATA, TASK_OWNED, is_checkpoint_directory
+from checkpointing.storage.locations import JOB_MANAGER, canonical, is_local, parent, scheme_of
 from checkpointing.storage.opening import files_for
 from checkpointing.storage.verification import read_metadata
 
@@ -49,7 +50,10 @@ def require_storage(directory: str, files: Files | None = None) -> None:
     if scheme_of(location) == JOB_MANAGER:
         return
     holder = parent(location)
-    if not (files or files_for(holder)).names(holder):
+    names = (files or files_for(holder)).names(holder)
+    if not names:
         raise StorageUnreachable(
             f"{directory}: {holder} is missing or holds nothing at all; its storage may not be mounted"
         )
+    if is_local(location) and is_checkpoint_directory(location) and TASK_OWNED not in names:
+        raise StorageUnreachable(f"{directory}: {holder} has no {TASK_OWNED}/; its storage may not be mounted")

@@ -119,6 +119,32 @@ def test_nothing_is_written_into_a_mount_point_while_the_storage_is_away(tmp_pat
     assert verify_whole(checkpoint.location).checkpoint_id == 1
 
 
+def test_what_a_driver_wrote_into_a_mount_point_makes_no_checkpoint_missing(tmp_path: Path) -> None:
+    """Its upload began while the storage was there, and makes the directories that it finds missing."""
+    checkpoint = _completed_locally(tmp_path)
+    root = tmp_path / "cp"
+    root.rename(tmp_path / "elsewhere")
+    (source := tmp_path / "1.delta").write_bytes(CONTENT)
+    for path in ("chk-2/q/1.delta", "shared/" + "f" * 64):
+        LocalFiles().put(source, f"{root}/{JOB_ID}/{path}")
+    with pytest.raises(StorageUnreachable, match="has no taskowned/; its storage may not be mounted"):
+        verify_whole(checkpoint.location)
+    with pytest.raises(StorageUnreachable):
+        FileCheckpointStorage(str(root), JOB_ID, retained=lambda: (checkpoint,)).initialize_location(
+            3, CheckpointKind.CHECKPOINT, None
+        )
+
+
+def test_a_retained_checkpoint_of_an_ended_job_can_be_missing(tmp_path: Path) -> None:
+    first = _completed_locally(tmp_path)
+    storage = FileCheckpointStorage(str(tmp_path / "cp"), JOB_ID)
+    storage.initialize_location(2, CheckpointKind.CHECKPOINT, None)
+    storage.remove_empty_directories()
+    LocalFiles().remove_tree(first.location)
+    with pytest.raises(MetadataMissing):
+        verify_whole(first.location)
+
+
 def test_the_first_checkpoint_of_a_job_makes_its_directory(tmp_path: Path) -> None:
     """Also where the state that it was restored from lies elsewhere."""
     savepoint = _completed_locally(tmp_path / "other")

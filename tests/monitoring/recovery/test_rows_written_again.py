@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from checkpointing.spark.starting_state import RowsWouldBeWrittenAgain
 from monitoring.engine.answers import JobDetail
 from monitoring.engine.fields import Fields
 from monitoring.models import Incident, Job, RestartAttempt, Run, RunState, Savepoint
@@ -86,6 +87,10 @@ def test_running_it_again_is_a_persons(ended, job_manager, go_on, now):
 
 
 # --- a job manager that refused --------------------------------------------------------------------------------------
+
+
+def test_the_job_manager_reports_a_refusal_under_this_name():
+    assert RowsWouldBeWrittenAgain.__name__ == REFUSED
 
 
 def test_a_person_decides_when_the_job_manager_refused(job, job_manager, now):

@@ -325,16 +325,20 @@ class AttemptStarter:
             case Restore():
                 return self._reserve(restore.checkpoint.family, [greatest_batch], restore.checkpoint)
 
-    def _reserve(self, family: str, batches: Iterable[int], *restored: CompletedCheckpoint) -> BatchNumbers:
+    def _reserve(
+        self, family: str, batches: Iterable[int], restored: CompletedCheckpoint | None = None
+    ) -> BatchNumbers:
         """Reserve a range behind everything that is known of the family; `batches` are numbers that were used."""
-        former, snapshots = self._former, [*self._store.checkpoints, *restored]
+        former, kept = self._former, self._store.checkpoints
+        snapshots = [*kept] if restored is None else [*kept, restored]
         ranges = [snapshot.batch_numbers for snapshot in snapshots]
         used = [*batches, *(batch for snapshot in snapshots for batch in snapshot.batches.values())]
         if former is not None:
             ranges.append(former.batch_numbers)
             used += former.restored_batches.values()
         end = max((numbers.end for numbers in ranges if numbers is not None and numbers.family == family), default=0)
-        return self._services.batch_number_counters.reserve(family, end, max(used), self._confirm_term)
+        back_to = None if restored is None else restored.batches
+        return self._services.batch_number_counters.reserve(family, end, max(used), self._confirm_term, back_to)
 
     async def extend_numbers(self, attempt: Attempt) -> int | None:
         """Reserve more numbers for an attempt that runs, durably. Return the new end, None when they are not free.
@@ -362,16 +366,23 @@ class AttemptStarter:
                 restore = await self._storage_io.run(partial(_within_reach, attempt.record, restore))
             program = await self._io.run(self.directory.program)
             spec = self._spec(attempt, program, restore)
+            if isinstance(restore, Restore) and spec.restore is not None:
+                since = await self._io.run(partial(self._restored_since, restore.checkpoint))
+                spec = replace(spec, restore=replace(spec.restore, restored_since=since))
             attempt.process = await self._io.run(partial(self._launch, spec))
         except FileNotFoundError as error:
             raise AttemptFailed(self._info("ProgramNotFound", str(error), recoverable=False)) from error
         except SecretUnreadable as error:
             raise AttemptFailed(self._info("SecretUnreadable", str(error)), keep_state=True) from error
-        except (LaunchFailed, StorageError) as error:
+        except (LaunchFailed, StorageError, BatchCounterUnreadable, OSError) as error:
             raise AttemptFailed(self._info("LaunchFailed", str(error))) from error
         attempt.record = replace(attempt.record, pid=attempt.process.pid)
         self._former = attempt.record
         await self._write(attempt.record)
+
+    def _restored_since(self, checkpoint: CompletedCheckpoint) -> dict[str, int]:
+        counters = self._services.batch_number_counters
+        return counters.restored_since(checkpoint.family, checkpoint.batch_numbers, checkpoint.batches)
 
     def _launch(self, spec: DriverSpec) -> DriverProcess:
         self._confirm_term()

@@ -2,19 +2,23 @@
 
 A *family* is a job and all jobs that were ever started from its snapshots. Ranges of one family do not overlap, and an
 attempt that restores a snapshot gets its range before it starts. So a sink never sees a number twice with other rows.
+
+A query with the option `waymark.batch-numbers: repeat` keeps its numbers instead. For it the counter also has the batch
+that each restore went back to.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from checkpointing.batch_numbers import BatchNumbers
 from checkpointing.durable_files import write_durably
 from checkpointing.ids import is_id
+from checkpointing.messages import MalformedMessage, from_plain, to_plain
 
 RANGE_SIZE = 10_000
 # Between numbers that are known and the first of a new range, where other attempts may have used more of them.
@@ -85,8 +89,38 @@ def is_used_up(end: int, greatest: int) -> bool:
     return greatest >= end - SPARE_NUMBERS
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A restore. `batches` is the last batch of each query in the snapshot, `first` the first number of the attempt."""
+
+    first: int
+    batches: dict[str, int]
+
+    def is_before(self, batch: int, query: str) -> bool:
+        return self.batches.get(query, -1) < batch
+
+    def covers(self, earlier: Restored) -> bool:
+        """Return whether this restore, which came later, went back as far as `earlier` for each query."""
+        return not any(earlier.is_before(batch, query) for query, batch in self.batches.items())
+
+
+@dataclass(frozen=True)
+class Counter:
+    """`end` is that of the newest range. `restored`, oldest first, lacks those that a later one covers."""
+
+    end: int
+    restored: tuple[Restored, ...] = ()
+
+    def counting_to(self, numbers: BatchNumbers, batches: Mapping[str, int] | None) -> Counter:
+        """Return the counter once `numbers` are given to an attempt that restores `batches`; None: it restores none."""
+        if batches is None:
+            return replace(self, end=numbers.end)
+        newest = Restored(numbers.first, dict(batches))
+        return Counter(numbers.end, (*(each for each in self.restored if not newest.covers(each)), newest))
+
+
 class BatchNumberCounters:
-    """`<directory>/<family>.json`: `{"end": 20000}`. All methods block.
+    """`<directory>/<family>.json`: a Counter as JSON, such as `{"end": 20000, "restored": […]}`. All methods block.
 
     What `confirm_term` raises, called right before a range counts, leaves the counter as it was.
 
@@ -103,39 +137,66 @@ class BatchNumberCounters:
         numbers = BatchNumbers(family, 0, RANGE_SIZE)
         with _reserving:
             if self.read(family) is None:
-                self._write(numbers, confirm_term)
+                self._write(family, Counter(numbers.end), confirm_term)
         return numbers
 
-    def reserve(self, family: str, end: int, greatest: int, confirm_term: Callable[[], None]) -> BatchNumbers:
-        """Reserve a range for an attempt that is about to start; for `end` and `greatest` see KnownNumbers."""
+    def reserve(
+        self,
+        family: str,
+        end: int,
+        greatest: int,
+        confirm_term: Callable[[], None],
+        restored: Mapping[str, int] | None = None,
+    ) -> BatchNumbers:
+        """Reserve a range for an attempt that is about to start; for `end` and `greatest` see KnownNumbers.
+
+        `restored` is the last batch of each query in the snapshot that the attempt restores, if it restores one.
+        """
         with _reserving:
-            numbers = next_range(family, KnownNumbers(self.read(family), end, greatest))
-            self._write(numbers, confirm_term)
+            counter = self.read(family)
+            numbers = next_range(family, KnownNumbers(None if counter is None else counter.end, end, greatest))
+            self._write(family, (counter or Counter(0)).counting_to(numbers, restored), confirm_term)
         return numbers
 
     def extend(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> BatchNumbers | None:
         """Reserve the numbers behind a range, too. Return None when another attempt has them."""
         with _reserving:
-            longer = extended(numbers, self.read(numbers.family))
-            if longer is not None:
-                self._write(longer, confirm_term)
+            counter = self.read(numbers.family)
+            longer = extended(numbers, None if counter is None else counter.end)
+            if counter is not None and longer is not None:
+                self._write(numbers.family, counter.counting_to(longer, None), confirm_term)
         return longer
 
-    def read(self, family: str) -> int | None:
-        """Return the end of the newest range, None without a counter."""
+    def restored_since(self, family: str, numbers: BatchNumbers | None, batches: Mapping[str, int]) -> dict[str, int]:
+        """Return how far back the family went after a snapshot was taken: the least restored batch of each query.
+
+        -1 means that a query was started without state. Queries that never went back behind the snapshot are left out.
+        `batches` are the snapshot's, `numbers` its attempt's; None counts all restores that are known.
+        """
+        first = -1 if numbers is None else numbers.first
+        counter = self.read(family) or Counter(0)
+        later = [each for each in counter.restored if each.first > first]
+        return {
+            query: min(each.batches.get(query, -1) for each in later)
+            for query, batch in batches.items()
+            if any(each.is_before(batch, query) for each in later)
+        }
+
+    def read(self, family: str) -> Counter | None:
+        """Return None without a counter."""
         path = self._path(family)
         try:
-            end = json.loads(path.read_text())["end"]
+            counter = from_plain(Counter, json.loads(path.read_text()))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, MalformedMessage) as error:
             raise BatchCounterUnreadable(f"{path}: {error}") from error
-        if type(end) is not int or end < 0:
-            raise BatchCounterUnreadable(f"{path}: end: a number is expected, not {end!r}")
-        return end
+        if counter.end < 0:
+            raise BatchCounterUnreadable(f"{path}: end: a number is expected, not {counter.end!r}")
+        return counter
 
-    def _write(self, numbers: BatchNumbers, confirm_term: Callable[[], None]) -> None:
-        write_durably(self._path(numbers.family), json.dumps({"end": numbers.end}), confirm_term)
+    def _write(self, family: str, counter: Counter, confirm_term: Callable[[], None]) -> None:
+        write_durably(self._path(family), json.dumps(to_plain(counter)), confirm_term)
 
     def _path(self, family: str) -> Path:
         if not is_id(family):

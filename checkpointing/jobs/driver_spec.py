@@ -16,6 +16,7 @@ class RestoreSpec:
 
     `may_write_again`: a person asked for this restore, or the job's setting `execution.sinks.after-restore` allows a
     restore after which sinks get rows a second time.
+    `restored_since`: queries that have gone back behind the snapshot since it was taken, and how far: to which batch.
     """
 
     directory: str
@@ -23,6 +24,7 @@ class RestoreSpec:
     is_savepoint: bool
     allow_non_restored_state: bool
     may_write_again: bool = True
+    restored_since: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,11 @@ def _warn_of_rows_written_again(queries: Sequence[PlannedQuery]) -> None:
                 "query %s: the rows of batches after the restored state are written to %s a second time",
                 query.name, query.sink.format,
             )  # fmt: skip
+        if query.repeats_numbers:
+            log.warning(
+                "query %s: its batches keep their numbers, and replace those after the restored state one after the "
+                "other. States that contain those cannot be restored afterwards", query.name,
+            )  # fmt: skip
 
 
 def _begin_timeline(spec: DriverSpec, query: PlannedQuery, continued: ContinuedBatch | None) -> Lineage:

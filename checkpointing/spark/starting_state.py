@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,11 +23,12 @@ from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.restore import AFTER_RESTORE
 from checkpointing.messages import VertexKind
 from checkpointing.spark import file_sink
+from checkpointing.spark.after_restore import BATCH_NUMBERS
 from checkpointing.spark.local_recovery import LiveQuery, LocalState, LocalStateUnusable, write_record
 from checkpointing.spark.own_location import refuse_unless_empty
 from checkpointing.spark.plan import QueryPlan, Sink, query_plan
 from checkpointing.spark.renumber import FormatNotKnown, first_batch, renumber
-from checkpointing.spark.rescale import log_batch_without_output, rescale, target_partitions
+from checkpointing.spark.rescale import RescaleRefused, log_batch_without_output, rescale, target_partitions
 from checkpointing.spark.restore import (
     RestoreRefused,
     Snapshot,
@@ -133,9 +134,24 @@ class RowsWouldBeWrittenAgain(RestoreRefused):
         )
 
 
+class BatchesWereReplaced(RestoreRefused):
+    """A query that keeps its batch numbers wrote others under the numbers that the snapshot contains."""
+
+    def __init__(self, checkpoint: CompletedCheckpoint, query: str, restored: int) -> None:
+        kind = "savepoint" if checkpoint.properties.is_savepoint else "checkpoint"
+        since = f"was restored to batch {restored}" if restored >= 0 else "started without state"
+        earlier = f", or one that ends with batch {restored} or before" if restored >= 0 else ""
+        super().__init__(
+            f"Query {query!r} cannot be restored from {kind} {checkpoint.checkpoint_id}, which contains its batches up "
+            f"to {checkpoint.batches[query]}. It keeps its batch numbers ({BATCH_NUMBERS}: repeat) and {since} after "
+            f"that {kind} was taken, so it may have replaced batches from {restored + 1} on: their rows would be lost "
+            f"or doubled. Restore a state that was taken since{earlier}."
+        )
+
+
 @dataclass(frozen=True)
 class SnapshotState:
-    """`keep_output`, `writers_are_gone`: see `restore_output`. `may_write_again`: see RestoreSpec.
+    """`keep_output`, `writers_are_gone`: see `restore_output`. `may_write_again`, `restored_since`: see RestoreSpec.
 
     `brought`: what was copied here from remote storage, if anything was.
     """
@@ -148,6 +164,7 @@ class SnapshotState:
     writers_are_gone: bool
     is_own: bool
     may_write_again: bool = True
+    restored_since: Mapping[str, int] = field(default_factory=dict)
 
     def partitions(self, query: str) -> dict[int, int]:
         return self.snapshot.partitions(query)
@@ -158,6 +175,10 @@ class SnapshotState:
     def check_fits(self, queries: Sequence[PlannedQuery]) -> None:
         vertices = [vertex for query in queries for vertex in query.plan.vertices]
         check_fits(self.snapshot, vertices, allow_non_restored_state=self.allow_non_restored_state)
+        for query in queries:
+            if query.repeats_numbers and query.name in self.restored_since:
+                restored = self.restored_since[query.name]
+                raise BatchesWereReplaced(self.snapshot.checkpoint, query.name, restored)
         again = [query for query in queries if query.writes_again and query.name in self.snapshot.queries]
         if again and not self.may_write_again:
             raise RowsWouldBeWrittenAgain(self.snapshot.checkpoint, again)
@@ -270,6 +291,7 @@ def starting_state(spec: DriverSpec, work: Path) -> StartingState:
         writers_are_gone=is_own and not has_executors,
         is_own=is_own,
         may_write_again=spec.restore.may_write_again,
+        restored_since=spec.restore.restored_since,
     )
 
 
@@ -323,6 +345,8 @@ def build_queries(
         numbers: the range of batch numbers for what is restored; None keeps the numbers.
     """
     state.check_fits(queries)
+    for query in queries:
+        _check_numbers_stay(query, target_partitions(query.plan, state.partitions(query.name)))
     end = _restored_end(spark, queries, numbers)
     continued: dict[str, ContinuedBatch] = {}
     for query in queries:
@@ -371,6 +395,15 @@ def _renumbered(spark: SparkSession, query: PlannedQuery, batch: int, end: SinkL
     except FormatNotKnown as error:
         raise RestoreRefused(f"Query {query.name!r} cannot be restored by this version of Waymark: {error}") from error
     return end.batch
+
+
+def _check_numbers_stay(query: PlannedQuery, partitions: int | None) -> None:
+    """A rescale is a batch without rows, whose number the function would never see: rows under it would stay."""
+    if query.repeats_numbers and partitions is not None:
+        raise RescaleRefused(
+            f"The state of query {query.name!r} cannot be put on {partitions} partitions: that takes a batch number, "
+            f"and the query keeps its numbers ({BATCH_NUMBERS}: repeat). Leave the parallelism as it was."
+        )
 
 
 def _sink_end(end: SinkLogEnd | None, continued: ContinuedBatch | None) -> SinkLogEnd | None:

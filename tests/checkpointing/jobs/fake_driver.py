@@ -122,6 +122,7 @@ class FakeDriver:
         self.lingers = False
         self.has_advanced = True
         self.batches: int | None = None
+        self.snapshot_batches = {"wordcount": 7}
         self.obeys_stop = True
         self.obeys_cancel = launcher.obeys_cancel
         self.becomes_running = launcher.becomes_running
@@ -286,7 +287,7 @@ class FakeDriver:
             subtask=index,
             metrics=SubtaskMetrics(sync_duration=1, checkpointed_size=len(content), state_size=len(content)),
             files=(file, *(self._shared(trigger, name) for name in self.shared_files)),
-            batches={"wordcount": 7},
+            batches=self.snapshot_batches,
             contents=contents,
         )
 

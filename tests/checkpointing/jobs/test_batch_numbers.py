@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from checkpointing.jobs.batch_numbers import (
     BatchCounterUnreadable,
     BatchNumberCounters,
     BatchNumbersExhausted,
+    Counter,
     KnownNumbers,
     extended,
     is_used_up,
@@ -121,7 +123,7 @@ def test_ranges_of_a_counter_follow_each_other(tmp_path: Path) -> None:
     assert again.extend(second, leads) == BatchNumbers(FAMILY, 20_000, 40_000)
     assert again.extend(second, leads) is None
     assert again.read("cd" * 16) is None
-    assert again.read(FAMILY) == 40_000
+    assert again.read(FAMILY) == Counter(40_000)
 
 
 def test_a_range_does_not_count_when_the_term_has_ended(tmp_path: Path) -> None:
@@ -137,7 +139,9 @@ def test_a_range_does_not_count_when_the_term_has_ended(tmp_path: Path) -> None:
     assert counters.reserve(FAMILY, 10_000, 5, leads).first == 10_000
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"end": "7"}', '{"end": -1}', '{"end": true}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"end": "7"}', '{"end": -1}', '{"end": true}', '{"end": 7, "restored": [{}]}']
+)
 def test_a_damaged_counter_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / f"{FAMILY}.json").write_text(text)
     with pytest.raises(BatchCounterUnreadable, match=FAMILY):
@@ -174,6 +178,86 @@ def test_jobs_that_reserve_at_the_same_time_get_different_ranges(tmp_path: Path)
     for thread in threads:
         thread.join(30)
     assert sorted(numbers.first for numbers in given) == [10_000, 20_000]
+
+
+# --- queries that keep their numbers ---------------------------------------------------------------------------------
+
+
+def test_a_snapshot_is_told_how_far_back_its_family_went_since(tmp_path: Path) -> None:
+    counters = BatchNumberCounters(tmp_path)
+    first = counters.begin(FAMILY, leads)
+    second = counters.reserve(FAMILY, 0, 9, leads, {"words": 4})
+    counters.extend(second, leads)
+    third = counters.reserve(FAMILY, 0, 9, leads, {"words": 4})
+    assert counters.restored_since(FAMILY, first, {"words": 7}) == {"words": 4}
+    assert counters.restored_since(FAMILY, first, {"words": 4}) == {}, "batches up to 4 were not written again"
+    assert counters.restored_since(FAMILY, second, {"words": 9}) == {"words": 4}
+    assert counters.restored_since(FAMILY, third, {"words": 9}) == {}, "nothing was restored since"
+    assert counters.restored_since(FAMILY, None, {"words": 7}) == {"words": 4}, "of an older version"
+    assert counters.restored_since(FAMILY, first, {"more": 0}) == {"more": -1}, "it was started without state"
+    assert counters.restored_since("cd" * 16, first, {"words": 7}) == {}
+
+
+def test_a_continued_attempt_that_gets_other_numbers_restores_nothing(tmp_path: Path) -> None:
+    counters = BatchNumberCounters(tmp_path)
+    first = counters.begin(FAMILY, leads)
+    counters.reserve(FAMILY, 0, 9990, leads)
+    assert counters.restored_since(FAMILY, first, {"words": 9990}) == {}
+
+
+def test_restores_that_a_later_one_covers_are_forgotten(tmp_path: Path) -> None:
+    counters = BatchNumberCounters(tmp_path)
+    for batches in ({"words": 7}, {"words": 4, "more": 1}, {"words": 4}, {"words": 5}, {"words": 5}):
+        counters.reserve(FAMILY, 0, 9, leads, batches)
+    restored = json.loads((tmp_path / f"{FAMILY}.json").read_text())["restored"]
+    assert [each["batches"] for each in restored] == [{"words": 4}, {"words": 5}]
+
+
+@dataclass
+class Replaced:
+    """A query that keeps its numbers, into a sink that replaces the rows of a number: `rows` are the writers' names."""
+
+    counters: BatchNumberCounters
+    numbers: BatchNumbers
+    rows: dict[int, int] = field(default_factory=dict)
+    next: int = 0
+    snapshots: list[tuple[BatchNumbers, int, dict[int, int]]] = field(default_factory=list)
+
+    def run(self, batches: int) -> None:
+        for _ in range(batches):
+            self.rows[self.next] = self.numbers.first
+            self.next += 1
+        if self.next > 0:
+            made = {number: writer for number, writer in self.rows.items() if number < self.next}
+            self.snapshots.append((self.numbers, self.next - 1, made))
+
+    def restore(self, choice: int) -> bool:
+        """Restore a snapshot unless that is refused. Return whether it was."""
+        numbers, batch, made = self.snapshots[choice % len(self.snapshots)]
+        if self.counters.restored_since(FAMILY, numbers, {"words": batch}):
+            return False
+        there = {number: writer for number, writer in self.rows.items() if number <= batch}
+        assert there == made, "rows of the snapshot's batches are gone"
+        self.numbers = self.counters.reserve(FAMILY, 0, batch, leads, {"words": batch})
+        self.next = batch + 1
+        return True
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20)), min_size=1, max_size=12))
+def test_a_state_whose_rows_were_replaced_is_never_restored(steps: list[tuple[int, int]]) -> None:
+    """Over random histories; the newest snapshot can always be restored."""
+    with TemporaryDirectory() as directory:
+        counters = BatchNumberCounters(Path(directory))
+        query = Replaced(counters, counters.begin(FAMILY, leads))
+        query.run(3)
+        for batches, choice in steps:
+            query.restore(choice)
+            query.run(batches)
+        assert query.restore(-1)
+
+
+# --- new numbers -----------------------------------------------------------------------------------------------------
 
 
 @dataclass

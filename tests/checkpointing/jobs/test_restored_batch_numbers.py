@@ -32,6 +32,11 @@ def counter(manager: RunningJobManager, family: str) -> Path:
     return manager.settings.state_directory / "batch-numbers" / f"{family}.json"
 
 
+def counted(manager: RunningJobManager, family: str) -> int:
+    """Return the end of the newest range, as the file says now."""
+    return int(json.loads(counter(manager, family).read_text())["end"])
+
+
 def record(manager: RunningJobManager, job_id: str) -> AttemptRecord:
     found = JobDirectory(manager.settings.state_directory / "jobs", job_id).read_record()
     assert found is not None
@@ -56,9 +61,7 @@ async def test_each_restore_gets_the_next_numbers_and_they_are_durable_before_th
     launch = manager.launcher.launch
 
     def sees(spec: DriverSpec) -> FakeProcess:
-        durable.append(
-            (json.loads(counter(manager, spec.job_id).read_text()), record(manager, spec.job_id).batch_numbers)
-        )
+        durable.append((counted(manager, spec.job_id), record(manager, spec.job_id).batch_numbers))
         return launch(spec)
 
     monkeypatch.setattr(manager.launcher, "launch", sees)
@@ -68,7 +71,7 @@ async def test_each_restore_gets_the_next_numbers_and_they_are_durable_before_th
     await manager.until(job_id, "RUNNING")
     third = await failed(manager, 3)
     ranges = [BatchNumbers(job_id, first, first + 10_000) for first in (0, 10_000, 20_000)]
-    assert durable == [({"end": numbers.end}, numbers) for numbers in ranges]
+    assert durable == [(numbers.end, numbers) for numbers in ranges]
     assert (await manager.driver(1)).spec.batch_numbers is None, "without state there is nothing to renumber"
     assert [second.spec.batch_numbers, third.spec.batch_numbers] == ranges[1:]
 
@@ -99,6 +102,21 @@ async def test_jobs_that_start_from_one_savepoint_share_the_counter(manager: Run
     ]
     assert counter(manager, first).exists()
     assert not any(counter(manager, clone).exists() for clone in clones)
+
+
+async def test_a_driver_learns_how_far_back_its_query_went_since_the_state_was_taken(
+    manager: RunningJobManager,
+) -> None:
+    """A query that keeps its batch numbers has replaced rows of that state."""
+    job_id = await manager.submit_running(FAST_RESTART)
+    driver, locations = await manager.driver(1), {}
+    for batch in (4, 7):
+        driver.snapshot_batches = {"wordcount": batch}
+        locations[batch] = (await manager.savepoint(job_id))["location"]
+    for batch in (7, 4, 4, 7):
+        await manager.submit_running(FAST_RESTART, savepointPath=locations[batch])
+    told = [spec.restore.restored_since for spec in manager.launcher.specs if spec.restore is not None]
+    assert told == [{}, {}, {}, {"wordcount": 4}]
 
 
 async def test_numbers_that_were_reserved_for_an_attempt_that_never_started_are_not_given_again(
@@ -272,14 +290,14 @@ async def test_a_range_is_extended_durably_before_its_driver_learns_it(manager: 
 
     async def sees(message: JobManagerMessage) -> None:
         if isinstance(message, BatchNumbersExtended):
-            durable.append((json.loads(counter(manager, job_id).read_text()), record(manager, job_id).batch_numbers))
+            durable.append((counted(manager, job_id), record(manager, job_id).batch_numbers))
         await receive(message)
 
     driver._receive = sees  # type: ignore[method-assign]
     driver.batch_id = 5_000
     await eventually(lambda: len(driver.numbers_ends) == 2)
     assert driver.numbers_ends == [10_000, 20_000]
-    assert durable == [({"end": 20_000}, longer)]
+    assert durable == [(20_000, longer)]
     checkpoint = await manager.checkpoint(job_id)
     metadata = read_metadata(str(Path(manager.settings.checkpoint_directory, job_id, f"chk-{checkpoint}")))
     assert metadata.batch_numbers == longer
@@ -300,7 +318,7 @@ async def test_a_range_is_not_extended_into_numbers_of_another_job(
     manager.launcher.drivers[0].batch_id = 5_000
     await eventually(lambda: "another attempt has the next batch numbers" in caplog.text)
     assert record(manager, first).batch_numbers == BatchNumbers(first, 0, 10_000)
-    assert json.loads(counter(manager, first).read_text()) == {"end": 20_000}
+    assert counted(manager, first) == 20_000
     assert manager.launcher.drivers[0].numbers_ends == [10_000]
 
 

@@ -1,7 +1,8 @@
-"""A restore that would write rows a second time, when the job's setting leaves it to people."""
+"""Restores that are refused because of what the sinks hold: rows would be written a second time, or would be lost."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,19 @@ from checkpointing.coordinator.checkpoint import (
     CompletedCheckpoint,
     OperatorState,
     RetentionPolicy,
+    SubtaskState,
 )
-from checkpointing.messages import AfterRestore, CheckpointKind, VertexKind
+from checkpointing.messages import AfterRestore, CheckpointKind, StateFile, SubtaskMetrics, VertexKind
 from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.rescale import RescaleRefused
 from checkpointing.spark.restore import Snapshot
 from checkpointing.spark.running_query import PlannedQuery
-from checkpointing.spark.starting_state import RowsWouldBeWrittenAgain, SnapshotState
+from checkpointing.spark.starting_state import (
+    BatchesWereReplaced,
+    RowsWouldBeWrittenAgain,
+    SnapshotState,
+    build_queries,
+)
 
 PLAN = "StreamingRelation rate, [timestamp#0, value#1L]"
 
@@ -73,3 +81,54 @@ def test_a_query_that_the_state_does_not_know_writes_nothing_again() -> None:
 def test_the_sink_vertex_carries_the_class() -> None:
     classes = {vertex.kind: vertex.after_restore for vertex in WORDS.plan.vertices}
     assert classes == {VertexKind.SOURCE: None, VertexKind.SINK: AfterRestore.WRITTEN_AGAIN}
+
+
+# --- queries that keep their batch numbers ---------------------------------------------------------------------------
+
+
+def test_a_state_whose_batches_were_replaced_is_refused_also_to_a_person() -> None:
+    repeating = replace(WORDS, repeats_numbers=True)
+    queries = [repeating, LETTERS]
+    since = {"words": 2, "letters": 2}
+    with pytest.raises(BatchesWereReplaced) as refused:
+        replace(state(queries, may_write_again=True), restored_since=since).check_fits(queries)
+    text = str(refused.value)
+    assert text.startswith("Query 'words' cannot be restored from checkpoint 7, which contains its batches up to 4. It")
+    assert "(waymark.batch-numbers: repeat) and was restored to batch 2 after that checkpoint was taken" in text
+    assert text.endswith("may have replaced batches from 3 on: their rows would be lost or doubled. Restore a state "
+                         "that was taken since, or one that ends with batch 2 or before.")  # fmt: skip
+
+
+def test_a_query_that_started_without_state_since_has_replaced_all() -> None:
+    repeating = replace(WORDS, repeats_numbers=True)
+    with pytest.raises(BatchesWereReplaced, match=r"and started without state after .* batches from 0 on: .* since\.$"):
+        replace(state([repeating], may_write_again=True), restored_since={"words": -1}).check_fits([repeating])
+
+
+def test_queries_that_get_new_numbers_replace_nothing() -> None:
+    replace(state([WORDS], may_write_again=True), restored_since={"words": 2}).check_fits([WORDS])
+
+
+COUNTED = """StateStoreSave [value#0], state info [ checkpoint = x, opId = 0, ver = 0, numPartitions = 3], Append
++- Exchange hashpartitioning(value#0, 3)
+   +- StreamingRelation rate, [timestamp#0, value#1L]"""
+
+
+def test_a_query_that_keeps_its_numbers_is_not_rescaled(tmp_path: Path) -> None:
+    sink = Sink("foreachBatch", None, AfterRestore.WRITTEN_AGAIN)
+    query = PlannedQuery(None, query_plan("counts", COUNTED, sink, {}), tmp_path / "query", sink, repeats_numbers=True)
+    on_two = state([query], may_write_again=True)
+    operators = tuple(
+        replace(
+            each,
+            parallelism=2,
+            subtasks=(SubtaskState(0, SubtaskMetrics(), (StateFile("state/0/0/5.zip", "5", 1, ""),), 0),),
+        )
+        if each.kind is VertexKind.STATEFUL
+        else each
+        for each in on_two.snapshot.checkpoint.operators
+    )
+    rescaled = replace(on_two, snapshot=Snapshot(replace(on_two.snapshot.checkpoint, operators=operators)))
+    with pytest.raises(RescaleRefused, match=r"^The state of query 'counts' cannot be put on 3 partitions: .*repeat"):
+        build_queries(rescaled, None, tmp_path, [query])  # type: ignore[arg-type]
+    assert not query.location.exists()

@@ -88,6 +88,8 @@ async def test_a_running_jobs_details(manager: RunningJobManager) -> None:
             "last-batch-duration": 34,
             "watermark": None,
             "batches": None,
+            "sink": "Sink: console",
+            "after-restore": None,
         }
     ]
 
@@ -106,7 +108,7 @@ async def test_a_figure_that_spark_does_not_report_is_unknown_and_not_0(manager:
 
     assert await eventually(query) == {
         "name": "epochs", "last-batch-id": 7, "last-batch-rows": None, "last-batch-duration": None, "watermark": None,
-        "batches": None,
+        "batches": None, "sink": None, "after-restore": None,
     }  # fmt: skip
 
 

@@ -209,7 +209,7 @@ def test_empty_directories_go_when_nothing_is_left_in_them(job: Job) -> None:
     retained = job.write(5, ["kept"])
 
     job.storage.remove_empty_directories()
-    assert {path.name for path in job.path.iterdir()} == {"chk-5", "shared"}
+    assert {path.name for path in job.path.iterdir()} == {"chk-5", "shared", "taskowned"}
 
     (job.path / "shared" / "kept").unlink()
     LocalFiles().remove_tree(retained.location)

@@ -57,6 +57,7 @@ class DriverSpec:
 
     `timeline` names the life of the job's output since the last restore of an older state; sinks fence on it. At most
     one of `restore` and `local` is given. `secret` is random: by it the job manager recognises this attempt's driver.
+    `fetches_program`: the job manager has the program, not `program_path`, where the driver is to put it.
     The secrets of `environment` reach the driver by its process's environment only: written to JSON they are hidden.
     """
 
@@ -79,6 +80,7 @@ class DriverSpec:
     environment: JobEnvironment = field(default_factory=JobEnvironment)
     secret: str = field(default="", repr=False)
     batch_numbers: BatchNumbers | None = None
+    fetches_program: bool = False
 
     def to_json(self) -> dict[str, object]:
         return dict(to_plain(replace(self, environment=self.environment.hidden())))

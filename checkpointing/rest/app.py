@@ -64,7 +64,7 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         SavepointHandlers(dispatcher),
     )
     requirements, metrics = ResourceRequirementsHandlers(dispatcher), MetricHandlers(dispatcher)
-    logs = DriverLogHandlers(dispatcher)
+    logs, drivers = DriverLogHandlers(dispatcher), DriverHandler(dispatcher)
     job = "/jobs/{jobid}"
     return [
         Route("/jobs", jobs.list, methods=["GET"]),
@@ -78,6 +78,7 @@ def _job_routes(dispatcher: Dispatcher) -> Sequence[BaseRoute]:
         Route(f"{job}/config", jobs.config),
         Route(f"{job}/launch", jobs.launch),
         Route(f"{job}/exceptions", jobs.exceptions),
+        Route(f"{job}/attempts/{{attempt}}/program", drivers.program),
         Route(f"{job}/logs", logs.list),
         Route(f"{job}/logs/{{name}}", logs.log),
         Route(f"{job}/logs/{{name}}/search", logs.search),

@@ -1,4 +1,4 @@
-"""`/drivers`: the WebSocket that a driver opens."""
+"""`/drivers`: the WebSocket that a driver opens; and the program of a driver that shares no disk with us."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import contextlib
 import logging
 import typing
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from checkpointing.jobs.attempts import JobDirectory
 from checkpointing.jobs.dispatcher import Dispatcher, NotLeading
 from checkpointing.jobs.driver_conversation import NotReady
 from checkpointing.jobs.driver_link import DriverChannel
+from checkpointing.jobs.launching.processes import SECRET_HEADER
 from checkpointing.messages import (
     DriverMessage,
     JobManagerMessage,
@@ -22,6 +26,9 @@ from checkpointing.messages import (
     decode,
     encode,
 )
+from checkpointing.rest.errors import NOT_FOUND, RestError
+from checkpointing.rest.jobs import job_of
+from checkpointing.rest.requests import path_id, path_number
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +61,21 @@ class DriverHandler:
             writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
+
+    async def program(self, request: Request) -> Response:
+        """Return the job's program to the driver that proves itself with the secret of the current attempt."""
+        job_id, number = path_id(request, "jobid"), path_number(request, "attempt")
+        attempt = job_of(self._dispatcher, request).record.attempt
+        secret = request.headers.get(SECRET_HEADER, "")
+        if attempt is None or attempt.number != number or not secret or not attempt.record.is_proved_by(secret):
+            raise RestError(403, f"Attempt {number} of job {job_id}: the secret of its current driver is needed.")
+        services = self._dispatcher.services
+        directory = JobDirectory(services.jobs_directory, job_id)
+        try:
+            content = await services.io_of(job_id).run(lambda: directory.program().read_bytes())
+        except FileNotFoundError as error:
+            raise RestError(404, str(error), NOT_FOUND) from error
+        return Response(content, media_type="application/octet-stream")
 
     async def _read(self, websocket: WebSocket, channel: DriverChannel) -> None:
         expects_register = True

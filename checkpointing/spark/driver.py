@@ -57,6 +57,7 @@ from checkpointing.spark.agent import NOT_READY, CheckpointAgent
 from checkpointing.spark.begun import BegunBatches
 from checkpointing.spark.executors import Executors
 from checkpointing.spark.failed_task import failed_task
+from checkpointing.spark.fetched_program import fetch_program
 from checkpointing.spark.job_manager_link import JobManagerLink, LinkSettings, Vitals
 from checkpointing.spark.log_limit import LogLimit
 from checkpointing.spark.mistakes import is_mistake
@@ -142,6 +143,7 @@ class Driver:
         self._stopping = False
         self._stop_cause: FinishCause | None = None
         self._terminated = False
+        self._token = Path(spec.token_file).read_text().strip() if spec.token_file else None
         self._link = self._make_link()
         self._reports = JobManagerReports(spec, self._link, self._events)
 
@@ -191,9 +193,8 @@ class Driver:
 
     def _make_link(self) -> JobManagerLink:
         spec = self._spec
-        token = Path(spec.token_file).read_text().strip() if spec.token_file else None
         return JobManagerLink(
-            LinkSettings(spec.job_id, spec.attempt, spec.lease_s, token),
+            LinkSettings(spec.job_id, spec.attempt, spec.lease_s, self._token),
             self._find_leader,
             self._registration,
             lambda: self._vitals,
@@ -250,6 +251,8 @@ class Driver:
 
     def _live(self) -> NoReturn:
         self._await_registration()
+        if self._spec.fetches_program:
+            fetch_program(self._spec, self._find_leader, self._token, self._clock)
         program, arguments = job.load(self._spec, self._work)
         self._spark = self._open_session(self._spec, self._work)
         guard_batch_functions(

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from checkpointing.jobs.attempts import LOG_NAME
-from checkpointing.jobs.launcher import DriverProcess
+from checkpointing.jobs.launcher import DriverProcess, Loss
 
 SPEC_NAME = "driver.json"
+SECRET_HEADER = "X-Waymark-Attempt-Secret"  # noqa: S105  (its name)
 LOG_LINES_SHOWN = 30
 _LOG_TAIL_BYTES = 16_384
 _POLL_S = 0.1
@@ -25,6 +26,9 @@ _POLL_S = 0.1
 
 class StartedProcess:
     """A driver that this job manager started, as the leader of a session of its own. `work` is the attempt's."""
+
+    has_started = True
+    loss: Loss | None = None
 
     def __init__(self, popen: subprocess.Popen[bytes], work: Path) -> None:
         self._popen = popen
@@ -81,6 +85,8 @@ class AdoptedProcess:
     No file but /proc is read for that: this is asked on the event loop.
     """
 
+    has_started = True
+    loss: Loss | None = None
     left_nothing = False  # its group may have found another owner by now
 
     def __init__(self, pid: int, work: Path) -> None:

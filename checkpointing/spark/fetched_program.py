@@ -1,0 +1,68 @@
+"""The program of a driver that shares no disk with its job manager: fetched from the leader."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from checkpointing.clock import Clock
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.launching.processes import SECRET_HEADER
+
+log = logging.getLogger(__name__)
+
+_LIMIT_S = 60.0
+_TIMEOUT_S = 30.0
+_RETRY_S = 0.5
+
+
+class ProgramNotFetched(Exception):
+    """No leader gave the program out within the limit, or one refused to."""
+
+
+def fetch_program(
+    spec: DriverSpec, find_leader: Callable[[float], str | None], token: str | None, clock: Clock
+) -> None:
+    """Write the job's program to where the specification says. Raises ProgramNotFetched, OSError.
+
+    While the leader changes, or cannot be reached, the request is repeated.
+    """
+    deadline = clock.monotonic() + _LIMIT_S
+    while True:
+        try:
+            address = find_leader(_RETRY_S)
+            content = None if address is None else _content(spec, address, token)
+            problem = "there is no leader"
+        except (OSError, http.client.HTTPException) as error:
+            content, problem = None, str(error)
+        if content is not None:
+            break
+        if clock.monotonic() > deadline:
+            raise ProgramNotFetched(f"The job's program could not be fetched from the job manager: {problem}")
+        log.warning("the program cannot be fetched now: %s", problem)
+        threading.Event().wait(_RETRY_S)
+    path = Path(spec.program_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _content(spec: DriverSpec, address: str, token: str | None) -> bytes | None:
+    """None when the job manager cannot serve the request now."""
+    base = address if "://" in address else f"http://{address}"
+    headers = {SECRET_HEADER: spec.secret, **({"Authorization": f"Bearer {token}"} if token else {})}
+    path = f"/jobs/{spec.job_id}/attempts/{spec.attempt}/program"
+    request = urllib.request.Request(base.rstrip("/") + path, headers=headers)  # noqa: S310  (the leader's address)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code >= 500:
+                return None
+            raise ProgramNotFetched(f"The job manager does not give the program out: {error.code}") from error

@@ -13,7 +13,7 @@ from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.jobs.attempts import AttemptRecord
 from checkpointing.jobs.batch_numbers import is_used_up
 from checkpointing.jobs.driver_link import DriverChannel
-from checkpointing.jobs.launcher import DriverProcess, MemoryLimited
+from checkpointing.jobs.launcher import DriverProcess, Loss, MemoryLimited
 from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.loop import LoopIoExecutor
 from checkpointing.jobs.settings import JobManagerSettings
@@ -154,6 +154,8 @@ class Attempt:
                     watched = self.process
                     group.create_task(self._watch_process(watched))
                 registered = self.registration.is_set()
+                if not registered and self.process is not None and not self.process.has_started:
+                    self._last_heard_s = self._clock.monotonic()
                 limit = settings.heartbeat_timeout_s if registered else settings.registration_timeout_s
                 silence = self._clock.monotonic() - self._last_heard_s
                 if silence > limit:
@@ -170,17 +172,16 @@ class Attempt:
             self.end(AttemptEnd(DriverState.FINISHED, finish_cause=self.stop_cause))
         if self.ended.done():
             return
-        limit = await self._exceeded_limit(process)
-        if limit is not None:
-            await self._lose("DriverOutOfMemory", _out_of_memory(self.number, limit))
-        await self._lose("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
+        loss = process.loss or await self._exceeded_limit(process) or _unexplained(process, code)
+        await self._lose(loss.name, loss.message)
 
-    async def _exceeded_limit(self, process: DriverProcess) -> int | None:
+    async def _exceeded_limit(self, process: DriverProcess) -> Loss | None:
         if not isinstance(process, MemoryLimited):
             return None
+        limit = None
         with contextlib.suppress(StorageSilent, OSError):
-            return await self._io.look("the driver's memory", process.exceeded_memory_limit, silence_s=_LOG_SILENCE_S)
-        return None
+            limit = await self._io.look("the driver's memory", process.exceeded_memory_limit, silence_s=_LOG_SILENCE_S)
+        return None if limit is None else Loss("DriverOutOfMemory", _out_of_memory(self.number, limit))
 
     def _silence_text(self, silence_s: float) -> str:
         if self.registration.is_set():
@@ -200,6 +201,10 @@ class Attempt:
         stacktrace = f"{name}: {message}" + (f"\nLast lines of its log:\n{log}" if log else "")
         info = ExceptionInfo(name=name, message=message, stacktrace=stacktrace, timestamp=self._clock.now_ms())
         self.end(AttemptEnd(DriverState.FAILED, info))
+
+
+def _unexplained(process: DriverProcess, code: int | None) -> Loss:
+    return Loss("DriverLost", f"The driver's process {process.pid} ended{_how(code)} without saying why.")
 
 
 def _out_of_memory(number: int, limit: int) -> str:

@@ -144,7 +144,7 @@ class AttemptStarter:
         if record.ended:
             return None
         attempt = Attempt(record, None, self._services.clock, self._io)
-        if record.pid is None or record.host != self._services.host_name:
+        if record.pod is None and (record.pid is None or record.host != self._services.host_name):
             return attempt
         attempt.process = await self._adopted(record, record.pid)
         return attempt if attempt.process is not None else None
@@ -285,6 +285,7 @@ class AttemptStarter:
             batch_numbers=numbers,
             python_environment=None if self._python is None else self._python.name,
             sinks=former.sinks if former is not None and restore is not None else (),
+            pod=self._services.launcher.pod_of(self.graph.configuration, self.graph.job_id, number),
         )
         record = replace(record, first_failure=_first_failure(former, record))
         record = _started_from(record, restore)
@@ -437,11 +438,12 @@ class AttemptStarter:
                 logger.warning("job %s: whether a driver holds its attempt cannot be asked now: %s", job_id, error)
                 await asyncio.sleep(1.0)
 
-    async def _adopted(self, record: AttemptRecord, pid: int) -> DriverProcess | None:
-        if record.host != self._services.host_name:
+    async def _adopted(self, record: AttemptRecord, pid: int | None) -> DriverProcess | None:
+        job_id, launcher = self.graph.job_id, self._services.launcher
+        if record.pod is None and record.host != self._services.host_name:
             return None
         work = Path(record.work_directory)
-        return await self._io.run(lambda: self._services.launcher.adopt(pid, self.graph.job_id, record.attempt, work))
+        return await self._io.run(lambda: launcher.adopt(pid, job_id, record.attempt, work, record.pod))
 
     async def _write(self, record: AttemptRecord) -> None:
         async with self._writing:

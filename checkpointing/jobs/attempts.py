@@ -46,6 +46,7 @@ class AttemptRecord:
     for then, `parallelism_before` what it had asked for at the attempt before; they differ when it `is_rescaled`.
     `first_failure` is the attempt that failed first since the last completed checkpoint, `newest_checkpoint_id`, as it
     was when this attempt began.
+    `pod`: the pod that its driver runs in, as namespace/name; None for a process of `host`.
     `batch_numbers`: the range that its batches may use; None for a record of an older version.
     `final_savepoint` is the directory of the final savepoint that was begun last; its `_metadata` says that it is
     complete.
@@ -78,6 +79,7 @@ class AttemptRecord:
     final_savepoint: str | None = None
     python_environment: str | None = None
     sinks: tuple[Vertex, ...] = ()
+    pod: str | None = None
 
     def is_proved_by(self, secret: str) -> bool:
         """Return whether `secret` is the attempt's. A record of an older version has none: everybody proves it."""

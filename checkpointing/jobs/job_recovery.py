@@ -138,10 +138,13 @@ class JobRecovery:
         registered = asyncio.ensure_future(attempt.registration.wait())
         try:
             first: list[asyncio.Future[Any]] = [registered, attempt.ended]
-            await asyncio.wait(
-                first,
-                timeout=self._services.settings.reconcile_window_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            is_waited_for = True
+            while is_waited_for:
+                done, _ = await asyncio.wait(
+                    first,
+                    timeout=self._services.settings.reconcile_window_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                is_waited_for = not done and attempt.process is not None and not attempt.process.has_started
         finally:
             registered.cancel()

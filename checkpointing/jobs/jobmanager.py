@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,13 @@ from checkpointing.jobs.dispatcher import Dispatcher
 from checkpointing.jobs.launch_queue import LaunchQueue
 from checkpointing.jobs.launcher import DriverLauncher, LaunchFailed
 from checkpointing.jobs.launching.admission import Limits
+from checkpointing.jobs.launching.chosen import ChosenLauncher
 from checkpointing.jobs.launching.control_groups import DriverGroups, NoGroups, delegated_group
 from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.environment import storage_variables
+from checkpointing.jobs.launching.kubernetes.api import KubernetesApi
+from checkpointing.jobs.launching.kubernetes.launcher import KubernetesLauncher, PodDefaults
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.machine import limits_of, read_machine
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
@@ -90,7 +93,7 @@ async def run(
         await io.run(lambda: _close_state_directory(settings))
         ha = await io.run(lambda: _high_availability(settings))
         if launcher is None:
-            launcher = await io.run(lambda: _local_launcher(settings, environ or os.environ, address))
+            launcher = await io.run(lambda: _launcher(settings, environ or os.environ, address))
         token_file = await io.run(lambda: _token_file(settings))
         limits = await io.run(lambda: _limits(settings))
         temporaries = await io.run(
@@ -201,6 +204,29 @@ def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices
     )
 
 
+def _launcher(settings: JobManagerSettings, environ: Mapping[str, str], address: str) -> DriverLauncher:
+    processes, pods = _local_launcher(settings, environ, address), None
+    if settings.kubernetes is not None:
+        defaults = PodDefaults(
+            settings.kubernetes.namespace,
+            settings.cluster_id,
+            settings.pod_start_timeout_s,
+            settings.checkpoint_directory,
+            settings.savepoint_directory,
+        )
+        api, site = KubernetesApi(settings.kubernetes), _site(settings, address)
+        pods = KubernetesLauncher(api, defaults, site, environ, _program_variables(settings))
+    return ChosenLauncher(processes, pods, settings.launcher)
+
+
+def _site(settings: JobManagerSettings, address: str) -> Site:
+    return Site(settings.storage_is_shared, address, settings.zookeeper_hosts)
+
+
+def _program_variables(settings: JobManagerSettings) -> Collection[str]:
+    return (*settings.program_environment, *storage_variables(settings.restore_roots.roots))
+
+
 def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], address: str) -> LocalDriverLauncher:
     def java_home() -> Path:
         try:
@@ -212,12 +238,12 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
         environ,
         java_home,
         settings.state_directory,
-        site=Site(settings.storage_is_shared, address, settings.zookeeper_hosts),
+        site=_site(settings, address),
         default_master=settings.spark_master,
         spares=settings.spare_drivers,
         shares_classes=settings.class_data_sharing,
         groups=_driver_groups(),
-        program_variables=(*settings.program_environment, *storage_variables(settings.restore_roots.roots)),
+        program_variables=_program_variables(settings),
     )
 
 

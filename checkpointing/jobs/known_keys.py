@@ -30,7 +30,8 @@ _BY_FAMILY = {
         *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
     ),
     "waymark.": (
-        *("allow-empty-start", "driver.memory", "driver.memory-limit", "executor-uploads.min-size", "priority"),
+        *("allow-empty-start", "driver.memory", "driver.memory-limit", "executor-uploads.min-size"),
+        *("kubernetes.run-as-user", "launcher", "priority"),
         *("python", "python.requirements", "python.archive"),
     ),
 }

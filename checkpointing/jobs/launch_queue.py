@@ -123,8 +123,12 @@ class LaunchQueue:
         self._look()
 
     def expect(self, graph: JobGraph) -> None:
-        """A job of the last leader is being recovered: jobs of lower priority wait until that is known to be done."""
-        self._expected[graph.job_id] = _Expected(_priority(graph), self._clock.monotonic() + self._recovery_limit_s)
+        """A job of the last leader is being recovered: jobs of lower priority wait until that is known to be done.
+
+        Unless its driver runs elsewhere: it may wait there for long, and takes nothing here.
+        """
+        if self._demand(graph) is not None:
+            self._expected[graph.job_id] = _Expected(_priority(graph), self._clock.monotonic() + self._recovery_limit_s)
 
     def adopted(self, graph: JobGraph) -> None:
         """The job's driver lives on this machine, as far as is known; `started` says that its queries run."""

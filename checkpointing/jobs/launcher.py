@@ -5,6 +5,8 @@ A driver outlives its job manager: it runs in a session of its own, and the next
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -17,9 +19,29 @@ class LaunchFailed(Exception):
     """The driver's process could not be started at all; the text says why."""
 
 
+@dataclass(frozen=True)
+class Loss:
+    """Why a driver was lost, as what runs it says: the name and the message of the attempt's exception."""
+
+    name: str
+    message: str
+
+
 class DriverProcess(Protocol):
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int | None:
+        """None for a driver that is no process of this machine."""
+        ...
+
+    @property
+    def has_started(self) -> bool:
+        """False while the driver waits for something else than itself, and while nobody can say whether it does."""
+        ...
+
+    @property
+    def loss(self) -> Loss | None:
+        """After `wait`: why the driver ended, where more than its exit code is known."""
+        ...
 
     async def wait(self) -> int | None:
         """Return when the process has ended: its exit code, negative for a signal, None when it is not known."""
@@ -71,10 +93,23 @@ class DriverLauncher(Protocol):
         """Start the driver of `spec`. Blocking, short; LaunchFailed when that is impossible."""
         ...
 
-    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DriverProcess | None:
-        """The process that an earlier job manager started for this attempt, or None when it is gone or another one."""
+    def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str | None:
+        """Return the pod that the attempt's driver will run in, as namespace/name; None for a process. Pure."""
+        ...
+
+    def adopt(
+        self, pid: int | None, job_id: str, attempt: int, work_directory: Path, pod: str | None = None
+    ) -> DriverProcess | None:
+        """Return the driver that a job manager started for this attempt, None when it is gone or another one's.
+
+        `pid` is a process of this machine, `pod` what `pod_of` said. Blocking, short. A pod that cannot be looked up
+        now is adopted, because its driver may live.
+        """
         ...
 
     def end_spares(self) -> None:
-        """No driver will be asked for until the next `launch`: nothing may wait for work. Blocking, short."""
+        """Let nothing wait for work, and follow no driver: the term is over, until the next `launch` or `adopt`.
+
+        Drivers go on. Blocking, short.
+        """
         ...

@@ -15,8 +15,9 @@ from typing import TypeVar
 from checkpointing.configuration import InvalidConfiguration, memory_bytes
 from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_SESSION_TIMEOUT_S, HighAvailabilityMode
 from checkpointing.ha.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
-from checkpointing.jobs.launching.deployment import MASTER, deployment_of, is_loopback
+from checkpointing.jobs.launching.deployment import MASTER, LauncherKind, deployment_of, is_loopback
 from checkpointing.jobs.launching.environment import check_entry
+from checkpointing.jobs.launching.kubernetes.api import ApiAccess
 from checkpointing.jobs.loop import DEFAULT_SILENCE_S
 from checkpointing.jobs.secret_keys import SETTING as SECRET_KEYS
 from checkpointing.jobs.secret_keys import check_key
@@ -94,6 +95,9 @@ class JobManagerSettings:
     driver_limit: int | None
     driver_starts: int | None
     secret_keys: tuple[str, ...] = field(repr=False)
+    launcher: LauncherKind
+    kubernetes: ApiAccess | None
+    pod_start_timeout_s: float
 
     @property
     def savepoint_roots(self) -> SavepointRoots:
@@ -183,7 +187,15 @@ class JobManagerSettings:
             driver_memory=read.size("WAYMARK_DRIVER_MEMORY"),
             driver_limit=read.optional_whole("WAYMARK_DRIVER_LIMIT", least=0),
             driver_starts=read.optional_whole("WAYMARK_DRIVER_STARTS", least=1),
+            launcher=read.choice("WAYMARK_LAUNCHER", LauncherKind, LauncherKind.PROCESS),
+            kubernetes=read.kubernetes(),
+            pod_start_timeout_s=read.seconds("WAYMARK_POD_START_TIMEOUT", 600.0),
         )
+        if settings.launcher is LauncherKind.KUBERNETES and settings.kubernetes is None:
+            read.problems.append(
+                "WAYMARK_LAUNCHER: 'kubernetes' is not allowed outside a Kubernetes cluster without "
+                "WAYMARK_KUBERNETES_API; set it to the address of the API, such as https://kubernetes.internal:6443"
+            )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))
         return settings
@@ -299,6 +311,29 @@ class _Reader:
         except InvalidConfiguration as error:
             self.problems.append(f"{name}: {error.value!r} is not allowed; {error.allowed}")
             return ""
+
+    def kubernetes(self) -> ApiAccess | None:
+        """The API that is named, else that of the cluster that this process is a pod of; None without either."""
+        name, address = "WAYMARK_KUBERNETES_API", self.text("WAYMARK_KUBERNETES_API", "").rstrip("/")
+        namespace = self.text("WAYMARK_KUBERNETES_NAMESPACE", "")
+        try:
+            own = ApiAccess.in_cluster(self._environ)
+        except OSError as error:
+            self.problems.append(f"{name}: the service account of this pod cannot be read ({error.strerror})")
+            own = None
+        if not address:
+            return own if own is None or not namespace else replace(own, namespace=namespace)
+        if not re.fullmatch(r"https?://[^\s/?#@]+", address):
+            self.problems.append(
+                f"{name}: {address!r} is not allowed; an address such as https://kubernetes.internal:6443"
+            )
+        token, authorities = (self.text(f"WAYMARK_KUBERNETES_{each}_FILE", "") for each in ("TOKEN", "CA"))
+        for each in filter(None, (token, authorities)):
+            if not Path(each).is_file():
+                self.problems.append(f"{name}: {each!r} is not allowed as its token or CA; a file that can be read")
+        return ApiAccess(
+            address, Path(token) if token else None, Path(authorities) if authorities else None, namespace or "default"
+        )
 
     def zookeeper_access(self, prefix: str) -> ZooKeeperAccessFiles | None:
         """None: as anybody, in plain text."""

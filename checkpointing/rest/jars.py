@@ -23,6 +23,7 @@ from checkpointing.ha.services import HighAvailabilityMode
 from checkpointing.jobs.dispatcher import Dispatcher, JobExists, SubmissionFailed
 from checkpointing.jobs.graph import JobGraph
 from checkpointing.jobs.job_environment import JobEnvironment
+from checkpointing.jobs.launching.deployment import LauncherKind, launcher_of
 from checkpointing.jobs.launching.python import check_python
 from checkpointing.jobs.programs import (
     InvalidProgram,
@@ -131,9 +132,10 @@ class JarHandlers:
         await self._check_directories(graph.configuration)
         try:
             await self._services.io.run(lambda: check_program(program, graph.entry_class))
-            await self._services.io.run(lambda: check_python(graph.configuration))
-            await self._services.io.run(lambda: check_py_files(graph.configuration))
-            await self._services.io.run(lambda: check_source(graph.configuration))
+            if launcher_of(graph.configuration, self._services.settings.launcher) is LauncherKind.PROCESS:
+                await self._services.io.run(lambda: check_python(graph.configuration))
+                await self._services.io.run(lambda: check_py_files(graph.configuration))
+                await self._services.io.run(lambda: check_source(graph.configuration))
             if graph.savepoint_path is not None:
                 graph = replace(graph, savepoint_path=await self._savepoint(graph))
             async with self._claimed(graph):

@@ -212,6 +212,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "state": end.state.value if end else attempt.state.value,
         "cause": sentence(end.exception.message) if end and end.exception else None,
         "pid": record.pid,
+        "pod": record.pod,
         "restored-checkpoint-id": record.restored_checkpoint_id if record.local_directory is None else None,
         "restored-path": record.restored_location or record.local_directory,
         "restored-from": _restored_from(record),

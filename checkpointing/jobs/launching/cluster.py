@@ -19,7 +19,7 @@ from checkpointing.daemon_threads import in_daemon_thread
 from checkpointing.durable_files import append_privately
 from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.driver_spec import DriverSpec
-from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
+from checkpointing.jobs.launcher import DriverProcess, LaunchFailed, Loss
 from checkpointing.jobs.launching.deployment import Deployment
 from checkpointing.jobs.launching.package import PACKAGE_NAME, zipped_package
 from checkpointing.jobs.launching.processes import StartedProcess, write_private
@@ -106,6 +106,8 @@ class SubmittedApplication:
     """Ending the client does not end the application: that is asked of the cluster."""
 
     left_nothing = False
+    has_started = True
+    loss: Loss | None = None
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 
 from checkpointing.configuration import InvalidConfiguration, memory_bytes
-from checkpointing.jobs.launcher import DriverProcess
+from checkpointing.jobs.launcher import DriverProcess, Loss
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.demand import gib
 
@@ -168,8 +168,16 @@ class LimitedProcess:
         self._groups = groups
 
     @property
-    def pid(self) -> int:
+    def pid(self) -> int | None:
         return self._process.pid
+
+    @property
+    def has_started(self) -> bool:
+        return self._process.has_started
+
+    @property
+    def loss(self) -> Loss | None:
+        return self._process.loss
 
     @property
     def left_nothing(self) -> bool:

@@ -31,26 +31,37 @@ def demand_of(configuration: Mapping[str, str], deployment: Deployment) -> Deman
     """Return None for a driver that runs elsewhere. InvalidConfiguration names the key that is wrong."""
     if deployment.driver_is_in_the_cluster:
         return None
-    if MEMORY in configuration:
-        asked = memory_bytes(MEMORY, configuration[MEMORY])
-        if asked < MIB:
-            raise InvalidConfiguration(MEMORY, configuration[MEMORY], "at least 1mb")
-        return Demand(asked)
+    asked = asked_memory(configuration)
+    return Demand(asked or heap_and_overhead(configuration) + _tasks_in(deployment) * _WORKER_BYTES)
+
+
+def asked_memory(configuration: Mapping[str, str]) -> int | None:
+    """Return what `waymark.driver.memory` says, in bytes, None where it is not set. InvalidConfiguration."""
+    if MEMORY not in configuration:
+        return None
+    asked = memory_bytes(MEMORY, configuration[MEMORY])
+    if asked < MIB:
+        raise InvalidConfiguration(MEMORY, configuration[MEMORY], "at least 1mb")
+    return asked
+
+
+def heap_and_overhead(configuration: Mapping[str, str], factor_key: str = FACTOR, default_factor: str = "0.1") -> int:
+    """Return what Spark counts for a driver, in bytes. InvalidConfiguration."""
     heap = _size(configuration, HEAP, DRIVER_MEMORY, least=1)
-    return Demand(heap + _overhead(configuration, heap) + _tasks_in(deployment) * _WORKER_BYTES)
+    return heap + _overhead(configuration, heap, factor_key, default_factor)
 
 
 def gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def _overhead(configuration: Mapping[str, str], heap: int) -> int:
+def _overhead(configuration: Mapping[str, str], heap: int, factor_key: str, default_factor: str) -> int:
     least = _size(configuration, LEAST_OVERHEAD, "384m")
     if OVERHEAD in configuration:
         return _size(configuration, OVERHEAD, "")
-    text = configuration.get(FACTOR, "0.1").strip()
+    text = configuration.get(factor_key, default_factor).strip()
     if not re.fullmatch(r"\d*\.?\d+", text):
-        raise InvalidConfiguration(FACTOR, text, "a number, at least 0, such as 0.2")
+        raise InvalidConfiguration(factor_key, text, "a number, at least 0, such as 0.2")
     return max(round(heap * float(text)), least)
 
 

@@ -1,10 +1,12 @@
-"""Where a job runs: its Spark master and deploy mode, and what that place must be able to reach.
+"""Where a job runs: its launcher, its Spark master and deploy mode, and what that place must be able to reach.
 
     spark.master              the driver runs …                    the tasks run …
     local, local[n]           as a process of this machine         in the driver
     spark://host:port,…       as a process of this machine         on the standalone cluster's executors
     yarn, k8s://…   client    as a process of this machine         on the cluster's executors
     yarn, k8s://…   cluster   in the cluster                       on the cluster's executors
+
+With the launcher `kubernetes` the driver is a pod instead of a process of this machine (kubernetes/launcher.py).
 
 Executors write state files straight into the query's checkpointLocation, and the driver links them from there: with
 executors on other machines the job manager's state directory must lie on storage that all of them see under one path.
@@ -21,11 +23,17 @@ from urllib.parse import urlsplit
 
 from checkpointing.configuration import InvalidConfiguration
 
+LAUNCHER = "waymark.launcher"
 MASTER = "spark.master"
 DEPLOY_MODE = "spark.submit.deployMode"
 DEFAULT_PARALLELISM = 2
 _HOST_AND_PORT = r"(?:\[[0-9A-Fa-f:.]+\]|[^\s/:,\[\]]+):\d{1,5}"
 _FORMS = "local[n], spark://host:port, yarn or k8s://https://host:port"
+
+
+class LauncherKind(Enum):
+    PROCESS = "process"
+    KUBERNETES = "kubernetes"
 
 
 class ClusterManager(Enum):
@@ -75,6 +83,14 @@ class Site:
     zookeeper_hosts: str = ""
 
 
+def launcher_of(configuration: Mapping[str, str], default: LauncherKind) -> LauncherKind:
+    """Return what starts the job's driver. Raises InvalidConfiguration."""
+    value = configuration.get(LAUNCHER, "").strip().lower() or default.value
+    if value not in {each.value for each in LauncherKind}:
+        raise InvalidConfiguration(LAUNCHER, value, "process or kubernetes")
+    return LauncherKind(value)
+
+
 def deployment_of(
     configuration: Mapping[str, str], *, default_master: str = "", parallelism: int | None = None
 ) -> Deployment:
@@ -106,13 +122,18 @@ def check_reachable(deployment: Deployment, site: Site) -> None:
         )
     if not deployment.driver_is_in_the_cluster:
         return
-    for name, address in (("WAYMARK_JOBMANAGER_ADDRESS", site.address), *_servers(site.zookeeper_hosts)):
-        if is_loopback(address):
-            raise InvalidConfiguration(
-                DEPLOY_MODE,
-                deployment.mode.value,
-                f"client while {name} is {address.removeprefix('//')}: a driver in the cluster cannot reach that",
-            )
+    for name, address in loopback_servers(site):
+        raise InvalidConfiguration(
+            DEPLOY_MODE,
+            deployment.mode.value,
+            f"client while {name} is {address}: a driver in the cluster cannot reach that",
+        )
+
+
+def loopback_servers(site: Site) -> list[tuple[str, str]]:
+    """Return the settings, and their addresses, that a driver on another machine needs and cannot reach."""
+    servers = (("WAYMARK_JOBMANAGER_ADDRESS", site.address), *_servers(site.zookeeper_hosts))
+    return [(name, address.removeprefix("//")) for name, address in servers if is_loopback(address)]
 
 
 def is_loopback(address: str) -> bool:

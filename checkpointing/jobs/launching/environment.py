@@ -42,6 +42,11 @@ def program_environment(environ: Mapping[str, str], more: Collection[str]) -> di
     return {name: value for name, value in environ.items() if _is_allowed(name, more)}
 
 
+def named_variables(environ: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
+    """Return the variables of `environ` that `more` names: those that a driver on another machine gets."""
+    return {name: value for name, value in environ.items() if _is_named(name, more)}
+
+
 def storage_variables(locations: Iterable[str]) -> Iterator[str]:
     """Yield what the drivers of a job manager with these storage locations need besides, as entries of `more`."""
     for scheme in filter(None, map(scheme_of, locations)):
@@ -73,4 +78,8 @@ def _is_allowed(name: str, more: Collection[str]) -> bool:
         return False
     if name in _NAMES or name.startswith(_PREFIXES) or _PROXY.fullmatch(name):
         return True
+    return _is_named(name, more)
+
+
+def _is_named(name: str, more: Collection[str]) -> bool:
     return any(name.startswith(entry[:-1]) if entry.endswith("*") else name == entry for entry in more)

@@ -150,8 +150,10 @@ class LocalDriverLauncher:
         group = self._limited(popen.pid, spec)
         return process if group is None else LimitedProcess(process, *group)
 
-    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DriverProcess | None:
-        if not self._is_driver(pid, work_directory):
+    def adopt(
+        self, pid: int | None, job_id: str, attempt: int, work_directory: Path, pod: str | None = None
+    ) -> DriverProcess | None:
+        if pid is None or not self._is_driver(pid, work_directory):
             return None
         process = AdoptedProcess(pid, work_directory)
         try:
@@ -180,6 +182,9 @@ class LocalDriverLauncher:
         if (limited := self._limited(pid, spec)) is not None:
             group, groups = limited
             groups.release(group)
+
+    def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str | None:
+        return None
 
     def end_spares(self) -> None:
         self.spares.close()

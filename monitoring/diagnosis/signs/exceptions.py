@@ -50,7 +50,7 @@ OUT_OF_MEMORY = Family(
     Words("A process ran out of memory or was collecting garbage", "进程内存不足或长时间垃圾回收"),
     re.compile(
         r"OutOfMemory|GC overhead limit|\bMetaspace\b|\bMemoryError\b"
-        r"|running beyond (?:the )?(?:physical|virtual) memory|OOMKilled",
+        r"|running beyond (?:the )?(?:physical|virtual) memory|OOMKilled|used more memory than its limit",
         re.IGNORECASE,
     ),
     (
@@ -69,6 +69,7 @@ LOST_MACHINE = Family(
     re.compile(
         r"TaskManager .*(?:lost|no longer reachable|timed out)|remote task ?manager|TaskExecutor.*(?:lost|disconnected)"
         r"|ExecutorLostFailure|Lost executor|ResourceManager.*disconnected|DriverLost|HeartbeatTimeout"
+        r"|evicted the pod|The pod \S+ of the driver was deleted"
         r"|sent no heartbeat|heartbeat .*timed out|did not come back"
         r"|exit code 137|through signal 9\b",
         re.IGNORECASE | re.DOTALL,
@@ -85,6 +86,23 @@ LOST_MACHINE = Family(
             "",
             Words("where the system killed it for its memory", "如果因内存被系统终止"),
             f"{FLINK}deployment/memory/mem_trouble/",
+        ),
+    ),
+)
+POD_NOT_STARTED = Family(
+    "pod_not_started",
+    Words("Pod not started", "Pod 未启动"),
+    Words("Kubernetes did not start the driver's pod", "Kubernetes 未启动驱动的 Pod"),
+    re.compile(r"The pod \S+ of the driver (?:did not|cannot) start"),
+    (
+        Advice(
+            "spark.kubernetes.container.image · spark.driver.memory",
+            "",
+            Words(
+                "an image that the nodes can pull, and a size that fits a node",
+                "节点可拉取的镜像，以及节点可容纳的大小",
+            ),
+            "https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/",
         ),
     ),
 )
@@ -150,7 +168,7 @@ USER_CODE = Family(
     Words("The program threw an exception", "程序抛出异常"),
     None,
 )
-FAMILIES = (OUT_OF_MEMORY, LOST_MACHINE, NO_SLOTS, STORAGE_REFUSES, EXTERNAL_TIMEOUT, USER_CODE)
+FAMILIES = (OUT_OF_MEMORY, POD_NOT_STARTED, LOST_MACHINE, NO_SLOTS, STORAGE_REFUSES, EXTERNAL_TIMEOUT, USER_CODE)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import hashlib
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from checkpointing.jobs.driver_spec import DriverSpec
 from checkpointing.jobs.graph import JobGraph
-from checkpointing.jobs.launcher import LaunchFailed
+from checkpointing.jobs.launcher import LaunchFailed, Loss
 from checkpointing.jobs.launching.admission import Demand, Load
 from checkpointing.jobs.launching.demand import demand_of
 from checkpointing.jobs.launching.deployment import deployment_of
@@ -64,6 +65,8 @@ class FakeProcess:
     """Stands for the driver's process: `end` stops the driver as a signal would."""
 
     left_nothing = False
+    has_started = True
+    loss: Loss | None = None
 
     def __init__(self, driver: FakeDriver) -> None:
         self._driver = driver
@@ -365,11 +368,16 @@ class FakeLauncher:
         driver.start()
         return driver
 
-    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> FakeProcess | None:
+    def adopt(
+        self, pid: int | None, job_id: str, attempt: int, work_directory: Path, pod: str | None = None
+    ) -> FakeProcess | None:
         for driver in self.drivers:
             if (driver.pid, driver.spec.job_id, driver.spec.attempt) == (pid, job_id, attempt):
                 return None if driver.process.exited.done() else driver.process
         return None
+
+    def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> None:
+        """Drivers are processes."""
 
     def check(self, graph: JobGraph) -> None:
         """Every job may run here."""

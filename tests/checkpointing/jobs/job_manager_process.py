@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,6 +32,9 @@ ALIVE = ".alive"
 
 
 class DistantProcess:
+    has_started = True
+    loss = None
+
     def __init__(self, directory: Path, pid: int) -> None:
         self.pid = pid
         self._alive = directory / f"{pid}{ALIVE}"
@@ -61,8 +65,15 @@ class DistantLauncher:
             os.sched_yield()
         return DistantProcess(self._directory, int(answer.read_text()))
 
-    def adopt(self, pid: int, job_id: str, attempt: int, work_directory: Path) -> DistantProcess | None:
-        return DistantProcess(self._directory, pid) if (self._directory / f"{pid}{ALIVE}").exists() else None
+    def adopt(
+        self, pid: int | None, job_id: str, attempt: int, work_directory: Path, pod: str | None = None
+    ) -> DistantProcess | None:
+        if pid is None or not (self._directory / f"{pid}{ALIVE}").exists():
+            return None
+        return DistantProcess(self._directory, pid)
+
+    def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> None:
+        """Drivers are processes."""
 
     def check(self, graph: JobGraph) -> None:
         """Every job may run here."""

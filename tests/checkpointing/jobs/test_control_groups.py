@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.launcher import Loss
 from checkpointing.jobs.launching import control_groups
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.control_groups import (
@@ -236,7 +237,8 @@ def test_the_next_job_manager_finds_the_group_of_a_driver(kernel: Kernel, groups
 
 async def test_the_group_goes_when_its_process_was_ended(kernel: Kernel, groups: DriverGroups) -> None:
     class Process:
-        pid, left_nothing = 100, True
+        pid, has_started, left_nothing = 100, True, True
+        loss = Loss("DriverLost", "why")
 
         async def wait(self) -> int | None:
             await asyncio.sleep(0)
@@ -252,7 +254,8 @@ async def test_the_group_goes_when_its_process_was_ended(kernel: Kernel, groups:
     process = LimitedProcess(Process(), groups.place(100, GIB), groups)
     kernel.kill_for_memory("driver-100", 1)
     assert (await process.wait(), process.exceeded_memory_limit()) == (-signal.SIGKILL, GIB)
-    assert (process.pid, process.left_nothing, process.last_log_lines()) == (100, True, "its log")
+    assert (process.pid, process.has_started, process.left_nothing) == (100, True, True)
+    assert (process.loss, process.last_log_lines()) == (Loss("DriverLost", "why"), "its log")
 
     await process.end(1.0)
     kernel.start(200)

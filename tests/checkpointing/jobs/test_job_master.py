@@ -11,6 +11,7 @@ import pytest
 
 from checkpointing.jobs import job_master
 from checkpointing.jobs.attempt_starter import AttemptStarter
+from checkpointing.jobs.launcher import Loss
 from checkpointing.messages import DriverState, Heartbeat
 from tests.checkpointing.jobs.running_job_manager import (
     LIMIT_S,
@@ -110,6 +111,19 @@ async def test_a_driver_that_exceeded_its_memory_limit_says_so_instead_of_a_sign
     entry = (await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"][0]
     assert entry["exceptionName"] == "DriverOutOfMemory"
     assert "their memory limit of 2.0 GiB" in entry["message"]
+
+
+async def test_what_runs_a_driver_says_first_why_it_was_lost(manager: RunningJobManager) -> None:
+    await manager.submit_running(FAST_RESTART)
+    driver = await manager.driver(1)
+    driver.process.exceeded = 2 * 2**30
+    driver.process.loss = Loss("PodEvicted", "Kubernetes evicted the pod.")
+
+    driver.kill(-9)
+    await manager.driver(2)
+
+    entry = (await manager.get(f"/jobs/{driver.spec.job_id}/exceptions"))["exceptionHistory"]["entries"][0]
+    assert (entry["exceptionName"], entry["message"]) == ("PodEvicted", "Kubernetes evicted the pod.")
 
 
 async def test_without_a_restart_strategy_a_failure_is_final(manager: RunningJobManager) -> None:

@@ -13,7 +13,8 @@ from checkpointing.jobs.launch_queue import priority_of
 from checkpointing.jobs.launching.admission import Demand
 from checkpointing.jobs.launching.control_groups import limit_of
 from checkpointing.jobs.launching.demand import demand_of
-from checkpointing.jobs.launching.deployment import deployment_of
+from checkpointing.jobs.launching.deployment import LauncherKind, deployment_of, launcher_of
+from checkpointing.jobs.launching.kubernetes.configuration import IMAGE, PodConfiguration
 from checkpointing.jobs.launching.python import python_of
 from checkpointing.jobs.python_environments.source import EnvironmentSource
 from checkpointing.jobs.restart import restart_strategy
@@ -56,9 +57,11 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         priority_of,
         lambda settings: demand_of(settings, deployment_of({})),
         lambda settings: limit_of(settings, Demand(0)),
+        lambda read: launcher_of(read, LauncherKind.PROCESS),
+        lambda read: PodConfiguration.parse(read, "default", 1),
     )
     for parse in parsers:
-        settings = Read()
+        settings = Read(**{IMAGE: "jobs:1"})
         parse(settings)
         read |= settings.keys_read
     assert {key for key in read if is_checked(key)} == KNOWN_KEYS

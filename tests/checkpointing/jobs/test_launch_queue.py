@@ -252,6 +252,31 @@ async def test_a_recovered_job_that_needs_no_start_is_waited_for_no_longer(what:
     assert here.started == ["usual"]
 
 
+async def test_a_job_of_another_machine_is_not_waited_for_while_it_is_recovered() -> None:
+    """Its pod may wait for a node for an hour."""
+    here = machine()
+    here.launcher.elsewhere = {"urgent"}
+    here.queue.expect(graph("urgent", priority="5"))
+
+    await here.enter(graph("usual"))
+
+    assert here.started == ["usual"]
+
+
+async def test_a_job_of_another_machine_waits_neither_for_room_nor_for_a_turn_nor_for_a_recovery() -> None:
+    here = machine(memory=1, starting=1)
+    here.launcher.elsewhere = {"first", "second"}
+    here.queue.hold()
+    here.queue.expect(graph("urgent", priority="5"))
+
+    await here.enter(graph("first", driver_memory="50"), graph("second", driver_memory="50"))
+
+    assert here.started == ["first", "second"]
+    here.queue.release()
+    await here.enter(graph("urgent", priority="5"))
+    assert here.started[2:] == ["urgent"], "they have taken nothing of the machine"
+
+
 async def test_a_job_that_cannot_be_recovered_is_not_waited_for_without_end() -> None:
     here = machine()
     here.queue.expect(graph("urgent", priority="5"))

@@ -1,0 +1,96 @@
+"""The launcher that a job's configuration chooses: drivers as processes of this machine, or as pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from checkpointing.configuration import InvalidConfiguration
+from checkpointing.jobs.driver_spec import DriverSpec
+from checkpointing.jobs.graph import JobGraph
+from checkpointing.jobs.launcher import DriverLauncher, DriverProcess, LaunchFailed, Loss
+from checkpointing.jobs.launching.admission import Demand, Load
+from checkpointing.jobs.launching.deployment import LAUNCHER, LauncherKind, launcher_of
+
+logger = logging.getLogger(__name__)
+
+
+class ChosenLauncher:
+    """`pods` is None where no Kubernetes API is known. `default` is for jobs that choose none."""
+
+    def __init__(self, processes: DriverLauncher, pods: DriverLauncher | None, default: LauncherKind) -> None:
+        self._processes = processes
+        self._pods = pods
+        self._default = default
+
+    def check(self, graph: JobGraph) -> None:
+        self._of(graph.configuration).check(graph)
+
+    def demand_of(self, graph: JobGraph) -> Demand | None:
+        return self._of(graph.configuration).demand_of(graph)
+
+    @property
+    def spare_load(self) -> Load:
+        return self._processes.spare_load
+
+    def leave_to_spares(self, room: Load) -> None:
+        self._processes.leave_to_spares(room)
+
+    def launch(self, spec: DriverSpec) -> DriverProcess:
+        try:
+            launcher = self._of(spec.configuration)
+        except InvalidConfiguration as error:
+            raise LaunchFailed(str(error)) from error
+        return launcher.launch(spec)
+
+    def pod_of(self, configuration: Mapping[str, str], job_id: str, attempt: int) -> str | None:
+        """`launch` refuses the configuration that cannot be followed."""
+        try:
+            return self._of(configuration).pod_of(configuration, job_id, attempt)
+        except InvalidConfiguration:
+            return None
+
+    def adopt(
+        self, pid: int | None, job_id: str, attempt: int, work_directory: Path, pod: str | None = None
+    ) -> DriverProcess | None:
+        if pod is None:
+            return self._processes.adopt(pid, job_id, attempt, work_directory)
+        if self._pods is not None:
+            return self._pods.adopt(pid, job_id, attempt, work_directory, pod)
+        logger.warning("pod %s may live, but this job manager knows no Kubernetes API", pod)
+        return PodOutOfReach()
+
+    def end_spares(self) -> None:
+        self._processes.end_spares()
+        if self._pods is not None:
+            self._pods.end_spares()
+
+    def _of(self, configuration: Mapping[str, str]) -> DriverLauncher:
+        kind = launcher_of(configuration, self._default)
+        if kind is LauncherKind.PROCESS:
+            return self._processes
+        if self._pods is None:
+            allowed = "process, because the job manager knows no Kubernetes API; set WAYMARK_KUBERNETES_API"
+            raise InvalidConfiguration(LAUNCHER, kind.value, allowed)
+        return self._pods
+
+
+class PodOutOfReach:
+    """A driver that nobody here can look at: its registration, its lease and its claim say whether it lives."""
+
+    pid = None
+    has_started = True
+    loss: Loss | None = None
+    left_nothing = False
+
+    async def wait(self) -> int | None:
+        await asyncio.get_running_loop().create_future()
+        return None
+
+    async def end(self, grace_s: float) -> None:
+        """It ends by its lease."""
+
+    def last_log_lines(self) -> str:
+        return ""

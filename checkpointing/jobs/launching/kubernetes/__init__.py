@@ -1,0 +1,1 @@
+"""Run drivers as pods of a Kubernetes cluster."""

@@ -1,0 +1,83 @@
+"""How a job manager comes to know a Kubernetes API: by its settings, or as a pod itself; and how it asks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpointing.jobs.launching.deployment import LauncherKind
+from checkpointing.jobs.launching.kubernetes.api import ApiAccess, ApiRefused, ApiUnreachable, KubernetesApi
+from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
+from tests.checkpointing.jobs.loop_guard import watched_loop
+from tests.checkpointing.jobs.played_kubernetes import NAMESPACE, TOKEN, PlayedKubernetes
+from tests.checkpointing.jobs.running_job_manager import RunningJobManager
+
+
+def settings(**environ: str) -> JobManagerSettings:
+    return JobManagerSettings.from_environ({name: str(value) for name, value in environ.items()})
+
+
+def test_outside_a_cluster_there_is_none_unless_it_is_named() -> None:
+    assert (settings().kubernetes, settings().launcher) == (None, LauncherKind.PROCESS)
+    with pytest.raises(InvalidSettings, match="WAYMARK_LAUNCHER: 'kubernetes' is not allowed outside a Kubernetes"):
+        settings(WAYMARK_LAUNCHER="kubernetes")
+    access = settings(WAYMARK_LAUNCHER="kubernetes", WAYMARK_KUBERNETES_API="https://k.internal:6443/").kubernetes
+    assert access == ApiAccess("https://k.internal:6443", None, None, "default")
+
+
+def test_wrong_settings_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"WAYMARK_KUBERNETES_API: 'k\.internal' is not allowed"):
+        settings(WAYMARK_KUBERNETES_API="k.internal")
+    missing = str(tmp_path / "missing")
+    with pytest.raises(InvalidSettings, match="missing' is not allowed as its token or CA; a file that can be read"):
+        settings(WAYMARK_KUBERNETES_API="https://k:1", WAYMARK_KUBERNETES_TOKEN_FILE=missing)
+
+
+def test_in_a_pod_its_service_account_is_used(tmp_path: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert ApiAccess.in_cluster(environ, tmp_path) is None, "no account is mounted"
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "namespace").write_text("streams\n")
+    access = ApiAccess.in_cluster(environ, tmp_path)
+    assert access == ApiAccess("https://10.96.0.1:443", tmp_path / "token", tmp_path / "ca.crt", "streams")
+
+
+async def test_launchers_are_made_off_the_event_loop(tmp_path: Path) -> None:
+    """They look at the machine's control groups."""
+    environ = {"WAYMARK_LAUNCHER": "kubernetes", "WAYMARK_KUBERNETES_API": "https://k.internal:6443"}
+    manager = RunningJobManager(tmp_path, None, environ)  # type: ignore[arg-type]
+    with watched_loop() as calls:
+        await manager.start()
+        await manager.shut_down()
+    assert calls == []
+
+
+def test_the_token_is_read_again_for_each_call(tmp_path: Path) -> None:
+    with PlayedKubernetes(tmp_path).serving() as cluster:
+        access = cluster.access
+        assert access.token_file is not None
+        api = KubernetesApi(access, timeout_s=5.0)
+        access.token_file.write_text("expired")
+        with pytest.raises(ApiUnreachable, match="answers 401: Unauthorized"):
+            api.pods(NAMESPACE, {})
+        access.token_file.write_text(TOKEN)
+        assert api.pods(NAMESPACE, {}) == []
+
+
+def test_a_refusal_has_kubernetes_own_word_and_a_busy_server_is_unreachable(tmp_path: Path) -> None:
+    with PlayedKubernetes(tmp_path).serving() as cluster:
+        api = cluster.api()
+        with pytest.raises(ApiRefused) as refused:
+            api.pod(NAMESPACE, "none")
+        assert (refused.value.is_not_found, refused.value.reason, str(refused.value)) == (
+            True,
+            "NotFound",
+            'pods "none" not found',
+        )
+        for status in (429, 500, 503):
+            cluster.refuses[("GET", "pods")] = (status, "", "busy")
+            with pytest.raises(ApiUnreachable, match=f"answers {status}: busy"):
+                api.pods(NAMESPACE, {})
+    with pytest.raises(ApiUnreachable, match="does not answer"):
+        api.pods(NAMESPACE, {})

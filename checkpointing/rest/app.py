@@ -119,6 +119,7 @@ def _other_routes(dispatcher: Dispatcher, log: RecentLog) -> Sequence[BaseRoute]
         Route("/savepoint-disposal/{triggerid}", savepoints.disposal_status),
         Route("/savepoints/validate", savepoints.validate, methods=["POST"]),
         Route("/savepoints/import", imports.begin, methods=["POST"]),
+        Route("/savepoints/import/validate", imports.validate, methods=["POST"]),
         Route("/savepoints/import/{triggerid}", imports.status),
         Route("/jars", jars.list),
         Route("/jars/upload", jars.upload, methods=["POST"]),

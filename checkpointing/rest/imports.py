@@ -1,8 +1,12 @@
-"""`/savepoints/import`: make a savepoint of Spark's own checkpoint locations. Ours: Flink has nothing like it."""
+"""`/savepoints/import`: make a savepoint of Spark's own checkpoint locations, and look at them before.
+
+Flink has nothing like it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -17,8 +21,9 @@ from checkpointing.rest.operation_json import operation_json
 from checkpointing.rest.requests import id_field, json_body, path_id, text_field
 from checkpointing.rest.savepoints import confined
 from checkpointing.spark.imported import import_savepoint
+from checkpointing.spark.spark_location import ImportRefused, SparkLocation, find
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
-from checkpointing.storage.errors import StorageError
+from checkpointing.storage.errors import StorageError, StorageUnreachable
 from checkpointing.storage.locations import canonical
 
 OPERATION = "savepoint-import"
@@ -59,6 +64,24 @@ class ImportHandlers:
         self._dispatcher.operations.start((OPERATION, trigger_id), copy)
         return JSONResponse({"request-id": trigger_id}, 202)
 
+    async def validate(self, request: Request) -> JSONResponse:
+        """Say what is at each location of `checkpoints`, and why one cannot be imported. Nothing is copied.
+
+        A location that is `valid` has the newest committed batch, its operators and its formats; any other a `reason`.
+        503 when a storage does not answer: that says nothing about the location.
+        """
+        self._dispatcher.require_leading()
+        locations = _locations(await json_body(request))
+        services = self._dispatcher.services
+        found = []
+        for query, location in locations.items():
+            try:
+                answer = await services.storage_io_at(location).look(location, partial(_looked_at, location))
+            except StorageUnreachable as error:
+                raise RestError(503, f"checkpoints: {error}") from error
+            found.append({"query": query, "location": external_path(location), **answer})
+        return JSONResponse({"checkpoints": found})
+
     async def status(self, request: Request) -> JSONResponse:
         self._dispatcher.require_leading()
         trigger_id = path_id(request, "triggerid")
@@ -69,6 +92,31 @@ class ImportHandlers:
         return JSONResponse(operation_json(outcome))
 
 
+def _looked_at(location: str) -> dict[str, Any]:
+    try:
+        found = find(location)
+        return {"valid": True, "reason": "", **_found_json(found)}
+    except StorageUnreachable:
+        raise
+    except (ImportRefused, OSError) as error:
+        return {"valid": False, "reason": str(error)}
+
+
+def _found_json(found: SparkLocation) -> dict[str, Any]:
+    return {
+        "queryId": found.query_id,
+        "batch": found.batch,
+        "batchTimestamp": found.batch_timestamp_ms,
+        "begunBatch": found.begun_batch,
+        "sources": found.num_sources,
+        "operators": [{"name": each.name, "partitions": each.partitions} for each in found.operators()],
+        "stateStore": found.state_store,
+        "formats": {log: found.log_format(log) for log in ("offsets", "commits")},
+        "files": len(found.selected),
+        "size": sum(file.size for file in found.selected),
+    }
+
+
 def _locations(body: Mapping[str, Any]) -> dict[str, str]:
     given = body.get("checkpoints")
     if not isinstance(given, dict) or not given or not all(isinstance(each, str) for each in given.values()):
@@ -76,6 +124,9 @@ def _locations(body: Mapping[str, Any]) -> dict[str, str]:
     if "" in given and len(given) > 1:
         raise bad_request("checkpoints: one of several locations has no query; name each")
     try:
-        return {query: canonical(location) for query, location in given.items()}
+        locations = {query: canonical(location) for query, location in given.items()}
     except StorageError as error:
         raise bad_request(f"checkpoints: {error}") from error
+    if len(set(locations.values())) < len(locations):
+        raise bad_request("checkpoints: two queries have the same location; each query has one of its own")
+    return locations

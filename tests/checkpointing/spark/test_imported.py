@@ -13,9 +13,11 @@ import pytest
 from checkpointing.clock import ManualClock
 from checkpointing.coordinator.checkpoint import CompletedCheckpoint
 from checkpointing.ids import is_id, new_id
-from checkpointing.spark.imported import ImportRefused, import_savepoint
+from checkpointing.spark.imported import import_savepoint
 from checkpointing.spark.layout import select_batch
 from checkpointing.spark.restore import UNNAMED, RestoreRefused, Snapshot, check_fits, restore_query
+from checkpointing.spark.spark_location import ImportRefused, find
+from checkpointing.spark.timelines import begin_timeline
 from checkpointing.storage import FileCheckpointStorage, files_for, verify
 from checkpointing.storage.files import LocalFiles
 from checkpointing.storage.roots import SavepointRoots
@@ -74,12 +76,32 @@ def test_a_location_comes_back_as_it_was_and_stays_untouched(name: str, query: s
     assert fingerprint(recording.location) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "store", "operators"),
+    [
+        ("count in hdfs", "HDFS-backed", [("stateStoreSave", 2)]),
+        ("total of distinct", "RocksDB", [("stateStoreSave", 1), ("dedupe", 2)]),
+        ("lines into files", "", []),
+    ],
+)
+def test_what_is_at_a_location_is_known_before_it_is_imported(
+    name: str, store: str, operators: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    recording = unpacked(name, tmp_path)
+    found = find(str(recording.location))
+    assert (found.batch, found.begun_batch, found.num_sources) == (newest_batch(recording), None, 1)
+    assert (found.state_store, [(each.name, each.partitions) for each in found.operators()]) == (store, operators)
+    assert found.log_format("offsets") == "v1"
+    assert found.batch_timestamp_ms is not None
+
+
 def test_a_batch_that_was_begun_keeps_its_input(count: Recording, tmp_path: Path) -> None:
     batch = newest_batch(count)
     (count.location / "commits" / str(batch)).unlink()
     snapshot = Snapshot(imported({"words": str(count.location)}, str(tmp_path / "savepoints")))
 
     assert restore_query(snapshot, "words", count.plan.vertices, tmp_path / "restored") == batch - 1
+    assert find(str(count.location)).begun_batch == batch
     begun = tmp_path / "restored" / "offsets" / str(batch)
     assert begun.read_bytes() == (count.location / "offsets" / str(batch)).read_bytes()
 
@@ -118,6 +140,14 @@ def nothing(location: Path) -> None:
     shutil.rmtree(location)
 
 
+def of_a_waymark_job(location: Path) -> None:
+    begin_timeline(location, "0" * 32, None)
+
+
+def a_savepoint(location: Path) -> None:
+    (location / "_metadata").write_text("{}")
+
+
 def without_commits(location: Path) -> None:
     shutil.rmtree(location / "commits")
 
@@ -154,7 +184,9 @@ def newest(location: Path, log: str) -> Path:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (nothing, "is no checkpoint location of Spark"),
+        (nothing, "does not exist, or is empty"),
+        (of_a_waymark_job, "belongs to a job of Waymark. Take a savepoint"),
+        (a_savepoint, "is a checkpoint or savepoint. Start the job from it"),
         (without_metadata, "it has no file 'metadata'"),
         (without_commits, "has no committed batch"),
         (torn_metadata, "/metadata is damaged"),
@@ -193,7 +225,7 @@ def test_a_location_in_use_is_refused(
         return get(self, path, target, like)
 
     monkeypatch.setattr(LocalFiles, "get", copied)
-    with pytest.raises(ImportRefused, match="changed while it was copied: a query still runs there"):
+    with pytest.raises(ImportRefused, match="changed while it was read: a query still runs there"):
         imported({"words": str(count.location)}, str(tmp_path / "savepoints"))
     assert not list(tmp_path.glob("savepoints/*"))
 

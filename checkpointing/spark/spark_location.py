@@ -1,0 +1,219 @@
+"""A checkpoint location that Spark wrote without Waymark: what is there, and why it cannot be used. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from checkpointing.messages import VertexKind
+from checkpointing.spark.layout import BatchFile, IncompleteBatch, Owner, committed_batches, select_batch
+from checkpointing.spark.timelines import TIMELINES
+from checkpointing.storage.files import Files
+from checkpointing.storage.layout import METADATA
+from checkpointing.storage.locations import canonical
+from checkpointing.storage.opening import files_for
+
+_OFFSETS, _COMMITS = ("v1",), ("v1", "v2")
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_STORES = {"HDFSBackedStateStoreProvider": "HDFS-backed", "RocksDBStateStoreProvider": "RocksDB"}
+
+
+class ImportRefused(Exception):
+    """The location cannot be imported; the text names it, what is wrong, and what to do."""
+
+
+@dataclass(frozen=True)
+class FoundOperator:
+    """A stateful operator. `name` is Spark's for its kind, such as stateStoreSave; "" when no file names it."""
+
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class SparkLocation:
+    """`batch` is the newest committed one, `selected` the files that a restart after it needs.
+
+    `listing` has each file's size by its path, as of the moment when the location was read.
+    """
+
+    location: str
+    files: Files
+    listing: Mapping[str, int]
+    query_id: str
+    batch: int
+    selected: tuple[BatchFile, ...]
+
+    def read(self, path: str) -> bytes:
+        return self.files.read(f"{self.location}/{path}")
+
+    def check_unchanged(self) -> None:
+        """Raise ImportRefused when a query has written there since."""
+        if listing_of(self.files, self.location) != self.listing:
+            raise in_use(self.location)
+
+    @property
+    def begun_batch(self) -> int | None:
+        """The batch that was begun and not committed: it must run again with the same input."""
+        begun = self.batch + 1
+        return begun if f"offsets/{begun}" in self.listing else None
+
+    @cached_property
+    def _offsets(self) -> Sequence[str]:
+        return self.read(f"offsets/{self.batch}").decode().splitlines()
+
+    @property
+    def num_sources(self) -> int:
+        return len(self._offsets) - 2
+
+    @cached_property
+    def _batch_metadata(self) -> Mapping[str, Any]:
+        try:
+            found = json.loads(self._offsets[1])
+        except (IndexError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def batch_timestamp_ms(self) -> int | None:
+        """When the newest committed batch began, by the old driver's clock."""
+        found = self._batch_metadata.get("batchTimestampMs")
+        return found if isinstance(found, int) else None
+
+    @property
+    def state_store(self) -> str:
+        """RocksDB, HDFS-backed or the name of another provider; "" for a query without state."""
+        settings = self._batch_metadata.get("conf")
+        provider = settings.get(_PROVIDER) if isinstance(settings, dict) and self.partitions else None
+        name = str(provider or "").rpartition(".")[2]
+        return _STORES.get(name, name)
+
+    @property
+    def partitions(self) -> Mapping[int, int]:
+        """The number of state partitions of each stateful operator, by its number."""
+        found: dict[int, int] = {}
+        for file in self.selected:
+            if file.owner.kind is VertexKind.STATEFUL:
+                found[file.owner.index] = max(found.get(file.owner.index, 1), file.owner.subtask + 1)
+        return dict(sorted(found.items()))
+
+    def operators(self) -> Sequence[FoundOperator]:
+        return [FoundOperator(self._operator_name(index), number) for index, number in self.partitions.items()]
+
+    def _operator_name(self, index: int) -> str:
+        """As the newest metadata of the operator has it: `state/N/_metadata/metadata`, or `…/v2/N` per batch."""
+        paths = [file.path for file in self.selected if file.path.startswith(f"state/{index}/_metadata/")]
+        for path in sorted(paths, key=lambda each: (len(each), each), reverse=True):
+            try:
+                lines = self.read(path).decode().splitlines()
+                return str(json.loads(lines[1])["operatorInfo"]["operatorName"])
+            except (IndexError, KeyError, TypeError, ValueError):
+                continue
+        return ""
+
+    def log_format(self, log: str) -> str:
+        """The version that the newest file of `offsets` or `commits` names."""
+        return _version(self.read(f"{log}/{self.batch}"))
+
+
+def find(location: str) -> SparkLocation:
+    """Return what is at a location; OSError when storage fails.
+
+    Raises:
+        ImportRefused: there is nothing to start from, or it cannot be used.
+    """
+    location = canonical(location)
+    files = files_for(location)
+    listing = listing_of(files, location)
+    _check_foreign(listing, location)
+    batch = _newest_batch(listing, location)
+    begun = _begun(listing, batch)
+
+    def read(path: str) -> bytes:
+        return files.read(f"{location}/{path}")
+
+    try:
+        _check_formats(files, listing, batch, begun, location)
+        selected = (*select_batch(listing, batch, read), *begun)
+        return SparkLocation(location, files, listing, _query_id(read("metadata"), location), batch, selected)
+    except IncompleteBatch as error:
+        raise ImportRefused(f"{location}: batch {batch}, the newest one, is not complete: {error}") from error
+    except FileNotFoundError as error:
+        raise in_use(location) from error
+
+
+def in_use(location: str) -> ImportRefused:
+    return ImportRefused(
+        f"{location} changed while it was read: a query still runs there. Stop it, and import the location again."
+    )
+
+
+def listing_of(files: Files, location: str) -> dict[str, int]:
+    """Return the size of each file below `location` by its path there."""
+    found: dict[str, int] = {}
+    pending = [""]
+    while pending:
+        directory = pending.pop()
+        place = f"{location}/{directory}".rstrip("/")
+        sizes = files.sizes(place)
+        found.update({f"{directory}{name}": size for name, size in sizes.items()})
+        pending += [f"{directory}{name}/" for name in files.names(place) if name not in sizes]
+    return found
+
+
+def _check_foreign(listing: Mapping[str, int], location: str) -> None:
+    if not listing:
+        raise ImportRefused(f"{location} does not exist, or is empty.")
+    if METADATA in listing:
+        raise ImportRefused(f"{location} is a checkpoint or savepoint. Start the job from it as from a savepoint.")
+    if TIMELINES in listing:
+        raise ImportRefused(
+            f"{location} belongs to a job of Waymark. Take a savepoint of that job, and start from the savepoint."
+        )
+    if "metadata" not in listing:
+        raise ImportRefused(f"{location} is no checkpoint location of Spark: it has no file 'metadata'.")
+
+
+def _newest_batch(listing: Mapping[str, int], location: str) -> int:
+    commits = committed_batches(path.removeprefix("commits/") for path in listing if path.startswith("commits/"))
+    if not commits:
+        raise ImportRefused(f"{location} has no committed batch. Start the job without it: there is no state yet.")
+    begun = committed_batches(path.removeprefix("offsets/") for path in listing if path.startswith("offsets/"))
+    if begun and begun[-1] > commits[-1] + 1:
+        raise ImportRefused(
+            f"{location} has offsets of batch {begun[-1]}, but the newest commit is of batch {commits[-1]}: "
+            "commits are missing, and Spark could not go on from there either."
+        )
+    return commits[-1]
+
+
+def _begun(listing: Mapping[str, int], batch: int) -> Sequence[BatchFile]:
+    path = f"offsets/{batch + 1}"
+    return [BatchFile(path, listing[path], Owner(VertexKind.SOURCE, 0))] if path in listing else []
+
+
+def _check_formats(
+    files: Files, listing: Mapping[str, int], batch: int, begun: Sequence[BatchFile], location: str
+) -> None:
+    logs = [(f"offsets/{batch}", _OFFSETS), (f"commits/{batch}", _COMMITS), *((file.path, _OFFSETS) for file in begun)]
+    for path, known in logs:
+        version = _version(files.read(f"{location}/{path}")) if path in listing else known[0]
+        if version not in known:
+            raise ImportRefused(
+                f"{location}/{path} has the format {version[:20]!r}, which is not known here; "
+                f"{' and '.join(known)} are. It is damaged, or of another version of Spark."
+            )
+
+
+def _version(log: bytes) -> str:
+    return log.decode(errors="replace").partition("\n")[0]
+
+
+def _query_id(metadata: bytes, location: str) -> str:
+    try:
+        return str(json.loads(metadata)["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ImportRefused(f"{location}/metadata is damaged: it does not name the query's id.") from error

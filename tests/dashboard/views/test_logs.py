@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -11,7 +12,7 @@ from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
 from dashboard.queries.logs import PART_BYTES
-from monitoring.models import Engine, Run, RunException
+from monitoring.models import Checkpoint, Engine, Run, RunException
 from tests.dashboard import builders as make
 from tests.dashboard.log_server import LogServer
 
@@ -145,3 +146,54 @@ def test_the_log_is_linked_from_an_exception_and_only_for_operators(
     assert link in operator.get(address).content.decode()
     assert link not in viewer.get(address).content.decode()
     assert viewer.get(reverse("job-logs", args=[run.job_id])).status_code == 403
+
+
+@pytest.fixture
+def ran_before(run: Run, job_manager: LogServer, httpserver: HTTPServer, now: datetime) -> Run:
+    """The first run, whose second attempt was on at the moment. Another run of the job has followed."""
+    job_manager.logs = {
+        "driver-1.log": b"of another attempt\nat the moment of another\n",
+        "driver-2.log": b"before\nat the moment\nafter\n",
+    }
+    newer = make.make_run(run.job, now, age=timedelta(minutes=1))
+    LogServer(httpserver, newer, now).logs = {"driver-1.log": b"of another run\nat the moment of another\n"}
+    return run
+
+
+def linked(client: Client, address: str, text: str) -> str:
+    """Return the log that the link of this text on a page leads to."""
+    page = client.get(address).content.decode()
+    link = re.search(rf'<a [^>]*href="([^"]*/logs/[^"]*)"[^>]*>{text}</a>', page)
+    assert link is not None, f"{address} has no link {text!r}"
+    target, fragment = unescape(link[1]).split("#")
+    assert fragment == "log"
+    answer = client.get(target).content.decode()
+    assert 'id="log"' in answer
+    return shown(answer)
+
+
+def test_a_failed_checkpoint_leads_to_the_log_of_its_attempt_at_that_time(
+    operator: Client, viewer: Client, ran_before: Run, job_manager: LogServer
+) -> None:
+    at = job_manager.started(2) + timedelta(seconds=30)
+    [checkpoint] = make.make_checkpoints(ran_before, at, make.Shape(count=1, failed=(0,)))
+    Checkpoint.objects.filter(pk=checkpoint.pk).update(failed_at=at)
+    address = reverse("checkpoint", args=[checkpoint.pk])
+    assert '<mark id="log-here">at the moment</mark>' in linked(operator, address, "Driver log at this time")
+    assert "/logs/" not in viewer.get(address).content.decode()
+
+
+def test_a_checkpoint_that_was_completed_has_no_link_to_a_log(
+    operator: Client, ran_before: Run, job_manager: LogServer
+) -> None:
+    [checkpoint] = make.make_checkpoints(ran_before, job_manager.started(2), make.Shape(count=1))
+    assert "Driver log at this time" not in operator.get(reverse("checkpoint", args=[checkpoint.pk])).content.decode()
+
+
+def test_an_incident_leads_to_the_log_of_the_attempt_that_ran_when_it_opened(
+    operator: Client, viewer: Client, ran_before: Run, job_manager: LogServer
+) -> None:
+    incident = make.make_incident(make.make_rule(ran_before.job), job_manager.started(2) + timedelta(seconds=30))
+    address = reverse("incident", args=[incident.pk])
+    assert '<mark id="log-here">at the moment</mark>' in linked(operator, address, "Driver log")
+    assert "/logs/" not in viewer.get(address).content.decode()

@@ -13,6 +13,7 @@ from checkpointing.configuration import InvalidConfiguration
 from checkpointing.jobs.job_environment import PREFIXES, JobEnvironment
 from checkpointing.jobs.python_environments.source import EnvironmentSource
 
+DIRECTORY = "waymark.directory"
 _BY_FAMILY = {
     "execution.checkpointing.": (
         *("interval", "timeout", "min-pause", "max-concurrent-checkpoints", "tolerable-failed-checkpoints", "mode"),
@@ -30,7 +31,7 @@ _BY_FAMILY = {
         *(".exponential-delay.jitter-factor", ".exponential-delay.attempts-before-reset-backoff"),
     ),
     "waymark.": (
-        *("allow-empty-start", "driver.memory", "driver.memory-limit", "executor-uploads.min-size"),
+        *("allow-empty-start", "directory", "driver.memory", "driver.memory-limit", "executor-uploads.min-size"),
         *("kubernetes.run-as-user", "launcher", "priority"),
         *("python", "python.requirements", "python.archive"),
     ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpointing.jobs.job_environment import SECRET, SECRET_FILE, without_secrets
-from checkpointing.jobs.known_keys import check_keys
+from checkpointing.jobs.known_keys import DIRECTORY, check_keys
 from checkpointing.jobs.python_environments.source import REQUIREMENTS
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.launch_wait import launch_wait_text
@@ -64,17 +64,20 @@ class Submission:
         more_arguments: Sequence[str] = (),
         requirements: str | None = None,
         checkpoints: Sequence[str] = (),
+        directory: str | None = None,
     ) -> Submission:
         """`program`: `path/script.py`, `path/wordcount.py:function` or `path/jobs.zip:module:function`.
 
         `arguments` are written KEY=VALUE and become `--KEY VALUE`; `more_arguments` stay as they are. `secrets` and
         `secret_files` are NAME=FILE: the value is what the file holds. `checkpoints` are written LOCATION or
-        NAME=LOCATION. ValueError says what is wrong, OSError that a file cannot be read.
+        NAME=LOCATION. The program's relative paths are below `directory`. ValueError says what is wrong, OSError that a
+        file cannot be read.
         """
         if savepoint and checkpoints:
             raise ValueError("--from-savepoint and --from-checkpoint: only one of them is allowed")
         path, entry = _split_program(program)
-        configuration = _pairs("--conf", settings) | _requirements(requirements)
+        given = {DIRECTORY: directory} if directory else {}
+        configuration = given | _pairs("--conf", settings) | _requirements(requirements)
         check_keys(configuration)
         _refuse_secrets(configuration)
         read = {f"{SECRET}{name}": text.strip() for name, text in _contents("--secret", secrets)}
@@ -251,20 +254,31 @@ def _contents(option: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             raise ValueError(f"{option}: {file} is not a UTF-8 text") from error
 
 
-def _locations(texts: Sequence[str]) -> dict[str, str]:
-    """Return the locations by query. A location may contain `=`, as in `/data/day=1`."""
+def locations_by_query(texts: Sequence[str]) -> dict[str, str]:
+    """Return checkpoint locations by their query. Each text is `LOCATION` or `NAME=LOCATION`; ValueError.
+
+    A location may contain `=`, as in `/data/day=1`.
+    """
     found: dict[str, str] = {}
     for text in texts:
         name, equals, location = text.partition("=")
         if not equals or "/" in name:
             name, location = "", text
         if name in found:
-            given = f"query {name!r} has two locations" if name else "write NAME=LOCATION for each query"
-            raise ValueError(f"--from-checkpoint: {given}")
+            raise ValueError(f"query {name!r} has two locations" if name else "write NAME=LOCATION for each query")
         if not location:
-            raise ValueError(f"--from-checkpoint: {text!r} is not allowed; LOCATION or NAME=LOCATION is expected")
-        found[name] = as_absolute(location)
+            raise ValueError(f"{text!r} is not allowed; LOCATION or NAME=LOCATION is expected")
+        found[name] = location
+    if "" in found and len(found) > 1:
+        raise ValueError("write NAME=LOCATION for each query")
     return found
+
+
+def _locations(texts: Sequence[str]) -> dict[str, str]:
+    try:
+        return {name: as_absolute(location) for name, location in locations_by_query(texts).items()}
+    except ValueError as error:
+        raise ValueError(f"--from-checkpoint: {error}") from error
 
 
 def _pairs(option: str, texts: Sequence[str], expected: str = "KEY=VALUE") -> dict[str, str]:

@@ -31,6 +31,7 @@ from checkpointing.spark.plan import (
     has_continuous_trigger,
     keep_pool,
     query_name,
+    session_of,
     sink_of,
     sources_of,
     writer_options,
@@ -59,6 +60,7 @@ from checkpointing.spark.starting_state import (
 from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
 from checkpointing.spark.uploads import ExecutorUploads, Uploads
+from checkpointing.spark.working_directory import enter, refuse_relative
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +128,7 @@ def prepare(
     state = starting_state(spec, work.root)
     _let_executors_import_this_package(spec, work, spark)
     let_workers_import(spark, program)
+    enter(spec.configuration, spark)
     log.info("calls %s", program.entry_class)  # which may take as long as it likes
     run = run_program(program, spark, arguments, state.query_id)
     returned = run.until_settled()
@@ -241,6 +244,8 @@ def plan_queries(
             raise ProgramError(f"two queries are named {name!r}; give each its own .queryName(...)")
         location = work.queries / f"{number}-{re.sub(r'[^A-Za-z0-9_-]', '_', name)}"
         sink = sink_of(writer, options)
+        if sink.path is not None:
+            refuse_relative(name, sink.path, configuration, session_of(writer))
         sink = replace(sink, after_restore=after_restore(writer, sink, exactly_once=exactly_once))
         plan = plan_on(state, name, explain(writer), sink, asks=asks_for_partitions)
         is_continuous = has_continuous_trigger(writer)

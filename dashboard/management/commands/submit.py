@@ -6,10 +6,12 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from checkpointing.jobs.launching.deployment import is_loopback
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.rows_written_again import warning_of
 from checkpointing.rest.submission import (
@@ -71,6 +73,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--parallelism", type=int)
         parser.add_argument(
+            "--directory",
+            help="the directory that the program's relative paths are below, where the driver runs (default: for a "
+            "script and a job manager on this machine, the current one)",
+        )
+        parser.add_argument(
             "--from-savepoint",
             metavar="LOCATION",
             help="a savepoint or retained checkpoint to start from: a path, or an address such as s3://…",
@@ -119,6 +126,14 @@ def _imported(client: JobManagerClient, submission: Submission, timeout_s: float
     return import_checkpoints(client, submission, time.monotonic, time.sleep, timeout_s)
 
 
+def _directory(options: dict[str, Any]) -> str | None:
+    """As under spark-submit, where a script runs in the shell's directory."""
+    if options["directory"]:
+        return str(Path(options["directory"]).absolute())
+    is_script = options["program"].endswith(".py")
+    return str(Path.cwd()) if is_script and is_loopback(options["jobmanager"]) else None
+
+
 def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> Submission:
     return Submission.parse(
         options["program"],
@@ -133,4 +148,5 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         more_arguments=script_arguments,
         checkpoints=options["from_checkpoint"],
         requirements=options["requirements"],
+        directory=_directory(options),
     )

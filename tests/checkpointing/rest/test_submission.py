@@ -56,6 +56,19 @@ async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, progr
     assert spec.configuration == {"execution.checkpointing.interval": "5s"}
 
 
+async def test_relative_paths_of_a_script_are_below_the_current_directory(
+    manager: RunningJobManager, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under spark-submit. Functions have no such default: they were written for Waymark."""
+    monkeypatch.chdir(tmp_path)
+    given = ("--directory", "programs"), ("--conf", "waymark.directory=/data"), ()
+    for number, options in enumerate(given):
+        await submit(manager, str(program), "--name", f"s{number}", *options)
+    await submit(manager, f"{program}:wordcount", "--name", "f")
+    found = [spec.configuration.get("waymark.directory") for spec in manager.launcher.specs]
+    assert found == [str(tmp_path / "programs"), "/data", str(tmp_path), None]
+
+
 async def test_submit_reads_secrets_from_files(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
     password, key = tmp_path / "password", tmp_path / "key.pem"
     password.write_text("hunter2\n")
@@ -237,7 +250,7 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
         (("{program}:wordcount", "--secret", "hunter2"), "--secret: 'hunter2' is not allowed; NAME=FILE"),
         (
             ("{program}", "--from-checkpoint", "/nowhere"),
-            "^--from-checkpoint: /nowhere is no checkpoint location of Spark",
+            "^--from-checkpoint: /nowhere does not exist, or is empty",
         ),
         (("{program}", "--from-checkpoint", "a=/x", "--from-checkpoint", "a=/y"), "query 'a' has two locations"),
         (("{program}", "--from-checkpoint", "/x", "--from-checkpoint", "/y"), "write NAME=LOCATION for each query"),

@@ -1,0 +1,49 @@
+"""The directory that relative paths of a program are below: the job's `waymark.directory`.
+
+Without that key it is the attempt's own directory, which is removed some attempts later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checkpointing.jobs.known_keys import DIRECTORY
+from checkpointing.spark.program import ProgramError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def enter(configuration: Mapping[str, str], spark: SparkSession) -> None:
+    """Make the directory that of this process, and of Spark's local file system; ProgramError when it is none."""
+    if DIRECTORY not in configuration:
+        return
+    directory = Path(configuration[DIRECTORY])
+    if not directory.is_absolute():
+        raise ProgramError(f"{DIRECTORY}: {str(directory)!r} is not allowed; an absolute path is expected")
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise ProgramError(
+            f"{DIRECTORY}: {directory} cannot be used where the driver runs ({error.strerror}). Create the directory "
+            "there, name another one, or leave the key out and use absolute paths."
+        ) from error
+    hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001 - Hadoop has no Python side
+    # A spare driver's JVM was started elsewhere, and a JVM cannot change its directory.
+    local = hadoop.FileSystem.getLocal(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    local.setWorkingDirectory(hadoop.Path(directory.as_uri()))
+
+
+def refuse_relative(query: str, path: str, configuration: Mapping[str, str], spark: SparkSession) -> None:
+    """Raise ProgramError if the file sink's `path` would be another directory for each attempt."""
+    if DIRECTORY in configuration or ":" in path or path.startswith("/"):
+        return
+    hadoop: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+    if str(hadoop.get("fs.defaultFS")).startswith("file:"):
+        raise ProgramError(
+            f"Query {query!r} writes to {path!r}, a relative path, and each attempt of the job has a directory of its "
+            f"own. Use an absolute path, or set {DIRECTORY} to the directory that relative paths are below."
+        )

@@ -1,0 +1,78 @@
+"""Scripts as public ones are written, in a real driver: relative paths, a listener, several queries, any sink."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.messages import DriverState
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+QUERIES = {f"{sensor}_{kind}" for sensor in ("heat", "tilt") for kind in ("valid", "rejected", "metrics")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """The directory that the script's paths are below."""
+    place = tmp_path / "place"
+    for sensor in ("heat", "tilt"):
+        (place / "streams" / sensor).mkdir(parents=True)
+        write(place, sensor, "1", 1.5, 20.0, None)
+    return place
+
+
+def write(place: Path, sensor: str, name: str, *values: float | None) -> None:
+    lines = "".join(json.dumps({"sensor": sensor, "value": value}) + "\n" for value in values)
+    partial = place / "streams" / f".{sensor}-{name}"
+    partial.write_text(lines)
+    partial.rename(place / "streams" / sensor / f"{name}.json")
+
+
+def values(output: Path) -> list[float | None]:
+    """What Spark's file sink says that it wrote."""
+    names = [path for path in output.glob("_spark_metadata/[0-9]*") if path.suffix != ".compact"]
+    entries = [json.loads(line) for path in names for line in path.read_text().splitlines()[1:]]
+    rows = [row for entry in entries for row in Path(entry["path"].removeprefix("file://")).read_text().splitlines()]
+    return sorted((json.loads(row).get("value") for row in rows), key=str)
+
+
+def test_several_queries_go_on_from_a_checkpoint_below_the_same_directory(
+    job_manager: Any, drivers: Any, place: Path, eventually: Any
+) -> None:
+    given: dict[str, Any] = {"program": "shapes.py", "configuration": {"waymark.directory": str(place)}}
+    arguments = ("--sensors", "heat", "tilt")
+    first = drivers.start(job_manager, "shapes.py", arguments, **given)
+    job_manager.await_state(1, DriverState.RUNNING)
+    assert {vertex.query for vertex in job_manager.vertices} == QUERIES
+
+    eventually("valid rows", lambda: values(place / "bronze/heat") == values(place / "bronze/tilt") == [1.5, 20.0])
+    eventually("rejected rows", lambda: values(place / "rejected/heat") == values(place / "rejected/tilt") == [None])
+    assert set((place / "started").read_text().split()) == QUERIES
+    checkpoint = job_manager.complete(1)
+    write(place, "heat", "2", 3.0)
+    eventually("what is abandoned", lambda: 3.0 in values(place / "bronze/heat"))
+    first.kill()
+
+    drivers.start(job_manager, "shapes.py", arguments, attempt=2, restore=checkpoint, **given)
+    job_manager.await_state(2, DriverState.RUNNING)
+    write(place, "heat", "3", 4.0)
+    eventually("each row once", lambda: values(place / "bronze/heat") == [1.5, 20.0, 3.0, 4.0])
+    assert values(place / "bronze/tilt") == [1.5, 20.0]
+
+
+def test_what_is_there_is_read_once_and_the_script_goes_on_to_its_end(
+    job_manager: Any, drivers: Any, place: Path
+) -> None:
+    drivers.start(
+        job_manager, "shapes.py", ("--sensors", "heat", "tilt", "--once"),
+        program="shapes.py", configuration={"waymark.directory": str(place)},
+    )  # fmt: skip
+    job_manager.await_state(1, DriverState.ENDED)
+    assert (place / "ended").read_text() == "3 3 3 3 3 3"
+    assert values(place / "bronze/heat") == [1.5, 20.0]
+    metrics = [json.loads(row) for path in (place / "metrics").glob("*.json") for row in path.read_text().splitlines()]
+    assert sorted((each["status"], each["count"]) for each in metrics) == [("heat", 2), ("tilt", 2)]

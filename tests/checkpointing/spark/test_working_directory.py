@@ -1,0 +1,60 @@
+"""Relative paths of a program: below the job's `waymark.directory`, for Python and for Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.spark.program import ProgramError
+from checkpointing.spark.working_directory import enter, refuse_relative
+
+
+@pytest.fixture(autouse=True)
+def _put_back(spark: Any) -> Iterator[None]:
+    hadoop = spark._jvm.org.apache.hadoop.fs
+    local = hadoop.FileSystem.getLocal(spark._jsparkSession.sessionState().newHadoopConf())
+    before, own = local.getWorkingDirectory(), Path.cwd()
+    yield
+    local.setWorkingDirectory(before)
+    os.chdir(own)
+
+
+@pytest.mark.spark
+def test_python_and_spark_find_relative_paths_below_it(spark: Any, tmp_path: Path) -> None:
+    enter({"waymark.directory": str(tmp_path)}, spark)
+    Path("in").write_text("a\nb\n")
+    spark.read.text("in").write.json("out")
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
+@pytest.mark.spark
+def test_without_the_key_nothing_changes(spark: Any) -> None:
+    before = Path.cwd()
+    enter({}, spark)
+    assert Path.cwd() == before
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("directory", "told"),
+    [
+        ("data", "waymark.directory: 'data' is not allowed; an absolute path is expected"),
+        ("/nowhere/at/all", "/nowhere/at/all cannot be used where the driver runs .No such file or directory."),
+    ],
+)
+def test_what_is_no_directory_ends_the_job(spark: Any, directory: str, told: str) -> None:
+    with pytest.raises(ProgramError, match=told):
+        enter({"waymark.directory": directory}, spark)
+
+
+@pytest.mark.spark
+def test_a_file_sink_below_each_attempts_own_directory_is_refused(spark: Any) -> None:
+    with pytest.raises(ProgramError, match="Query 'q' writes to 'bronze/q', a relative path"):
+        refuse_relative("q", "bronze/q", {}, spark)
+    refuse_relative("q", "bronze/q", {"waymark.directory": "/data"}, spark)
+    for path in ("/data/q", "file:/data/q", "s3a://bucket/q"):
+        refuse_relative("q", path, {}, spark)

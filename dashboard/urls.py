@@ -36,6 +36,7 @@ from dashboard.views import (
     savepoints,
     session,
     state,
+    submitting,
     tokens,
     users,
 )
@@ -134,6 +135,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clusters/<int:pk>/test/typed/", clusters.try_typed, name="cluster-test-typed"),
     path("clusters/<int:pk>/watch/", clusters.watch, name="cluster-watch"),
     path("clusters/<int:pk>/remove/", clusters.remove, name="cluster-remove"),
+    path("clusters/<int:pk>/submit/", submitting.submit, name="cluster-submit"),
+    path("clusters/<int:pk>/submit/look/", submitting.look, name="cluster-look"),
     path("clusters/<int:pk>/same/", clusters.same, name="cluster-same"),
     path("mail/", mail.mails, name="mails"),
     path("mail/<slug:mail_id>/", mail.mail, name="mail"),

@@ -23,6 +23,7 @@ from dashboard.api import (
     rules,
     savepoints,
     states,
+    submitting,
     system,
 )
 from dashboard.api.errors import Refused, answer_of, fields_of
@@ -50,7 +51,7 @@ api = NinjaAPI(
 )
 for each in (
     *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),
-    *(clusters, diagnosis, states, system),
+    *(clusters, submitting, diagnosis, states, system),
 ):
     api.add_router("", each.routes)
 

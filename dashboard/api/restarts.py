@@ -39,7 +39,17 @@ routes = router("Restarts")
 
 class AskedRestarts(Asked):
     state: Literal[
-        "", "decided", "uploading", "validating", "stopping", "launching", "waiting", "succeeded", "failed", "canceled"
+        "",
+        "decided",
+        "uploading",
+        "importing",
+        "validating",
+        "stopping",
+        "launching",
+        "waiting",
+        "succeeded",
+        "failed",
+        "canceled",
     ] = ""
 
 

@@ -68,7 +68,7 @@ def _programs_of(job: Job) -> _Programs:
     return _PROGRAMS[Engine.SPARK if job.cluster.engine == Engine.SPARK else Engine.FLINK]
 
 
-def _program(sent: Any, job: Job) -> Any:
+def check_program(sent: Any, job: Job) -> Any:
     """`sent`, if the job's engine takes such programs, or nothing. Raises ValidationError."""
     programs = _programs_of(job)
     if sent and not sent.name.endswith(programs.suffixes):
@@ -89,7 +89,7 @@ class ProgramForm(forms.Form):
         self._job = job
 
     def clean_program(self) -> Any:
-        return _program(self.cleaned_data["program"], self._job)
+        return check_program(self.cleaned_data["program"], self._job)
 
 
 class LaunchForm(forms.Form):
@@ -195,7 +195,7 @@ class LaunchForm(forms.Form):
                 self.fields[name].disabled = True
 
     def clean_upload(self) -> Any:
-        return _program(self.cleaned_data["upload"], self.job)
+        return check_program(self.cleaned_data["upload"], self.job)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -242,7 +242,7 @@ class LaunchForm(forms.Form):
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         if cleaned["kind"] == "command":
-            command = _lines(cleaned["command"])
+            command = lines_of(cleaned["command"])
             # What the form was filled in with is of no use to a command that does not take it.
             is_meant = "parallelism" in self.changed_data or uses(command, "parallelism")
             chosen = {"limit_s": cleaned["limit_s"], "parallelism": cleaned["parallelism"] if is_meant else None}
@@ -253,30 +253,44 @@ class LaunchForm(forms.Form):
             "kind": cleaned["kind"],
             "jar_id": cleaned["jar_id"].strip(),
             "entry_class": cleaned["entry_class"].strip() or None,
-            "program_args": _lines(cleaned["program_args"]),
+            "program_args": lines_of(cleaned["program_args"]),
             "parallelism": cleaned["parallelism"],
             "configuration": self._configuration(cleaned["configuration"]),
         }
 
     def _configuration(self, text: str) -> dict[str, str]:
-        pairs: dict[str, str] = {}
-        key = ""
-        for number, line in enumerate(text.splitlines(), start=1):
-            if key and line.startswith(_CONTINUES):
-                pairs[key] += f"\n{line.removeprefix(_CONTINUES)}"
-                continue
-            if not line.strip():
-                continue
-            name, colon, value = line.partition(":")
-            key = name.strip()
-            if not colon or not key:
-                self.add_error(
-                    "configuration",
-                    _("Line %(number)s is %(strip)s: key: value is needed.")
-                    % {"number": number, "strip": repr(line.strip())},
-                )
-            pairs[key] = value.strip()
-        return pairs
+        try:
+            return settings_in(text)
+        except forms.ValidationError as problem:
+            self.add_error("configuration", problem)
+            return {}
+
+
+def settings_in(text: str) -> dict[str, str]:
+    """Return the settings of lines `key: value`; a line that begins with two spaces continues the value before it.
+
+    Raises ValidationError that names every other line.
+    """
+    pairs: dict[str, str] = {}
+    wrong: list[str] = []
+    key = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if key and line.startswith(_CONTINUES):
+            pairs[key] += f"\n{line.removeprefix(_CONTINUES)}"
+            continue
+        if not line.strip():
+            continue
+        name, colon, value = line.partition(":")
+        key = name.strip()
+        if not colon or not key:
+            wrong.append(
+                _("Line %(number)s is %(strip)s: key: value is needed.")
+                % {"number": number, "strip": repr(line.strip())}
+            )
+        pairs[key] = value.strip()
+    if wrong:
+        raise forms.ValidationError(wrong)
+    return pairs
 
 
 def _found(job: Job) -> dict[str, Any]:
@@ -306,5 +320,5 @@ def _typed(key: str, value: str) -> str:
     return f"{key}: {value}".replace("\n", f"\n{_CONTINUES}")
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     return [line.rstrip("\r") for line in text.split("\n") if line.strip()]

@@ -11,13 +11,13 @@ from dashboard.phrasebook.health import TASKS, VERDICT
 from dashboard.phrasebook.messages import DELIVERIES, NOT_TOLD
 from dashboard.phrasebook.recovery import DECISIONS, STATES, STEPS
 from dashboard.phrasebook.refusals import FLASHES, INCIDENTS, REFUSALS
-from dashboard.phrasebook.savepoints import SAVEPOINTS
+from dashboard.phrasebook.savepoints import IMPORTS, SAVEPOINTS
 from dashboard.phrasebook.work import ARCHIVE, FAILURES, PIPELINE, RULES, STATE_READS, WORK
 
 PHRASES = {
     phrase: chinese
     for part in (
-        *(DECISIONS, STATES, STEPS, REFUSALS, FLASHES, SAVEPOINTS, INCIDENTS),
+        *(DECISIONS, STATES, STEPS, REFUSALS, FLASHES, SAVEPOINTS, IMPORTS, INCIDENTS),
         *(SILENCE, ANSWERS, ADDRESSES, SECRETS, ZOOKEEPER, EXAMINATION),
         *(DELIVERIES, NOT_TOLD, WORK, RULES, FAILURES, STATE_READS, PIPELINE, ARCHIVE),
         *(VERDICT, TASKS),

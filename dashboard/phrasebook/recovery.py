@@ -65,6 +65,8 @@ STATES = {
     "{by} asked to restart from {state}.": "{by} 要求从 {state} 重启。",
     "{by} asked to clone {job}, from {state}.": "{by} 要求从 {state} 克隆 {job}。",
     "{by} asked to run {job} again, from {state}.": "{by} 要求从 {state} 再次运行 {job}。",
+    "{by} submitted {job}, to start from {state}.": "{by} 提交了 {job}，从 {state} 启动。",
+    "an empty state": "空状态",
     "The schedule asked, for {time},": "计划（{time}）",
     "an empty state, since no run of it has had a batch": "空状态（其运行从未有过批次）",
     "The job has no state: no run of it has had a batch.": "作业没有状态：其运行从未有过批次。",
@@ -91,6 +93,14 @@ STATES = {
 }
 
 STEPS = {
+    "The job starts without state.": "作业不带状态启动。",
+    "The state is being copied. The checkpoint location stays as it is.": "正在复制状态。检查点目录保持原样。",
+    "The cluster has lost the copy, so it is made again.": "集群丢失了副本，因此重新复制。",
+    "Copied to savepoint {path}. The checkpoint location stays as it is.": "已复制到保存点 {path}。检查点目录保持原样。",
+    "The checkpoint location cannot be imported: {why}": "无法导入检查点目录：{why}",
+    "the cluster cannot import checkpoint locations. Only Waymark's job manager can.": (
+        "该集群不能导入检查点目录，只有 Waymark 的作业管理器可以。"
+    ),
     "Run {run} ended at {at}.": "运行 {run} 结束于 {at}。",
     "Given up after its time was over; last: {text}": "已超时而放弃；最后：{text}",
     "overtaken by another worker": "被另一个 worker 接手",

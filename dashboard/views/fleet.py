@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
-from dashboard.access.guard import reach_at
+from dashboard.access.guard import access_of, reach_at
+from dashboard.access.roles import Role
 from dashboard.downloads import Column, download
 from dashboard.forms.bulk import MOST
 from dashboard.forms.view import filters_of
@@ -17,7 +20,7 @@ from dashboard.health import Freshness, Level
 from dashboard.queries.activity import latest_happenings
 from dashboard.queries.finding import find
 from dashboard.queries.fleet import JobRow, Selection, all_with_figures, read_fleet
-from monitoring.models import SavedView
+from monitoring.models import Cluster, Engine, SavedView
 
 NAMED = 8  # so many jobs have room for their names in the strip
 
@@ -38,10 +41,21 @@ def fleet(request: HttpRequest) -> HttpResponse:
         "view_is_kept": any(current for _, current in views),
         "filters": filters_of(request.GET.urlencode()),
         "kept_filters": [(name, request.GET[name]) for name in ("q", "state", "cluster") if request.GET.get(name)],
+        "submit_url": _submit_url(request, found.clusters),
         "section": "fleet",
     }
     live = request.headers.get("HX-Target") == "fleet-live"
     return render(request, "fleet/live.html" if live else "fleet/page.html", context)
+
+
+def _submit_url(request: HttpRequest, clusters: Sequence[Cluster]) -> str:
+    """The page that submits a job; the list of clusters where there are several job managers; "" for most readers."""
+    managers = [each for each in clusters if each.engine == Engine.SPARK and each.enabled]
+    access = access_of(request)
+    mine = [each for each in managers if access.may_on(Role.ADMIN, None, each.pk)]
+    if len(mine) > 1:
+        return reverse("clusters")
+    return reverse("cluster-submit", args=[mine[0].pk]) if mine else ""
 
 
 def selection_of(given: QueryDict) -> Selection:

@@ -38,6 +38,7 @@ from monitoring.engine.answers import (
     Checkpoints,
     CheckpointStats,
     DriverLog,
+    FoundCheckpoint,
     JarFile,
     JobConfig,
     JobDetail,
@@ -343,6 +344,22 @@ class FlinkClient:
     async def delete_jar(self, jar_id: str) -> None:
         """NotFound or Refused when there is none such; jobs that run from it go on."""
         await self._command("DELETE", f"/jars/{_part(jar_id)}", None)
+
+    async def find_checkpoints(self, locations: Mapping[str, str]) -> tuple[FoundCheckpoint, ...]:
+        """Say what is at checkpoint locations that Spark wrote, by the name of their query. NotFound from Flink."""
+        answer = await self._command("POST", "/savepoints/import/validate", {"checkpoints": dict(locations)})
+        return tuple(FoundCheckpoint.parse(each) for each in answer.children("checkpoints"))
+
+    async def import_checkpoints(
+        self, locations: Mapping[str, str], entry_class: str | None, trigger_id: str
+    ) -> Operation[str]:
+        """Begin to copy the locations into a savepoint, unless that has begun under `trigger_id`; say how far it is.
+
+        Done with the savepoint's path. NotFound from Flink.
+        """
+        body = {"checkpoints": dict(locations), "entryClass": entry_class, "triggerId": trigger_id}
+        await self._command("POST", "/savepoints/import", body)
+        return await self._operation(f"/savepoints/import/{_part(trigger_id)}", lambda each: each.text("location"))
 
     async def validate_savepoint(self, path: str, entry_class: str | None = None) -> SavepointValidation | None:
         """None: this engine cannot check a savepoint before it is used (only our job manager can)."""

@@ -21,6 +21,7 @@ class RestartTrigger(models.TextChoices):
 class AttemptState(models.TextChoices):
     DECIDED = "decided", _("Decided")
     UPLOADING = "uploading", _("Uploading the program")
+    IMPORTING = "importing", _("Copying the checkpoint location")
     VALIDATING = "validating", _("Checking the state")
     STOPPING = "stopping", _("Stopping the job")
     LAUNCHING = "launching", _("Starting the job")
@@ -60,6 +61,8 @@ class RestartAttempt(models.Model):
     from_stop = models.BooleanField(default=False)
     # There is no state to restore, and the job allows to be started without one.
     start_empty = models.BooleanField(default=False)
+    # Checkpoint locations that Spark wrote, by query: the state to restore is the savepoint that is made of them.
+    imports = models.JSONField(default=dict, blank=True)
     restore_path = models.TextField(blank=True, default="")
     restore_is_savepoint = models.BooleanField(null=True)
     restore_state_at = models.DateTimeField(null=True)  # when that state was taken: its age is what will be replayed

@@ -12,6 +12,7 @@ from monitoring.recovery.going_back import bring_back
 from monitoring.recovery.stages.await_running import AwaitRunning
 from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
 from monitoring.recovery.stages.check_state import CheckState
+from monitoring.recovery.stages.import_state import ImportState
 from monitoring.recovery.stages.prepare_program import CheckProgram, UploadProgram
 from monitoring.recovery.stages.start_job import StartJob
 from monitoring.recovery.stages.stop_job import StopJob
@@ -20,6 +21,7 @@ from monitoring.recovery.telling import tell
 STAGES: dict[AttemptState, Stage] = {
     AttemptState.DECIDED: CheckProgram(),
     AttemptState.UPLOADING: UploadProgram(),
+    AttemptState.IMPORTING: ImportState(),
     AttemptState.VALIDATING: CheckState(),
     AttemptState.STOPPING: StopJob(),
     AttemptState.LAUNCHING: StartJob(),

@@ -52,6 +52,7 @@ def open_attempt(
     start_empty: bool = False,
     launch: dict[str, object] | None = None,
     goes_back: bool = False,
+    imports: dict[str, str] | None = None,
 ) -> RestartAttempt:
     """Decide a restart of the life of `job` that the caller saw. Raises AttemptOpen.
 
@@ -81,6 +82,7 @@ def open_attempt(
                 start_empty=start_empty,
                 launch=launch,
                 goes_back=goes_back,
+                imports=imports or {},
                 created_at=now,
                 deadline_at=now + TIME_LIMIT,
                 next_step_at=now,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -11,7 +12,16 @@ from typing import Any
 from django.db import transaction
 
 from monitoring import audit
-from monitoring.models import AttemptState, Job, RestartAttempt, RestartTrigger, RunState, Savepoint, SavepointState
+from monitoring.models import (
+    AttemptState,
+    Cluster,
+    Job,
+    RestartAttempt,
+    RestartTrigger,
+    RunState,
+    Savepoint,
+    SavepointState,
+)
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
@@ -24,7 +34,7 @@ from monitoring.savepoints.stored import LISTED_WITHIN_S
 
 LONGEST_PATH = 2000
 # Nothing was stopped or started yet.
-CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.VALIDATING)
+CANCELABLE = (AttemptState.DECIDED, AttemptState.UPLOADING, AttemptState.IMPORTING, AttemptState.VALIDATING)
 LONGEST_NAME = 500
 STOPPED_WITH = "the savepoint that it is stopped with"
 
@@ -115,9 +125,7 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
     """
     check_launch(launch)
     require_answer(job)
-    chosen, name = _of_savepoint(job, state), name.strip()
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise RestartRefused("name", name[:100], f"a name of at most {LONGEST_NAME} characters is needed")
+    chosen, name = _of_savepoint(job, state), _checked_name(name)
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
         raise RestartRefused("name", name, f"a name that no job of {job.cluster} has is needed")
     copy = Job.objects.create(cluster=job.cluster, name=name, labels=job.labels, launch=launch)
@@ -132,6 +140,53 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
         savepoint=state,
         launch=launch,
     )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a new job starts from: nothing, a savepoint or retained checkpoint at `path`, or `imports`, which are
+    checkpoint locations that Spark wrote, by query."""
+
+    path: str = ""
+    imports: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.path or ", ".join(self.imports.values()) or "an empty state"
+
+
+@transaction.atomic
+def submit(
+    cluster: Cluster, name: str, launch: dict[str, object], origin: Origin, by: str, now: datetime
+) -> RestartAttempt:
+    """Start a new job. A name is free again as long as no run of its job is known.
+
+    Raises RestartRefused for a name that is taken, and as `restart_from`.
+    """
+    check_launch(launch)
+    name = _checked_name(name)
+    job = Job.objects.filter(cluster=cluster, name=name).first() or Job(cluster=cluster, name=name)
+    require_answer(job)
+    if job.pk and job.runs.exists():
+        raise RestartRefused("name", name, f"a name that no job of {cluster} has is needed")
+    job.launch = launch
+    job.save()
+    return open_held(
+        job,
+        f"{by} submitted {name}, to start from {origin}.",
+        by,
+        now,
+        restore_path=origin.path,
+        start_empty=not (origin.path or origin.imports),
+        imports=dict(origin.imports),
+        launch=launch,
+    )
+
+
+def _checked_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise RestartRefused("name", name[:100], f"a name of at most {LONGEST_NAME} characters is needed")
+    return name
 
 
 @transaction.atomic
@@ -225,10 +280,12 @@ def _found_checkpoints(job: Job) -> Iterator[State]:
 __all__ = [
     "AttemptOpen",
     "BadLaunch",
+    "Origin",
     "RestartRefused",
     "cancel_attempt",
     "change_and_restart",
     "clone",
     "goes_on_from_stop",
     "restart_from",
+    "submit",
 ]

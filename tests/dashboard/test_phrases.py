@@ -32,6 +32,7 @@ SPOKEN = (
     *("monitoring/savepoints/settle.py", "monitoring/savepoints/disposal.py", "monitoring/savepoints/retention.py"),
     "monitoring/savepoints/looking.py",
     *("monitoring/state_reads/asking.py", "monitoring/alerts/lifecycle.py", "monitoring/alerts/channels.py"),
+    *("checkpointing/spark/spark_location.py", "dashboard/views/submitting.py"),
     *("dashboard/acts/bulk.py", "dashboard/acts/rules.py", "dashboard/access/guard.py", "dashboard/access/accounts.py"),
     *("dashboard/access/oidc.py", "dashboard/views/incidents.py", "dashboard/views/clusters.py"),
     *("monitoring/engine/client.py", "monitoring/engine/silence.py", "monitoring/engine/connection.py"),

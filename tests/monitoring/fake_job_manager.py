@@ -30,6 +30,8 @@ _CALLS = {
     "POST jars/upload": "upload",
     "POST jars/*/run": "run",
     "POST savepoints/validate": "validate",
+    "POST savepoints/import": "import",
+    "GET savepoints/import/*": "import_status",
     "POST savepoint-disposal": "dispose",
     "GET savepoint-disposal/*": "disposal",
 }
@@ -80,6 +82,8 @@ class FakeJobManager:
     launch_wait: dict[str, Any] | None = None  # of every job
     exception: str = "java.lang.RuntimeException: out of luck"
     completes_savepoints: bool = True
+    imports: dict[str, dict[str, Any]] = field(default_factory=dict)  # bodies by their trigger id
+    import_fails: str = ""
     jars: dict[str, bytes] = field(default_factory=lambda: {"program.py": b"", "program-2.py": b""})
     ran: list[dict[str, Any]] = field(default_factory=list)  # bodies of the launches that it took
     disposal_fails: str = ""
@@ -232,6 +236,22 @@ class FakeJobManager:
         if savepoint.stops and savepoint.job_id in self.jobs:
             self.jobs[savepoint.job_id].state = "FINISHED"
         return 200, {"status": {"id": "COMPLETED"}, "operation": {"location": savepoint.location}}
+
+    def _import(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self.imports.setdefault(body["triggerId"], body)
+        return 202, {"request-id": body["triggerId"]}
+
+    def _import_status(self, parts: list[str], _body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if parts[2] not in self.imports:
+            return 404, {"errors": [f"There is no import with triggerId={parts[2]}."]}
+        if not self.completes_savepoints:
+            return 200, {"status": {"id": "IN_PROGRESS"}, "operation": None}
+        if self.import_fails:
+            trace = f"ImportRefused: {self.import_fails}\nCaused by: IncompleteBatch: state/0/1"
+            failure = {"class": "ImportRefused", "stack-trace": trace}
+            return 200, {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}}
+        made = f"file:/savepoints/savepoint-imported-{parts[2][:12]}"
+        return 200, {"status": {"id": "COMPLETED"}, "operation": {"location": made}}
 
     def _dispose(self, _parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         request_id, path = uuid.uuid4().hex, body["savepoint-path"]

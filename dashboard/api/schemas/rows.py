@@ -155,6 +155,7 @@ class StepOut(ModelSchema):
 
 class RestartOut(ModelSchema):
     job_id: int
+    imports: dict[str, str] = Field(description="Checkpoint locations that are copied into the state, by query.")
     rejected: list[dict[str, Any]] = Field(description="States that could not be restored: path, and why.")
     silent: list[dict[str, Any]] = Field(
         description="Where checkpoints that no poll saw could not be looked for: the place, and how long it was waited "

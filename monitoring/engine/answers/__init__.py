@@ -24,7 +24,7 @@ from monitoring.engine.answers.jobs import (
     Vertex,
 )
 from monitoring.engine.answers.logs import DriverLog, LogMatches, LogPart
-from monitoring.engine.answers.savepoints import SavepointValidation
+from monitoring.engine.answers.savepoints import FoundCheckpoint, SavepointValidation
 from monitoring.engine.answers.subtasks import OperatorSubtasks, SubtaskStats
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Checkpoints",
     "Counts",
     "DriverLog",
+    "FoundCheckpoint",
     "JarFile",
     "JobConfig",
     "JobDetail",

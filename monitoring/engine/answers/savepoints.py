@@ -38,3 +38,50 @@ class SavepointValidation:
             completed_at=fields.optional_moment("completedTimestamp"),
             missing=fields.flag("missing", default=False),
         )
+
+
+@dataclass(frozen=True)
+class FoundCheckpoint:
+    """What our job manager found at a checkpoint location that Spark wrote. Only a `valid` one has more than a reason.
+
+    `query` is as it was sent, "" for a program's only one. `begun_batch` was begun and not committed, and runs again.
+    `operators` are the stateful ones, with their number of partitions. `store` is "" without state.
+    """
+
+    query: str
+    location: str
+    valid: bool
+    reason: str
+    query_id: str = ""
+    batch: int | None = None
+    batch_at: datetime | None = None
+    begun_batch: int | None = None
+    sources: int | None = None
+    operators: tuple[tuple[str, int], ...] = ()
+    store: str = ""
+    formats: tuple[tuple[str, str], ...] = ()
+    size: int | None = None
+
+    @classmethod
+    def parse(cls, fields: Fields) -> FoundCheckpoint:
+        query, location = fields.optional_text("query"), fields.text("location")
+        if not fields.flag("valid"):
+            return cls(query, location, valid=False, reason=fields.optional_text("reason"))
+        formats = fields.child("formats")
+        return cls(
+            query=query,
+            location=location,
+            valid=True,
+            reason="",
+            query_id=fields.text("queryId"),
+            batch=fields.whole("batch"),
+            batch_at=fields.optional_moment("batchTimestamp"),
+            begun_batch=fields.amount("begunBatch"),
+            sources=fields.amount("sources"),
+            operators=tuple(
+                (each.optional_text("name"), each.whole("partitions")) for each in fields.children("operators")
+            ),
+            store=fields.optional_text("stateStore"),
+            formats=tuple((log, formats.text(log)) for log in ("offsets", "commits")),
+            size=fields.amount("size"),
+        )

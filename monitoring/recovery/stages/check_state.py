@@ -13,7 +13,7 @@ from monitoring.durations import in_words
 from monitoring.engine.answers import SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotReady, Refused, Unreachable
-from monitoring.models import AttemptState, Job, RefusedStart, RestartAttempt, StepState
+from monitoring.models import AttemptState, Job, RefusedStart, RestartAttempt, RestartTrigger, StepState
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import entry_class
 from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, automatic, given_up, launch_of, write
@@ -44,7 +44,8 @@ class CheckState:
                 AttemptState.STOPPING, "The job is stopped with the savepoint to go on from.", StepState.SKIPPED
             )
         if attempt.start_empty and not automatic(attempt):
-            text = "The job has no state: no run of it has had a batch."
+            asked = attempt.trigger == RestartTrigger.MANUAL
+            text = "The job starts without state." if asked else "The job has no state: no run of it has had a batch."
             return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
         if not attempt.restore_path and (outcome := _choose(attempt)):
             return outcome

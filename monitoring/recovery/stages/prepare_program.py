@@ -39,7 +39,7 @@ class CheckProgram:
         except BadLaunch as problem:
             return End(AttemptState.FAILED, str(problem))
         if uploaded_program(launch) is None:
-            return Next(AttemptState.VALIDATING, "It is started by a command.", StepState.SKIPPED)
+            return Next(next_state(attempt), "It is started by a command.", StepState.SKIPPED)
 
         async def act(client: FlinkClient) -> object:
             return OnCluster(frozenset(jar.id for jar in await client.jars()))
@@ -50,7 +50,7 @@ class CheckProgram:
         jar_id = uploaded_program(launch_of(attempt))
         match answer:
             case OnCluster(jar_ids) if jar_id in jar_ids:
-                return Next(AttemptState.VALIDATING, f"{jar_id} is on the cluster.")
+                return Next(next_state(attempt), f"{jar_id} is on the cluster.")
             case OnCluster():
                 return lost(attempt)
             case NotFound():
@@ -69,6 +69,11 @@ def lost(attempt: RestartAttempt) -> Next | End:
         why = f"{jar_id} is not on the cluster, and Waymark keeps no copy of it. Upload the program again."
         return End(AttemptState.FAILED, why, nothing_runs=True)
     return Next(AttemptState.UPLOADING, f"{jar_id} is not on the cluster any more; Waymark has a copy.")
+
+
+def next_state(attempt: RestartAttempt) -> AttemptState:
+    """Return the state that follows once the program is there."""
+    return AttemptState.IMPORTING if attempt.imports else AttemptState.VALIDATING
 
 
 class UploadProgram:
@@ -101,7 +106,7 @@ class UploadProgram:
                     return lost(attempt)
                 placed(attempt.job.cluster, jar_id, program)
                 write(attempt, launch={**launch, "jar_id": jar_id})
-                return Next(AttemptState.VALIDATING, f"{program.name} is on the cluster again, as {jar_id}.")
+                return Next(next_state(attempt), f"{program.name} is on the cluster again, as {jar_id}.")
             case Unreachable() | NotReady() | Malformed():
                 return Wait(str(answer))
             case Refused(of_the_request=False):

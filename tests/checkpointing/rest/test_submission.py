@@ -256,7 +256,7 @@ async def test_submit_ends_with_the_traceback_of_a_mistake_and_leaves_nothing_ru
         (("{program}", "--from-checkpoint", "/x", "--from-checkpoint", "/y"), "write NAME=LOCATION for each query"),
         (
             ("{program}", "--from-checkpoint", "a=/x", "--from-checkpoint", "/y"),
-            "one of several locations has no query",
+            "write NAME=LOCATION for each query",
         ),
         (("{program}", "--from-checkpoint", "a="), "'a=' is not allowed; LOCATION or NAME=LOCATION"),
         (("{program}", "--from-checkpoint", "/x", "--from-savepoint", "/y"), "only one of them is allowed"),

@@ -1,0 +1,57 @@
+"""Submit a new job to a cluster, and look at the checkpoint locations that it is to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from dashboard.acts.intents import Intent
+from dashboard.acts.launches import NotStarted, upload
+from dashboard.forms.submit import SubmitForm
+from monitoring.engine.answers import FoundCheckpoint
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, NotFound
+from monitoring.engine_calls import Call, call_all
+from monitoring.models import Cluster, Job, RestartAttempt
+from monitoring.recovery.manual import BadLaunch, RestartRefused, submit
+
+_LOOK_S = 30.0
+
+
+def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundCheckpoint]:
+    """Return what is at checkpoint locations, by query. Raises NotStarted when the cluster does not say."""
+
+    async def act(client: FlinkClient) -> Sequence[FoundCheckpoint]:
+        return await client.find_checkpoints(locations)
+
+    (answer,) = call_all([Call(cluster, act, _LOOK_S)])
+    if isinstance(answer, NotFound):
+        raise NotStarted("checkpoints", _("This cluster cannot import checkpoint locations."))
+    if isinstance(answer, EngineError):
+        raise NotStarted("checkpoints", str(answer))
+    return answer
+
+
+def fingerprint(found: Sequence[FoundCheckpoint]) -> str:
+    """Return what a person agrees to start from: it changes when a query has written there."""
+    return " ".join(f"{each.query_id}:{each.batch}" for each in found)
+
+
+def check_usable(found: Sequence[FoundCheckpoint]) -> None:
+    """Raise NotStarted with the reason of each location that cannot be imported."""
+    if refused := [each.reason for each in found if not each.valid]:
+        raise NotStarted("checkpoints", " ".join(refused))
+
+
+def submit_job(cluster: Cluster, form: SubmitForm, by: str, intent: Intent) -> RestartAttempt:
+    """Upload the program if one was sent, and start the job. Raises NotStarted, and AttemptOpen as restarts do."""
+    typed = form.cleaned_data
+    try:
+        if sent := typed["upload"]:
+            job = Job(cluster=cluster, name=typed["name"].strip())
+            form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, intent)
+        return submit(cluster, typed["name"], form.spec, form.origin, by, timezone.now())
+    except (BadLaunch, RestartRefused) as refused:
+        raise NotStarted(refused.field, str(refused)) from refused

@@ -1,0 +1,159 @@
+"""Submitting new jobs to Waymark's job manager."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.utils.datastructures import MultiValueDict
+from ninja import File, Schema, Status, UploadedFile
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, require
+from dashboard.access.roles import Role
+from dashboard.acts.launches import NotStarted, upload
+from dashboard.acts.submitting import check_usable, look_at, submit_job
+from dashboard.api.errors import FieldError, Refused, conflict
+from dashboard.api.idempotency import intent_at
+from dashboard.api.operations import answers, router
+from dashboard.api.schemas.rows import RestartOut
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.launch import ProgramForm
+from dashboard.forms.submit import CheckpointsForm, SubmitForm
+from dashboard.views.clusters import find_cluster
+from monitoring.engine.answers import FoundCheckpoint
+from monitoring.models import Cluster, Engine, Job, RestartAttempt
+from monitoring.programs import copy_of
+from monitoring.recovery.manual import AttemptOpen
+
+routes = router("Submitting")
+
+
+class CheckpointsIn(Body):
+    checkpoints: dict[str, str] = Field(
+        description="The checkpoint location of each query, by the query's name; of a program's only query, by \"\".",
+        min_length=1,
+    )
+
+
+class FoundOperatorOut(Schema):
+    name: str = Field(description="Spark's name for its kind, such as stateStoreSave.")
+    partitions: int
+
+
+class FoundCheckpointOut(Schema):
+    query: str
+    location: str
+    valid: bool = Field(description="It can be imported. If not, everything below `reason` is null or empty.")
+    reason: str = Field(description="Why it cannot be imported.")
+    query_id: str
+    batch: int | None = Field(description="The newest committed batch: the job goes on after it.")
+    batch_at: datetime | None = Field(description="When that batch began.")
+    begun_batch: int | None = Field(description="A batch that was begun and not committed. It runs again.")
+    sources: int | None
+    operators: list[FoundOperatorOut] = Field(description="The stateful ones.")
+    store: str = Field(description="The state store: RocksDB, HDFS-backed or another provider; empty without state.")
+    formats: dict[str, str] = Field(description="The versions of the files in `offsets` and `commits`.")
+    size: int | None = Field(description="Bytes that are copied.")
+
+
+class ProgramOnClusterOut(Schema):
+    jar_id: str = Field(description="Under which the cluster has it: what a new job's `jar_id` takes.")
+    name: str
+    size: int = Field(description="Bytes.")
+    sha256: str
+
+
+class JobIn(Body):
+    name: str
+    jar_id: str = Field(description="The id of a program on the cluster, as its upload gave it.")
+    entry_class: str = Field(description="A function, module:function; or file.py, to run the whole file as a script.")
+    program_args: list[str] = []
+    configuration: dict[str, str] = {}
+    parallelism: int | None = None
+    state: Literal["empty", "savepoint", "checkpoint"] = Field("empty", description="What the job starts from.")
+    savepoint: str = Field("", description="Of `state` savepoint: the location of a savepoint or retained checkpoint.")
+    checkpoints: dict[str, str] = Field(
+        {},
+        description="Of `state` checkpoint: locations that Spark wrote without Waymark, by query; of a program's only "
+        'query, by "". They are copied and stay as they are.',
+    )
+
+
+@routes.post(
+    "/clusters/{int:cluster_id}/programs",
+    response=answers(ProgramOnClusterOut, 201),
+    summary="Upload a program, to start a job of it",
+)
+def upload_program(request: HttpRequest, cluster_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
+    """A `.py`, `.zip` or `.whl` file, as the part `program` of multipart/form-data. An administrator's."""
+    require(request, Role.ADMIN)
+    job = Job(cluster=_job_manager(cluster_id), name="a new job")
+    sent = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job)).cleaned_data["program"]
+    try:
+        jar_id = upload(job, sent.name, sent.read(), actor_of(request), intent_at(request))
+    except NotStarted as refused:
+        raise conflict(refused) from refused
+    kept = copy_of(job.cluster, jar_id)
+    if kept is None:
+        raise RuntimeError(f"{jar_id} was kept and is not there")
+    return Status(201, {"jar_id": jar_id, "name": kept.name, "size": kept.size, "sha256": kept.sha256})
+
+
+@routes.post(
+    "/clusters/{int:cluster_id}/checkpoint-locations",
+    response=answers(list[FoundCheckpointOut]),
+    summary="Look at checkpoint locations that Spark wrote, before a job starts from them",
+)
+def look(request: HttpRequest, cluster_id: int, body: CheckpointsIn) -> list[dict[str, Any]]:
+    """Nothing is copied or changed. A location that cannot be imported is in the answer, with the reason."""
+    require(request, Role.ADMIN)
+    cluster = _job_manager(cluster_id)
+    form = checked(CheckpointsForm({"checkpoints": _lines(body.checkpoints)}))
+    intent_at(request).commit()
+    try:
+        return [_found(each) for each in look_at(cluster, form.cleaned_data["checkpoints"])]
+    except NotStarted as refused:
+        raise conflict(refused) from refused
+
+
+@routes.post("/clusters/{int:cluster_id}/jobs", response=answers(RestartOut, 202), summary="Submit a new job")
+def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[RestartAttempt]:
+    """The answer is the start, step by step in `/restarts/{id}`. `state` checkpoint copies the locations first."""
+    require(request, Role.ADMIN)
+    cluster, given = _job_manager(cluster_id), body.given()
+    for name, write in (("configuration", _settings), ("checkpoints", _lines)):
+        if name in given:
+            given[name] = write(given[name])
+    form = checked(SubmitForm(filled(SubmitForm(cluster=cluster), given), cluster=cluster))
+    intent = intent_at(request)
+    try:
+        if locations := form.origin.imports:
+            intent.commit()
+            check_usable(look_at(cluster, locations))
+        return Status(202, submit_job(cluster, form, actor_of(request), intent))
+    except NotStarted as refused:
+        raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
+    except AttemptOpen as refused:
+        raise conflict(refused) from refused
+
+
+def _job_manager(cluster_id: int) -> Cluster:
+    cluster = find_cluster(cluster_id)
+    if cluster.engine != Engine.SPARK:
+        raise conflict(f"{cluster.name} is no job manager of Waymark's: programs and checkpoint locations go there.")
+    return cluster
+
+
+def _lines(checkpoints: dict[str, str]) -> str:
+    return "\n".join(f"{query}={location}" if query else location for query, location in checkpoints.items())
+
+
+def _settings(configuration: dict[str, str]) -> str:
+    return "\n".join(f"{key}: {value}" for key, value in configuration.items())
+
+
+def _found(each: FoundCheckpoint) -> dict[str, Any]:
+    operators = [{"name": name, "partitions": partitions} for name, partitions in each.operators]
+    return {**vars(each), "operators": operators, "formats": dict(each.formats)}

@@ -1,0 +1,136 @@
+"""A new job: its program, how it is started, and what it starts from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.text import capfirst
+from django.utils.translation import gettext_lazy as _
+
+from checkpointing.jobs.known_keys import check_keys
+from checkpointing.rest.submission import locations_by_query
+from checkpointing.storage.errors import StorageError
+from checkpointing.storage.locations import canonical
+from dashboard.forms.launch import LaunchForm, check_program, lines_of, settings_in
+from dashboard.phrases import told
+from monitoring.models import Cluster, Job
+from monitoring.recovery.launching import BadLaunch, check_launch
+from monitoring.recovery.manual import LONGEST_PATH, Origin
+
+EMPTY, SAVEPOINT, CHECKPOINT = "empty", "savepoint", "checkpoint"
+_STATES = (
+    (EMPTY, _("No state: it reads its input from the beginning")),
+    (SAVEPOINT, _("A savepoint or retained checkpoint")),
+    (CHECKPOINT, _("A checkpoint location that Spark wrote without Waymark")),
+)
+_KEPT = ("upload", "jar_id", "entry_class", "program_args", "configuration", "parallelism")
+
+
+class CheckpointsForm(forms.Form):
+    """Checkpoint locations that Spark wrote without Waymark, by query."""
+
+    checkpoints = forms.CharField(
+        required=False,
+        label=_("Checkpoint location"),
+        help_text=_(
+            "The checkpointLocation of the query. For a program of several queries, one a line as NAME=LOCATION. "
+            "Stop the old job first. Its location is copied and stays as it is."
+        ),
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
+    )
+
+    def clean_checkpoints(self) -> dict[str, str]:
+        try:
+            found = locations_by_query([line.strip() for line in lines_of(self.cleaned_data["checkpoints"])])
+        except ValueError as problem:
+            raise forms.ValidationError(f"{capfirst(str(problem))}.") from problem
+        return {query: _location(location) for query, location in found.items()}
+
+
+class SubmitForm(CheckpointsForm):
+    """`spec` is the launch record and `origin` the state that the fields come to."""
+
+    name = forms.CharField(max_length=500, label=_("Name of the job"))
+    state = forms.ChoiceField(choices=_STATES, widget=forms.RadioSelect, initial=EMPTY, label=_("State to start from"))
+    savepoint = forms.CharField(
+        required=False,
+        max_length=LONGEST_PATH,
+        label=_("Its location"),
+        help_text=_("An absolute path on the job manager's machine, or an address such as s3://…"),
+    )
+    field_order = ("name", *_KEPT, "state", "savepoint", "checkpoints")
+
+    def __init__(self, *args: Any, cluster: Cluster, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._job = Job(cluster=cluster)
+        launch = LaunchForm(job=self._job, states=[], version=None, admin=True)
+        for name in _KEPT:
+            self.fields[name] = launch.fields[name]
+        self.fields["upload"].label = _("Program")
+        self.fields["entry_class"].required = True
+        self.order_fields(self.field_order)
+        self.spec: dict[str, Any] = {}
+
+    @property
+    def origin(self) -> Origin:
+        match self.cleaned_data["state"]:
+            case "savepoint":
+                return Origin(path=self.cleaned_data["savepoint"])
+            case "checkpoint":
+                return Origin(imports=self.cleaned_data["checkpoints"])
+            case _:
+                return Origin()
+
+    def clean_upload(self) -> Any:
+        return check_program(self.cleaned_data["upload"], self._job)
+
+    def clean_configuration(self) -> dict[str, str]:
+        settings = settings_in(self.cleaned_data["configuration"])
+        try:
+            check_keys(settings)
+        except ValueError as problem:
+            raise forms.ValidationError(f"{problem}.") from problem
+        return settings
+
+    def clean_savepoint(self) -> str:
+        return _location(self.cleaned_data["savepoint"].strip())
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        for state in (SAVEPOINT, CHECKPOINT):
+            field = "savepoint" if state == SAVEPOINT else "checkpoints"
+            if cleaned.get("state") == state and field not in self.errors and not cleaned.get(field):
+                self.add_error(field, _("A location is needed."))
+        if not self.errors:
+            self.spec = self._spec(cleaned)
+            self._check(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
+        return cleaned
+
+    def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "kind": "waymark",
+            "jar_id": cleaned["jar_id"].strip(),
+            "entry_class": cleaned["entry_class"].strip(),
+            "program_args": lines_of(cleaned["program_args"]),
+            "parallelism": cleaned["parallelism"],
+            "configuration": cleaned["configuration"],
+        }
+
+    def _check(self, spec: dict[str, Any]) -> None:
+        try:
+            check_launch(spec)
+        except BadLaunch as problem:
+            field = "upload" if problem.field == "jar_id" else problem.field
+            allowed = told(problem.allowed)
+            text = f"{problem.value!r}: {allowed}." if problem.value else f"{capfirst(allowed)}."
+            self.add_error(field if field in self.fields else None, text)
+
+
+def _location(text: str) -> str:
+    if not text:
+        return ""
+    try:
+        return canonical(text)
+    except StorageError as problem:
+        raise forms.ValidationError(f"{problem}.") from problem

@@ -1,0 +1,69 @@
+"""Has the cluster make a savepoint of checkpoint locations that Spark wrote. The locations are only read."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from django.utils.translation import gettext_noop as _
+
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
+from monitoring.models import AttemptState, RestartAttempt
+from monitoring.recovery.attempt import TIME_LIMIT
+from monitoring.recovery.launching import entry_class
+from monitoring.recovery.stages.base import Act, End, Next, Outcome, Wait, given_up, launch_of, write
+
+# What the job manager's sentence begins with.
+_CLASS = re.compile(r"^[A-Z]\w*: ")
+
+
+class ImportState:
+    """Repeated after a crash: the engine knows the copy by the id of the job that is to be started, and goes on."""
+
+    step = _("Copy the checkpoint location")
+
+    def plan(self, attempt: RestartAttempt, now: datetime) -> Act | Next | Wait | End:
+        if stopped := given_up(attempt, now):
+            return stopped
+        if attempt.restore_path:
+            return Next(AttemptState.VALIDATING, _copied(attempt.restore_path))
+        locations, program = attempt.imports, entry_class(launch_of(attempt))
+
+        async def act(client: FlinkClient) -> object:
+            return await client.import_checkpoints(locations, program, attempt.engine_job_id)
+
+        return Act(act)
+
+    def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
+        match answer:
+            case Done(str(path)):
+                # However long the copy took, the start has its whole time.
+                write(attempt, restore_path=path, restore_is_savepoint=True, deadline_at=now + TIME_LIMIT)
+                return Next(AttemptState.VALIDATING, _copied(path))
+            case InProgress():
+                write(attempt, deadline_at=now + TIME_LIMIT)
+                return Wait("The state is being copied. The checkpoint location stays as it is.")
+            case Forgotten():
+                return Wait("The cluster has lost the copy, so it is made again.")
+            case Failed(reason, trace=trace):
+                return _not_copied(_CLASS.sub("", trace.partition("\n")[0]) or reason)
+            case NotFound():
+                return _not_copied("the cluster cannot import checkpoint locations. Only Waymark's job manager can.")
+            case Unreachable() | NotReady() | Malformed():
+                return Wait(str(answer))
+            case Refused(of_the_request=False):
+                return Wait(str(answer))
+            case EngineError():
+                return _not_copied(str(answer))
+            case _:
+                raise TypeError(f"{type(answer).__name__} is no answer to an import")
+
+
+def _copied(path: str) -> str:
+    return f"Copied to savepoint {path}. The checkpoint location stays as it is."
+
+
+def _not_copied(why: str) -> End:
+    return End(AttemptState.FAILED, f"The checkpoint location cannot be imported: {why}", nothing_runs=True)

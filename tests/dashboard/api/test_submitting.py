@@ -1,0 +1,127 @@
+"""Submitting a new job through the API, against an engine that answers over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from pytest_httpserver import HTTPServer
+
+from monitoring.models import Cluster, Engine, Job, RestartAttempt
+from tests.dashboard.api.conftest import Caller
+from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look
+
+BODY = {"name": "orders", "jar_id": "9e_orders.py", "entry_class": "orders.py"}
+CHECKPOINT = {**BODY, "state": "checkpoint", "checkpoints": {"": "/checkpoints/orders"}}
+
+
+@pytest.fixture
+def cluster(job: Job, httpserver: HTTPServer) -> Cluster:
+    Cluster.objects.update(rest_url=httpserver.url_for("/").rstrip("/"))
+    return Cluster.objects.get()
+
+
+def look(caller: Caller, cluster: Cluster, checkpoints: Any) -> Any:
+    return caller.post(f"/clusters/{cluster.pk}/checkpoint-locations", {"checkpoints": checkpoints})
+
+
+def test_what_is_at_locations_is_told(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, FOUND | {"query": "a"}, REFUSED | {"query": "b"})
+    found, refused = look(admin_api, cluster, {"a": "/checkpoints/orders", "b": "/none"}).json()
+    assert found == {
+        "query": "a",
+        "location": "file:/checkpoints/orders",
+        "valid": True,
+        "reason": "",
+        "query_id": "6f2f",
+        "batch": 41,
+        "batch_at": "2026-11-25T03:06:05.862Z",
+        "begun_batch": 42,
+        "sources": 1,
+        "operators": [{"name": "stateStoreSave", "partitions": 8}],
+        "store": "RocksDB",
+        "formats": {"offsets": "v1", "commits": "v2"},
+        "size": 81_300,
+    }
+    assert (refused["valid"], refused["reason"], refused["batch"]) == (False, "/checkpoints/orders is no.", None)
+
+
+def test_the_job_starts_from_copies(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, FOUND)
+    answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT)
+    assert answer.status_code == 202, answer.content
+    attempt = RestartAttempt.objects.get()
+    assert (answer.json()["id"], answer.json()["imports"]) == (attempt.pk, {"": "/checkpoints/orders"})
+    assert (attempt.job.name, attempt.imports) == ("orders", {"": "/checkpoints/orders"})
+
+
+def test_one_key_submits_once(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, FOUND)
+    headers = {"Idempotency-Key": "k1"}
+    first, second = (admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT, **headers) for _ in range(2))
+    assert first.json() == second.json()
+    assert RestartAttempt.objects.count() == 1
+
+
+def test_without_state_nothing_is_looked_at(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    assert admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY).status_code == 202
+    assert RestartAttempt.objects.get().start_empty
+    assert httpserver.log == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "told"),
+    [
+        ({"checkpoints": {}}, "checkpoints", "A location is needed."),
+        ({"checkpoints": {"a": "orders"}}, "checkpoints", "'orders' is neither an absolute path"),
+        ({"checkpoints": {"": "/a", "b": "/b"}}, "checkpoints", "Write NAME=LOCATION for each query."),
+        ({"name": ""}, "name", "This field is required."),
+        ({"jar_id": ""}, "upload", "A program is needed"),
+        ({"state": "nothing"}, "state", "'empty', 'savepoint' or 'checkpoint'"),
+        ({"checkpoint": "/a"}, "checkpoint", "not permitted"),
+    ],
+)
+def test_what_is_wrong_is_told_by_field(
+    admin_api: Caller, cluster: Cluster, changed: dict[str, Any], field: str, told: str
+) -> None:
+    answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT | changed)
+    assert answer.status_code == 422
+    [wrong] = answer.json()["error"]["fields"]
+    assert wrong["field"] == field
+    assert told in wrong["message"]
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_location_that_cannot_be_used_is_refused_with_its_reason(
+    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    expect_look(httpserver, REFUSED)
+    answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT)
+    assert answer.status_code == 422
+    [wrong] = answer.json()["error"]["fields"]
+    assert (wrong["field"], wrong["message"]) == ("checkpoints", "/checkpoints/orders is no.")
+    assert not RestartAttempt.objects.exists()
+
+
+def test_a_program_is_uploaded_to_the_cluster(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/jars/upload", method="POST").respond_with_json(
+        {"filename": "/up/9e_orders.py", "status": "success"}
+    )
+    sent = {"program": SimpleUploadedFile("orders.py", b"print()")}
+    answer = Client().post(f"/api/v1/clusters/{cluster.pk}/programs", sent, headers=admin_api.headers)
+    assert (answer.status_code, answer.json()["jar_id"]) == (201, "9e_orders.py")
+
+
+def test_an_operator_submits_nothing(api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    assert api.post(f"/clusters/{cluster.pk}/jobs", BODY).status_code == 403
+    assert look(api, cluster, {"": "/a"}).status_code == 403
+    assert httpserver.log == []
+
+
+def test_flink_takes_no_such_job(admin_api: Caller, cluster: Cluster) -> None:
+    Cluster.objects.update(engine=Engine.FLINK)
+    answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY)
+    assert answer.status_code == 409
+    assert "is no job manager of Waymark's" in answer.json()["error"]["message"]

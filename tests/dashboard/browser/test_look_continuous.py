@@ -1,0 +1,53 @@
+"""The pages of a job with a continuous trigger: Spark tells neither alignment nor sync durations, nor rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.urls import reverse
+
+from monitoring.models import Checkpoint, Engine, Job, OperatorCheckpoint
+from tests.dashboard import builders as make
+from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import look_at
+
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
+
+
+def continuous(now: datetime) -> tuple[Job, Checkpoint]:
+    """With checkpoints as the job manager reports them: what Spark does not tell is -1 there, and unknown here."""
+    job = make.make_job(make.make_cluster(now, engine=Engine.SPARK), "continuous")
+    run = make.make_run(job, now)
+    checkpoints = make.make_checkpoints(run, now, make.Shape(count=40, failed=(7,)))
+    make.make_operators(checkpoints)
+    unknown = {"alignment_max": None, "alignment_avg": None, "sync_max": None, "sync_avg": None}
+    known = {field.name for field in Checkpoint._meta.get_fields()}
+    Checkpoint.objects.update(**{name: value for name, value in unknown.items() if name in known})
+    OperatorCheckpoint.objects.filter(position=1).delete()  # no stateful operator
+    for operator in OperatorCheckpoint.objects.all():
+        nothing = [None] * operator.num_subtasks
+        OperatorCheckpoint.objects.filter(pk=operator.pk).update(subtask_alignment=nothing, subtask_sync=nothing)
+    return job, Checkpoint.objects.order_by("-checkpoint_id")[0]
+
+
+def test_pages_of_a_continuous_job(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
+    job, newest = continuous(now)
+    operator = OperatorCheckpoint.objects.filter(checkpoint=newest).first()
+    failed = Checkpoint.objects.filter(status="FAILED").first()
+    assert operator is not None
+    assert failed is not None
+    pages = {
+        "job": reverse("job", args=[job.pk]),
+        "history": reverse("job-history", args=[job.pk]),
+        "checkpoint": reverse("checkpoint", args=[newest.pk]),
+        "failed": reverse("checkpoint", args=[failed.pk]),
+        "operator": reverse("operator", args=[operator.pk]),
+        "runs": reverse("job-runs", args=[job.pk]),
+        "summary": reverse("job-summary", args=[job.pk]),
+        "configuration": reverse("job-configuration", args=[job.pk]),
+    }
+    look_at(read_as(), pages, "continuous-")
+    texts = {name: read_as().open(path).locator("main").inner_text() for name, path in pages.items()}
+    assert {name for name, text in texts.items() if "0ms" in text.split()} == set()

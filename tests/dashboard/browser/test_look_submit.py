@@ -1,0 +1,73 @@
+"""The page that submits a job: empty, with what was found at checkpoint locations, and with mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+from pytest_httpserver import HTTPServer
+
+from monitoring.models import Cluster, RestartAttempt
+from tests.dashboard import builders as make
+from tests.dashboard.browser.conftest import Reader
+from tests.dashboard.browser.looking import look_at
+from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look
+
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
+
+SEVERAL = "orders=/checkpoints/orders\nlate=s3://warehouse/checkpoints/late\nold=/checkpoints/old"
+
+
+@pytest.fixture
+def cluster(now: datetime, httpserver: HTTPServer) -> Cluster:
+    cluster = make.make_cluster(now)
+    cluster.rest_url = httpserver.url_for("/").rstrip("/")
+    cluster.save()
+    return cluster
+
+
+@pytest.fixture
+def admin(read_as: Callable[..., Reader], cluster: Cluster) -> Reader:
+    return read_as(user=User.objects.create_superuser("ada"))
+
+
+def choose(page: Page, locations: str) -> None:
+    page.get_by_label("A checkpoint location that Spark wrote").check()
+    page.get_by_label("Checkpoint location", exact=True).fill(locations)
+    page.get_by_role("button", name="Look there").click()
+
+
+def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
+    found = [FOUND | {"query": "orders"}, FOUND | {"query": "late", "begunBatch": None, "operators": []}]
+    expect_look(httpserver, *found, REFUSED | {"query": "old"})
+
+    def settle(page: Page, name: str) -> None:
+        if name == "found":
+            choose(page, SEVERAL)
+            expect(page.locator("#found")).to_contain_text("orders goes on after batch 41.")
+        elif name == "wrong":
+            page.get_by_role("button", name="Submit the job").click()
+            expect(page.get_by_role("alert")).to_contain_text("Nothing was started.")
+
+    address = reverse("cluster-submit", args=[cluster.pk])
+    pages = dict.fromkeys(("empty", "found", "wrong"), address)
+    look_at(admin, pages, "submit-", fullest=("found",), settle=settle)
+
+
+def test_a_job_starts_from_what_was_seen(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, FOUND)
+    page = admin.open(reverse("fleet"))
+    page.get_by_role("link", name="Submit a job").click()
+    page.get_by_label("Name of the job").fill("orders")
+    page.get_by_label("Program on the cluster").fill("4c2f_orders.py")
+    page.get_by_label("Entry").fill("orders.py")
+    choose(page, "/checkpoints/orders")
+    expect(page.locator("#found")).to_contain_text("The job goes on after batch 41.")
+    page.get_by_role("button", name="Submit the job").click()
+    expect(page.get_by_role("heading", name="Start of orders")).to_be_visible()
+    assert RestartAttempt.objects.get().imports == {"": "/checkpoints/orders"}
+    look_at(admin, {"start": page.url.removeprefix(admin.address)}, "submit-")

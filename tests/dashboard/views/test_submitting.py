@@ -1,0 +1,199 @@
+"""Submitting a new job from the page, up to the row that the workers act on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+from pytest_httpserver import HTTPServer
+
+from monitoring.models import Cluster, Engine, Job, RestartAttempt
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+
+TYPED = {
+    "name": "orders",
+    "jar_id": "4c2f_orders.py",
+    "entry_class": "orders.py",
+    "program_args": "/data/orders\r\nprod",
+    "configuration": "execution.checkpointing.interval: 1min",
+    "state": "checkpoint",
+    "checkpoints": "/checkpoints/orders",
+}
+FOUND = {
+    "query": "",
+    "location": "file:/checkpoints/orders",
+    "valid": True,
+    "reason": "",
+    "queryId": "6f2f",
+    "batch": 41,
+    "batchTimestamp": 1_795_575_965_862,
+    "begunBatch": 42,
+    "sources": 1,
+    "operators": [{"name": "stateStoreSave", "partitions": 8}],
+    "stateStore": "RocksDB",
+    "formats": {"offsets": "v1", "commits": "v2"},
+    "files": 30,
+    "size": 81_300,
+}
+REFUSED = {"query": "", "location": "file:/checkpoints/orders", "valid": False, "reason": "/checkpoints/orders is no."}
+SEEN = "6f2f:41"
+
+
+@pytest.fixture
+def cluster(now: datetime, httpserver: HTTPServer) -> Cluster:
+    cluster = make.make_cluster(now)
+    cluster.rest_url = httpserver.url_for("/").rstrip("/")
+    cluster.save()
+    return cluster
+
+
+@pytest.fixture
+def admin(db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada", password="pw-ada-1"))
+    return client
+
+
+def expect_look(engine: HTTPServer, *found: dict[str, Any]) -> None:
+    engine.expect_request("/savepoints/import/validate", method="POST").respond_with_json({"checkpoints": found})
+
+
+def send(client: Client, cluster: Cluster, **typed: object) -> Any:
+    return client.post(reverse("cluster-submit", args=[cluster.pk]), TYPED | typed)
+
+
+def test_what_is_at_a_location_is_shown_before_anything_starts(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    expect_look(httpserver, FOUND)
+    page = admin.post(reverse("cluster-look", args=[cluster.pk]), {"checkpoints": "/checkpoints/orders"})
+    text = page.content.decode()
+    for told in ("The job goes on after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
+        assert told in text
+    assert "Batch 42 was begun and not committed. It runs again" in text
+    assert "the location stays as it is" in text
+    assert f'name="found" value="{SEEN}"' in text
+
+
+def test_the_job_starts_from_what_was_seen(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, FOUND)
+    answer = send(admin, cluster, found=SEEN)
+    attempt = RestartAttempt.objects.get()
+    assert answer.headers["Location"] == reverse("restart-progress", args=[attempt.pk])
+    assert (attempt.imports, attempt.restore_path, attempt.start_empty) == ({"": "/checkpoints/orders"}, "", False)
+    assert attempt.launch == {
+        "kind": "waymark",
+        "jar_id": "4c2f_orders.py",
+        "entry_class": "orders.py",
+        "program_args": ["/data/orders", "prod"],
+        "parallelism": None,
+        "configuration": {"execution.checkpointing.interval": "1min"},
+    }
+    page = admin.get(answer.headers["Location"]).content.decode()
+    assert "Start of orders" in page
+    assert "/checkpoints/orders" in page
+    assert "It is copied and stays as it is." in page
+
+
+@pytest.mark.parametrize("seen", ["", "6f2f:40"])
+def test_what_nobody_has_seen_is_shown_first(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer, seen: str
+) -> None:
+    expect_look(httpserver, FOUND)
+    answer = send(admin, cluster, found=seen)
+    assert answer.status_code == 422
+    assert answer.context["form"].errors["checkpoints"] == [
+        "Check what was found at the checkpoint location, then submit the job again."
+    ]
+    assert f'name="found" value="{SEEN}"' in answer.content.decode()
+    assert not Job.objects.exists()
+
+
+def test_a_location_that_cannot_be_used_starts_nothing(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, REFUSED)
+    answer = send(admin, cluster)
+    assert answer.context["form"].errors["checkpoints"] == ["/checkpoints/orders is no."]
+    page = admin.post(reverse("cluster-look", args=[cluster.pk]), {"checkpoints": "/checkpoints/orders"})
+    assert "/checkpoints/orders is no." in page.content.decode()
+    assert not Job.objects.exists()
+
+
+def test_each_query_has_a_location_of_its_own(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_look(httpserver, FOUND | {"query": "a"}, FOUND | {"query": "b", "queryId": "77aa"})
+    send(admin, cluster, checkpoints="a=/c/a\r\n\r\n b=s3://bucket/day=1/ ", found="6f2f:41 77aa:41")
+    assert RestartAttempt.objects.get().imports == {"a": "/c/a", "b": "s3://bucket/day=1"}
+
+
+def test_a_program_is_uploaded(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/jars/upload", method="POST").respond_with_json(
+        {"filename": "/up/9e_orders.py", "status": "success"}
+    )
+    send(admin, cluster, state="empty", jar_id="", upload=SimpleUploadedFile("orders.py", b"print()"))
+    attempt = RestartAttempt.objects.get()
+    assert (attempt.launch["jar_id"], attempt.start_empty) == ("9e_orders.py", True)
+
+
+def test_a_savepoint_is_named_by_its_location(admin: Client, cluster: Cluster) -> None:
+    send(admin, cluster, state="savepoint", savepoint="file:/sp/savepoint-1/")
+    assert RestartAttempt.objects.get().restore_path == "/sp/savepoint-1"
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "told"),
+    [
+        ({"name": ""}, "name", "This field is required."),
+        ({"jar_id": ""}, "upload", "A program is needed"),
+        ({"entry_class": ""}, "entry_class", "This field is required."),
+        ({"configuration": "no colon"}, "configuration", "Line 1 is 'no colon': key: value is needed."),
+        ({"configuration": "execution.checkpointing.intervall: 1s"}, "configuration", "a PySpark job has no such key"),
+        ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
+        ({"state": "else"}, "state", "else is not one of the available choices"),
+        ({"state": "savepoint"}, "savepoint", "A location is needed."),
+        ({"state": "savepoint", "savepoint": "sp/1"}, "savepoint", "'sp/1' is neither an absolute path nor an address"),
+        ({"checkpoints": ""}, "checkpoints", "A location is needed."),
+        ({"checkpoints": "c/1"}, "checkpoints", "'c/1' is neither an absolute path nor an address"),
+        ({"checkpoints": "/a\n/b"}, "checkpoints", "Write NAME=LOCATION for each query."),
+        ({"checkpoints": "a=/a\na=/b"}, "checkpoints", "Query 'a' has two locations."),
+        ({"checkpoints": "s3://key:secret@bucket/a"}, "checkpoints", "a password has no place in an address"),
+    ],
+)
+def test_what_makes_no_sense_is_told_at_its_field(
+    admin: Client, cluster: Cluster, typed: dict[str, str], field: str, told: str
+) -> None:
+    answer = send(admin, cluster, **typed)
+    assert answer.status_code == 422
+    assert told in " ".join(answer.context["form"].errors[field])
+    assert not Job.objects.exists()
+
+
+def test_a_name_that_is_taken_is_told(admin: Client, cluster: Cluster, now: datetime) -> None:
+    job = make.make_job(cluster)
+    make.make_run(job, now)
+    answer = send(admin, cluster, state="empty", name=job.name)
+    assert "a name that no job of" in " ".join(answer.context["form"].errors["name"])
+    assert not RestartAttempt.objects.exists()
+
+
+def test_an_operator_submits_nothing(operator: Client, cluster: Cluster) -> None:
+    assert send(operator, cluster, state="empty").status_code == 403
+    assert not Job.objects.exists()
+
+
+def test_flink_takes_no_such_job(admin: Client, cluster: Cluster) -> None:
+    Cluster.objects.update(engine=Engine.FLINK)
+    assert admin.get(reverse("cluster-submit", args=[cluster.pk])).status_code == 404
+
+
+def test_a_cluster_without_an_answer_is_told(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/savepoints/import/validate").respond_with_json(
+        {"errors": ["checkpoints: s3://b has not answered for 10 s"]}, status=503
+    )
+    answer = send(admin, cluster)
+    assert "has not answered" in " ".join(answer.context["form"].errors["checkpoints"])

@@ -1,0 +1,111 @@
+"""A new job, started from nothing, from a savepoint, or from checkpoint locations that Spark wrote."""
+
+from datetime import timedelta
+
+import pytest
+
+from monitoring.models import Job, RestartAttempt
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.manual import Origin, RestartRefused, cancel_attempt, submit
+from tests.monitoring.recovery.conftest import LAUNCH
+
+ORDERS = Origin(imports={"orders": "/checkpoints/orders", "late": "/checkpoints/late"})
+
+
+@pytest.fixture
+def cluster(rows, job_manager):
+    return rows.cluster(rest_url=job_manager.url)
+
+
+def test_checkpoint_locations_are_copied_and_the_job_starts_from_the_copy(cluster, job_manager, settle, now):
+    attempt = settle(submit(cluster, " orders ", LAUNCH, ORDERS, "ada", now), now)
+
+    assert attempt.state == "succeeded"
+    [asked] = job_manager.imports.values()
+    assert asked == {
+        "checkpoints": dict(ORDERS.imports),
+        "entryClass": "program:main",
+        "triggerId": attempt.engine_job_id,
+    }
+    assert job_manager.ran[-1]["savepointPath"] == f"file:/savepoints/savepoint-imported-{attempt.engine_job_id[:12]}"
+    assert attempt.reason == "ada submitted orders, to start from /checkpoints/orders, /checkpoints/late."
+    assert [(step.name, step.state) for step in attempt.steps.all()][2:4] == [
+        ("Copy the checkpoint location", "done"),
+        ("Check the state", "done"),
+    ]
+    job = Job.objects.get(name="orders")
+    assert (job.launch, attempt.new_run) == (LAUNCH, job.current_run)
+
+
+def test_a_copy_that_takes_its_time_is_waited_for(cluster, job_manager, settle, now):
+    job_manager.completes_savepoints = False
+    attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
+    for minute in range(0, 40, 5):
+        advance(now + timedelta(minutes=minute))
+    attempt.refresh_from_db()
+    assert (attempt.state, attempt.ended_at) == ("importing", None)
+    job_manager.completes_savepoints = True
+    assert settle(attempt, now + timedelta(minutes=40)).state == "succeeded"
+    assert len(job_manager.imports) == 1
+
+
+@pytest.mark.parametrize("lost", ["loses_answer_of", "loses_request_of"])
+def test_an_answer_that_was_lost_makes_no_second_copy(cluster, job_manager, settle, now, lost):
+    getattr(job_manager, lost).add("import")
+    attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
+    advance(now)
+    getattr(job_manager, lost).clear()
+    assert settle(attempt, now + timedelta(seconds=2)).state == "succeeded"
+    assert len(job_manager.imports) == 1
+
+
+def test_a_location_that_is_refused_ends_the_start_with_the_reason(cluster, job_manager, settle, now):
+    job_manager.import_fails = "/checkpoints/orders changed while it was read: a query still runs there."
+    attempt = settle(submit(cluster, "orders", LAUNCH, ORDERS, "ada", now), now)
+    assert (attempt.state, job_manager.ran) == ("failed", [])
+    assert attempt.error == f"The checkpoint location cannot be imported: {job_manager.import_fails}"
+
+
+def test_an_engine_that_cannot_import_is_told_apart(cluster, job_manager, settle, now):
+    job_manager.answers["import"] = (404, "Not found.")
+    attempt = settle(submit(cluster, "orders", LAUNCH, ORDERS, "ada", now), now)
+    assert attempt.error.endswith("the cluster cannot import checkpoint locations. Only Waymark's job manager can.")
+
+
+def test_it_can_be_canceled_while_the_state_is_copied(cluster, job_manager, now):
+    job_manager.completes_savepoints = False
+    attempt = submit(cluster, "orders", LAUNCH, ORDERS, "ada", now)
+    advance(now)
+    assert cancel_attempt(attempt, "ada", now)
+    advance(now + timedelta(seconds=5))
+    assert job_manager.ran == []
+
+
+def test_without_state_it_starts_at_once(cluster, job_manager, settle, now):
+    attempt = settle(submit(cluster, "orders", LAUNCH, Origin(), "ada", now), now)
+    assert (attempt.state, attempt.start_empty) == ("succeeded", True)
+    assert "savepointPath" not in job_manager.ran[-1]
+    assert [step.text for step in attempt.steps.filter(name="Check the state")] == ["The job starts without state."]
+
+
+def test_a_savepoint_is_checked_before_it_is_used(cluster, job_manager, settle, now):
+    job_manager.invalid_paths["/sp/1"] = "state/0 is missing"
+    attempt = settle(submit(cluster, "orders", LAUNCH, Origin("/sp/1"), "ada", now), now)
+    assert (attempt.state, job_manager.ran) == ("failed", [])
+    assert "/sp/1 cannot be restored: state/0 is missing." in attempt.error
+
+
+def test_the_name_of_a_job_that_never_ran_is_free_again(cluster, job_manager, settle, now):
+    job_manager.answers["run"] = (400, "The program is no program.")
+    assert settle(submit(cluster, "orders", LAUNCH, Origin(), "ada", now), now).state == "failed"
+    job_manager.answers.clear()
+    again = {**LAUNCH, "parallelism": 4}
+    later = now + timedelta(minutes=2)
+    assert settle(submit(cluster, "orders", again, Origin(), "ada", later), later).state == "succeeded"
+    assert Job.objects.get().launch == again
+
+
+def test_the_name_of_another_job_is_taken(job, now):
+    with pytest.raises(RestartRefused, match="name is 'flights': a name that no job of"):
+        submit(job.cluster, "flights", LAUNCH, Origin(), "ada", now)
+    assert not RestartAttempt.objects.exists()

@@ -22,7 +22,7 @@ from dashboard.api.operations import answers, router
 from dashboard.api.paging import Asked, Listed, page_of
 from dashboard.api.schemas.rows import DecisionOut, LaunchVersionOut, RestartDetailOut, RestartOut
 from dashboard.api.typed import Body, ShownIn, checked, filled
-from dashboard.forms.launch import SAVE, ProgramForm
+from dashboard.forms.launch import SAVE, ProgramForm, settings_text
 from dashboard.queries.states import offered_state, offered_states, why_not_offered
 from dashboard.views.job import find_job
 from monitoring.masking import shown_launch
@@ -243,7 +243,7 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
         raise invalid("version", number, "A number of one of its versions.")
     admin = access_of(request).may(Role.ADMIN)
     if isinstance(given.get("configuration"), dict):
-        given["configuration"] = "\n".join(f"{key}: {value}" for key, value in given["configuration"].items())
+        given["configuration"] = settings_text(given["configuration"])
     data = filled(launch_form(job, version, admin), {"now": SAVE} | given)
     form = checked(launch_form(job, version, admin, data))
     try:

@@ -19,7 +19,7 @@ from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.schemas.rows import RestartOut
 from dashboard.api.typed import Body, checked, filled
-from dashboard.forms.launch import ProgramForm
+from dashboard.forms.launch import ProgramForm, settings_text
 from dashboard.forms.submit import CheckpointsForm, SubmitForm
 from dashboard.views.clusters import find_cluster
 from monitoring.engine.answers import FoundCheckpoint
@@ -123,7 +123,7 @@ def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[Restart
     """The answer is the start, step by step in `/restarts/{id}`. `state` checkpoint copies the locations first."""
     require(request, Role.ADMIN)
     cluster, given = _job_manager(cluster_id), body.given()
-    for name, write in (("configuration", _settings), ("checkpoints", _lines)):
+    for name, write in (("configuration", settings_text), ("checkpoints", _lines)):
         if name in given:
             given[name] = write(given[name])
     form = checked(SubmitForm(filled(SubmitForm(cluster=cluster), given), cluster=cluster))
@@ -148,10 +148,6 @@ def _job_manager(cluster_id: int) -> Cluster:
 
 def _lines(checkpoints: dict[str, str]) -> str:
     return "\n".join(f"{query}={location}" if query else location for query, location in checkpoints.items())
-
-
-def _settings(configuration: dict[str, str]) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in configuration.items())
 
 
 def _found(each: FoundCheckpoint) -> dict[str, Any]:

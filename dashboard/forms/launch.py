@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -308,7 +309,7 @@ def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
         "jar_id": spec.get("jar_id") or "",
         "entry_class": spec.get("entry_class") or "",
         "program_args": "\n".join(spec.get("program_args") or []),
-        "configuration": "\n".join(_typed(key, value) for key, value in sorted(configuration.items())),
+        "configuration": settings_text(dict(sorted(configuration.items()))),
         "parallelism": spec.get("parallelism"),
         "command": "\n".join(spec.get("command") or []),
         "limit_s": spec.get("limit_s"),
@@ -316,8 +317,9 @@ def _as_typed(spec: dict[str, Any], job: Job) -> dict[str, Any]:
     }
 
 
-def _typed(key: str, value: str) -> str:
-    return f"{key}: {value}".replace("\n", f"\n{_CONTINUES}")
+def settings_text(settings: Mapping[str, str]) -> str:
+    """Return the lines that `settings_in` reads."""
+    return "\n".join(f"{key}: {value}".replace("\n", f"\n{_CONTINUES}") for key, value in settings.items())
 
 
 def lines_of(text: str) -> list[str]:

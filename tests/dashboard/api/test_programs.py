@@ -51,6 +51,14 @@ def test_it_is_what_the_launch_is_changed_to(admin_api: Caller, job: Job, engine
     assert (job.launch or {})["jar_id"] == "9e_flights.py"
 
 
+def test_a_setting_of_several_lines_stays_whole(admin_api: Caller, job: Job) -> None:
+    configuration = {"waymark.python.requirements": "pyspark==4.2.1\npandas==2.2.3"}
+    sent = {"jar_id": "9e_flights.py", "entry_class": "flights:run", "configuration": configuration}
+    assert admin_api.post(f"/jobs/{job.pk}/launch", sent).status_code == 202
+    job.refresh_from_db()
+    assert (job.launch or {})["configuration"] == configuration
+
+
 def test_one_key_uploads_once(admin_api: Caller, job: Job, engine: HTTPServer) -> None:
     first, second = (upload(admin_api, job, **{"Idempotency-Key": "k1"}) for _ in range(2))
     assert first.json() == second.json()

@@ -57,6 +57,13 @@ def test_the_job_starts_from_copies(admin_api: Caller, cluster: Cluster, httpser
     assert (attempt.job.name, attempt.imports) == ("orders", {"": "/checkpoints/orders"})
 
 
+def test_a_setting_of_several_lines_stays_whole(admin_api: Caller, cluster: Cluster) -> None:
+    configuration = {"waymark.python.requirements": "pyspark==4.2.1\n# newer ones fail\n\npandas", "spark.x": "y"}
+    answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY | {"configuration": configuration})
+    assert answer.status_code == 202, answer.content
+    assert RestartAttempt.objects.get().launch["configuration"] == configuration
+
+
 def test_one_key_submits_once(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_look(httpserver, FOUND)
     headers = {"Idempotency-Key": "k1"}

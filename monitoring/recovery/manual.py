@@ -164,12 +164,12 @@ def submit(
     """
     check_launch(launch)
     name = _checked_name(name)
-    job = Job.objects.filter(cluster=cluster, name=name).first() or Job(cluster=cluster, name=name)
+    job, _ = Job.objects.get_or_create(cluster=cluster, name=name)
     require_answer(job)
-    if job.pk and job.runs.exists():
+    if job.runs.exists():
         raise RestartRefused("name", name, f"a name that no job of {cluster} has is needed")
     job.launch = launch
-    job.save()
+    job.save(update_fields=["launch"])
     return open_held(
         job,
         f"{by} submitted {name}, to start from {origin}.",

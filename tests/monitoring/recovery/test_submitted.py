@@ -1,12 +1,15 @@
 """A new job, started from nothing, from a savepoint, or from checkpoint locations that Spark wrote."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
+from django.db import connection
 
 from monitoring.models import Job, RestartAttempt
 from monitoring.recovery.cycle import advance
-from monitoring.recovery.manual import Origin, RestartRefused, cancel_attempt, submit
+from monitoring.recovery.manual import AttemptOpen, Origin, RestartRefused, cancel_attempt, submit
 from tests.monitoring.recovery.conftest import LAUNCH
 
 ORDERS = Origin(imports={"orders": "/checkpoints/orders", "late": "/checkpoints/late"})
@@ -103,6 +106,24 @@ def test_the_name_of_a_job_that_never_ran_is_free_again(cluster, job_manager, se
     later = now + timedelta(minutes=2)
     assert settle(submit(cluster, "orders", again, Origin(), "ada", later), later).state == "succeeded"
     assert Job.objects.get().launch == again
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_submissions_in_the_same_moment_one_starts(cluster, now):
+    together = Barrier(2, timeout=30)
+
+    def send(parallelism):
+        together.wait()
+        try:
+            return submit(cluster, "orders", {**LAUNCH, "parallelism": parallelism}, Origin(), "ada", now)
+        except AttemptOpen:
+            return None
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        started = [attempt for attempt in pool.map(send, (1, 2)) if attempt]
+    assert [attempt.launch for attempt in started] == [Job.objects.get().launch]
 
 
 def test_the_name_of_another_job_is_taken(job, now):

@@ -1,6 +1,6 @@
 """The directory that relative paths of a program are below: the job's `waymark.directory`.
 
-Without that key it is the attempt's own directory, which is removed some attempts later.
+Without that key, or with an empty one, it is the attempt's own directory, which is removed some attempts later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def enter(configuration: Mapping[str, str], spark: SparkSession) -> None:
     """Make the directory that of this process, and of Spark's local file system; ProgramError when it is none."""
-    if DIRECTORY not in configuration:
+    if not configuration.get(DIRECTORY):
         return
     directory = Path(configuration[DIRECTORY])
     if not directory.is_absolute():
@@ -29,7 +29,7 @@ def enter(configuration: Mapping[str, str], spark: SparkSession) -> None:
     except OSError as error:
         raise ProgramError(
             f"{DIRECTORY}: {directory} cannot be used where the driver runs ({error.strerror}). Create the directory "
-            "there, name another one, or leave the key out and use absolute paths."
+            "there, or set the key to another one, or to nothing if all paths are absolute."
         ) from error
     hadoop: Any = spark._jvm.org.apache.hadoop.fs  # noqa: SLF001 - Hadoop has no Python side
     # A spare driver's JVM was started elsewhere, and a JVM cannot change its directory.
@@ -39,7 +39,7 @@ def enter(configuration: Mapping[str, str], spark: SparkSession) -> None:
 
 def refuse_relative(query: str, path: str, configuration: Mapping[str, str], spark: SparkSession) -> None:
     """Raise ProgramError if the file sink's `path` would be another directory for each attempt."""
-    if DIRECTORY in configuration or ":" in path or path.startswith("/"):
+    if configuration.get(DIRECTORY) or ":" in path or path.startswith("/"):
         return
     hadoop: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
     if str(hadoop.get("fs.defaultFS")).startswith("file:"):

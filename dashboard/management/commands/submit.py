@@ -11,7 +11,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from checkpointing.jobs.launching.deployment import is_loopback
+from checkpointing.jobs.known_keys import DIRECTORY
+from checkpointing.jobs.launching.deployment import DEPLOY_MODE, DeployMode, is_loopback
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.rows_written_again import warning_of
 from checkpointing.rest.submission import (
@@ -21,6 +22,7 @@ from checkpointing.rest.submission import (
     import_checkpoints,
     queries_writing_again,
 )
+from checkpointing.spark.program import is_script
 from dashboard.management.job_manager import ACCESS_HELP, add_job_manager_option, job_manager_client
 
 EPILOG = f"""\
@@ -74,8 +76,8 @@ class Command(BaseCommand):
         parser.add_argument("--parallelism", type=int)
         parser.add_argument(
             "--directory",
-            help="the directory that the program's relative paths are below, where the driver runs (default: for a "
-            "script and a job manager on this machine, the current one)",
+            help="the directory, on the machine of the driver, that the program's relative paths are below (default: "
+            "the current one, for a script whose driver runs on this machine)",
         )
         parser.add_argument(
             "--from-savepoint",
@@ -126,16 +128,21 @@ def _imported(client: JobManagerClient, submission: Submission, timeout_s: float
     return import_checkpoints(client, submission, time.monotonic, time.sleep, timeout_s)
 
 
-def _directory(options: dict[str, Any]) -> str | None:
-    """As under spark-submit, where a script runs in the shell's directory."""
-    if options["directory"]:
-        return str(Path(options["directory"]).absolute())
-    is_script = options["program"].endswith(".py")
-    return str(Path.cwd()) if is_script and is_loopback(options["jobmanager"]) else None
+def in_current_directory(submission: Submission, job_manager: str) -> Submission:
+    """Return a script's submission with the shell's directory, where spark-submit runs it.
+
+    A function, a driver that runs on another machine, and a submission that names a directory stay as they are.
+    """
+    is_in_cluster = submission.settings.get(DEPLOY_MODE, "").strip().lower() == DeployMode.CLUSTER.value
+    is_here = is_loopback(job_manager) and not is_in_cluster
+    if DIRECTORY in submission.settings or not is_script(submission.entry_class) or not is_here:
+        return submission
+    return replace(submission, settings={DIRECTORY: str(Path.cwd()), **submission.settings})
 
 
 def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> Submission:
-    return Submission.parse(
+    directory = options["directory"]
+    submission = Submission.parse(
         options["program"],
         name=options["name"],
         arguments=options["arg"],
@@ -148,5 +155,6 @@ def _submission(options: dict[str, Any], script_arguments: tuple[str, ...]) -> S
         more_arguments=script_arguments,
         checkpoints=options["from_checkpoint"],
         requirements=options["requirements"],
-        directory=_directory(options),
+        directory=str(Path(directory).absolute()) if directory else None,
     )
+    return in_current_directory(submission, options["jobmanager"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from checkpointing.rest.submission import JobDidNotStart, Submission, follow_unt
 from checkpointing.spark.restore import UNNAMED
 from checkpointing.storage import verify
 from checkpointing.storage.locations import local_path
-from dashboard.management.commands.submit import Command
+from dashboard.management.commands.submit import Command, in_current_directory
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, running_job_manager
 from tests.checkpointing.spark.recordings import unpacked
 from tests.storage_servers import StorageServer
@@ -67,6 +67,28 @@ async def test_relative_paths_of_a_script_are_below_the_current_directory(
     await submit(manager, f"{program}:wordcount", "--name", "f")
     found = [spec.configuration.get("waymark.directory") for spec in manager.launcher.specs]
     assert found == [str(tmp_path / "programs"), "/data", str(tmp_path), None]
+
+
+@pytest.mark.parametrize(
+    ("program", "settings", "job_manager", "is_set"),
+    [
+        ("a.py", (), "http://localhost:8081", True),
+        ("jobs.zip:a", (), "http://127.0.0.1:8081", True),
+        ("jobs.zip:a:main", (), "http://127.0.0.1:8081", False),
+        ("a.py", (), "http://spark.internal:8081", False),
+        ("a.py", ("spark.submit.deployMode=Cluster",), "http://127.0.0.1:8081", False),
+        ("a.py", ("waymark.directory=",), "http://127.0.0.1:8081", False),
+    ],
+)
+def test_only_a_script_that_runs_on_this_machine_gets_the_current_directory(
+    program: str, settings: Sequence[str], job_manager: str, is_set: bool
+) -> None:
+    submission = Submission.parse(
+        program, name=None, arguments=(), settings=settings, parallelism=None, savepoint=None,
+        allow_non_restored_state=False,
+    )  # fmt: skip
+    found = in_current_directory(submission, job_manager).settings.get("waymark.directory")
+    assert found == (str(Path.cwd()) if is_set else submission.settings.get("waymark.directory"))
 
 
 async def test_submit_reads_secrets_from_files(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:

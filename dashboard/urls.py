@@ -137,6 +137,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clusters/<int:pk>/remove/", clusters.remove, name="cluster-remove"),
     path("clusters/<int:pk>/submit/", submitting.submit, name="cluster-submit"),
     path("clusters/<int:pk>/submit/look/", submitting.look, name="cluster-look"),
+    path("clusters/<int:pk>/submit/savepoint/", submitting.look_at_snapshot, name="cluster-look-savepoint"),
     path("clusters/<int:pk>/same/", clusters.same, name="cluster-same"),
     path("mail/", mail.mails, name="mails"),
     path("mail/<slug:mail_id>/", mail.mail, name="mail"),

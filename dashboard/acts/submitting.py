@@ -1,4 +1,4 @@
-"""Submit a new job to a cluster, and look at the checkpoint locations that it is to start from."""
+"""Submit a new job to a cluster, and look at the state that it is to start from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, upload
 from dashboard.forms.submit import SubmitForm
-from monitoring.engine.answers import FoundCheckpoint
+from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
 from monitoring.engine_calls import Call, call_all
@@ -32,6 +32,24 @@ def look_at(cluster: Cluster, locations: Mapping[str, str]) -> Sequence[FoundChe
     if isinstance(answer, EngineError):
         raise NotStarted("checkpoints", str(answer))
     return answer
+
+
+def look_at_savepoint(cluster: Cluster, path: str, entry_class: str) -> SavepointValidation | None:
+    """Return what is at `path`, None when the cluster cannot tell. Raises NotStarted when it does not answer."""
+
+    async def act(client: FlinkClient) -> SavepointValidation | None:
+        return await client.validate_savepoint(path, entry_class)
+
+    (answer,) = call_all([Call(cluster, act, _LOOK_S)])
+    if isinstance(answer, EngineError):
+        raise NotStarted("savepoint", str(answer))
+    return answer
+
+
+def check_savepoint(found: SavepointValidation | None) -> None:
+    """Raise NotStarted with the reason when a job cannot start from it."""
+    if found is not None and found.problem:
+        raise NotStarted("savepoint", found.problem)
 
 
 def fingerprint(found: Sequence[FoundCheckpoint]) -> str:

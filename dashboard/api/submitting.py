@@ -13,19 +13,21 @@ from pydantic import Field
 from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
 from dashboard.acts.launches import NotStarted, upload
-from dashboard.acts.submitting import check_usable, look_at, submit_job
+from dashboard.acts.submitting import check_savepoint, check_usable, look_at, look_at_savepoint, submit_job
 from dashboard.api.errors import FieldError, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
+from dashboard.api.restarts import WRITTEN_AGAIN, QuerySinkOut
 from dashboard.api.schemas.rows import RestartOut
 from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.launch import ProgramForm, settings_text
-from dashboard.forms.submit import CheckpointsForm, SubmitForm
+from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
 from dashboard.views.clusters import find_cluster
-from monitoring.engine.answers import FoundCheckpoint
+from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.models import Cluster, Engine, Job, RestartAttempt
 from monitoring.programs import copy_of
 from monitoring.recovery.manual import AttemptOpen
+from monitoring.recovery.rows_written_again import QuerySink
 
 routes = router("Submitting")
 
@@ -63,6 +65,26 @@ class ProgramOnClusterOut(Schema):
     name: str
     size: int = Field(description="Bytes.")
     sha256: str
+
+
+class SnapshotIn(Body):
+    savepoint: str = Field(description="The location of a savepoint or retained checkpoint.", min_length=1)
+    entry_class: str = Field("", description="What a job starts there; a snapshot of another program is not valid.")
+
+
+class SnapshotOut(Schema):
+    valid: bool = Field(description="A job can start from it.")
+    reason: str = Field(description="Why it cannot.")
+    checkpoint_id: int | None
+    job_name: str
+    entry_class: str
+    state_size: int | None = Field(description="Bytes.")
+    completed_at: datetime | None
+    written_again: list[QuerySinkOut] = Field(description=WRITTEN_AGAIN)
+
+    @staticmethod
+    def resolve_written_again(found: SavepointValidation) -> list[QuerySink]:
+        return [QuerySink(*each) for each in found.written_again]
 
 
 class JobIn(Body):
@@ -118,6 +140,26 @@ def look(request: HttpRequest, cluster_id: int, body: CheckpointsIn) -> list[dic
         raise conflict(refused) from refused
 
 
+@routes.post(
+    "/clusters/{int:cluster_id}/snapshots",
+    response=answers(SnapshotOut),
+    summary="Look at a savepoint or retained checkpoint, before a job starts from it",
+)
+def look_at_snapshot(request: HttpRequest, cluster_id: int, body: SnapshotIn) -> SavepointValidation:
+    """Nothing is changed. One that cannot be used is in the answer, with the reason."""
+    require(request, Role.ADMIN)
+    cluster = _job_manager(cluster_id)
+    path = checked(SavepointForm({"savepoint": body.savepoint})).cleaned_data["savepoint"]
+    intent_at(request).commit()
+    try:
+        found = look_at_savepoint(cluster, path, body.entry_class)
+    except NotStarted as refused:
+        raise conflict(refused) from refused
+    if found is None:
+        raise conflict(f"{cluster.name} cannot check a state before it is used.")
+    return found
+
+
 @routes.post("/clusters/{int:cluster_id}/jobs", response=answers(RestartOut, 202), summary="Submit a new job")
 def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[RestartAttempt]:
     """The answer is the start, step by step in `/restarts/{id}`. `state` checkpoint copies the locations first."""
@@ -132,6 +174,9 @@ def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[Restart
         if locations := form.origin.imports:
             intent.commit()
             check_usable(look_at(cluster, locations))
+        elif path := form.origin.path:
+            intent.commit()
+            check_savepoint(look_at_savepoint(cluster, path, form.spec["entry_class"]))
         return Status(202, submit_job(cluster, form, actor_of(request), intent))
     except NotStarted as refused:
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused

@@ -48,17 +48,25 @@ class CheckpointsForm(forms.Form):
         return {query: _location(location) for query, location in found.items()}
 
 
-class SubmitForm(CheckpointsForm):
-    """`spec` is the launch record and `origin` the state that the fields come to."""
+class SavepointForm(forms.Form):
+    """A savepoint or retained checkpoint."""
 
-    name = forms.CharField(max_length=500, label=_("Name of the job"))
-    state = forms.ChoiceField(choices=_STATES, widget=forms.RadioSelect, initial=EMPTY, label=_("State to start from"))
     savepoint = forms.CharField(
         required=False,
         max_length=LONGEST_PATH,
         label=_("Its location"),
         help_text=_("An absolute path on the job manager's machine, or an address such as s3://…"),
     )
+
+    def clean_savepoint(self) -> str:
+        return _location(self.cleaned_data["savepoint"].strip())
+
+
+class SubmitForm(CheckpointsForm, SavepointForm):
+    """`spec` is the launch record and `origin` the state that the fields come to."""
+
+    name = forms.CharField(max_length=500, label=_("Name of the job"))
+    state = forms.ChoiceField(choices=_STATES, widget=forms.RadioSelect, initial=EMPTY, label=_("State to start from"))
     field_order = ("name", *_KEPT, "state", "savepoint", "checkpoints")
 
     def __init__(self, *args: Any, cluster: Cluster, **options: Any) -> None:
@@ -92,9 +100,6 @@ class SubmitForm(CheckpointsForm):
         except ValueError as problem:
             raise forms.ValidationError(f"{problem}.") from problem
         return settings
-
-    def clean_savepoint(self) -> str:
-        return _location(self.cleaned_data["savepoint"].strip())
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

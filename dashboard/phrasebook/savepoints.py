@@ -84,6 +84,7 @@ IMPORTS = {
     "Check what was found at the checkpoint location, then submit the job again.": (
         "请查看在检查点目录中找到的内容，然后再次提交作业。"
     ),
+    "Check which queries write rows again, then submit the job again.": "请查看哪些查询会再次写入行，然后再次提交作业。",
     "Write NAME=LOCATION for each query.": "请为每个查询写 NAME=LOCATION。",
     "Query {query} has two locations.": "查询 {query} 有两个位置。",
     "{text} is not allowed; LOCATION or NAME=LOCATION is expected.": "不允许 {text}；应为 LOCATION 或 NAME=LOCATION。",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -10,13 +11,20 @@ from django.shortcuts import redirect, render
 from dashboard.access.guard import actor_of
 from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted
-from dashboard.acts.submitting import check_usable, fingerprint, look_at, submit_job
-from dashboard.forms.submit import CheckpointsForm, SubmitForm
+from dashboard.acts.submitting import (
+    check_savepoint,
+    check_usable,
+    fingerprint,
+    look_at,
+    look_at_savepoint,
+    submit_job,
+)
+from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
 from dashboard.views.access import admin_action, admin_required
 from dashboard.views.clusters import find_cluster
-from monitoring.engine.answers import FoundCheckpoint
+from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.models import Cluster, Engine
-from monitoring.recovery.manual import AttemptOpen
+from monitoring.recovery.manual import AttemptOpen, Origin
 
 
 @admin_required
@@ -26,11 +34,16 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
         return _page(request, cluster, SubmitForm(cluster=cluster, label_suffix=""))
     form = SubmitForm(request.POST, request.FILES, cluster=cluster, label_suffix="")
     found: Sequence[FoundCheckpoint] = ()
-    if form.is_valid():
+    snapshot: SavepointValidation | None = None
+    origin = form.origin if form.is_valid() else Origin()
+    if not form.errors:
         try:
-            if locations := form.origin.imports:
-                found = look_at(cluster, locations)
+            if origin.imports:
+                found = look_at(cluster, origin.imports)
                 _check_seen(found, request.POST.get("found", ""))
+            elif origin.path:
+                snapshot = look_at_savepoint(cluster, origin.path, form.spec["entry_class"])
+                _check_warned(snapshot, origin.path, request.POST.get("warned", ""))
             attempt = submit_job(cluster, form, actor_of(request), Intent())
         except NotStarted as refused:
             form.add_error(refused.field if refused.field in form.fields else None, str(refused))
@@ -38,7 +51,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
             form.add_error("name", str(taken))
         else:
             return redirect("restart-progress", attempt.pk)
-    return _page(request, cluster, form, found)
+    return _page(request, cluster, form, found=found, snapshot=snapshot, path=origin.path)
 
 
 @admin_action
@@ -53,6 +66,27 @@ def look(request: HttpRequest, pk: int) -> HttpResponse:
         return _found(request, look_at(_job_manager(pk), form.cleaned_data["checkpoints"]))
     except NotStarted as refused:
         return _found(request, (), str(refused))
+
+
+@admin_action
+def look_at_snapshot(request: HttpRequest, pk: int) -> HttpResponse:
+    """What is at the location of a savepoint, for the page to show before anything starts."""
+    form = SavepointForm(request.POST, label_suffix="")
+    if not form.is_valid():
+        return _snapshot(request, None, problem=" ".join(str(each) for each in form.errors["savepoint"]))
+    if not (path := form.cleaned_data["savepoint"]):
+        return _snapshot(request, None)
+    try:
+        found = look_at_savepoint(_job_manager(pk), path, request.POST.get("entry_class", "").strip())
+        return _snapshot(request, found, path)
+    except NotStarted as refused:
+        return _snapshot(request, None, problem=str(refused))
+
+
+def _check_warned(found: SavepointValidation | None, path: str, warned: str) -> None:
+    check_savepoint(found)
+    if found is not None and found.written_again and warned != path:
+        raise NotStarted("savepoint", "Check which queries write rows again, then submit the job again.")
 
 
 def _check_seen(found: Sequence[FoundCheckpoint], seen: str) -> None:
@@ -73,9 +107,14 @@ def _found(request: HttpRequest, found: Sequence[FoundCheckpoint], problem: str 
     return render(request, "clusters/found_checkpoints.html", context)
 
 
-def _page(
-    request: HttpRequest, cluster: Cluster, form: SubmitForm, found: Sequence[FoundCheckpoint] = ()
+def _snapshot(
+    request: HttpRequest, snapshot: SavepointValidation | None, path: str = "", problem: str = ""
 ) -> HttpResponse:
-    context = {"section": "clusters", "cluster": cluster, "form": form, "found": found}
-    context["fingerprint"] = fingerprint(found)
+    context = {"snapshot": snapshot, "problem": problem, "path": path}
+    return render(request, "clusters/found_savepoint.html", context)
+
+
+def _page(request: HttpRequest, cluster: Cluster, form: SubmitForm, **shown: Any) -> HttpResponse:
+    context = {"section": "clusters", "cluster": cluster, "form": form, **shown}
+    context["fingerprint"] = fingerprint(shown.get("found", ()))
     return render(request, "clusters/submit.html", context, status=422 if form.is_bound else 200)

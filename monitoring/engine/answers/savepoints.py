@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from checkpointing.messages import AfterRestore
 from monitoring.engine.fields import Fields
 
 
@@ -20,6 +21,8 @@ class SavepointValidation:
     state_size: int | None
     completed_at: datetime | None
     missing: bool = False  # there is no snapshot at the path
+    # Queries that write the rows of batches after it a second time once it is restored, and what they write to.
+    written_again: tuple[tuple[str, str], ...] = ()
 
     @property
     def problem(self) -> str:
@@ -37,7 +40,15 @@ class SavepointValidation:
             state_size=fields.amount("stateSize"),
             completed_at=fields.optional_moment("completedTimestamp"),
             missing=fields.flag("missing", default=False),
+            written_again=_written_again(fields),
         )
+
+
+def _written_again(fields: Fields) -> tuple[tuple[str, str], ...]:
+    """Older job managers do not say it."""
+    queries = fields.children("queries") if fields.raw.get("queries") else ()
+    again = (query for query in queries if query.optional_text("after-restore") == AfterRestore.WRITTEN_AGAIN.value)
+    return tuple((query.text("name"), query.text("sink").removeprefix("Sink: ")) for query in again)
 
 
 @dataclass(frozen=True)

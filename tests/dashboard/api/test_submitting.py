@@ -11,7 +11,7 @@ from pytest_httpserver import HTTPServer
 
 from monitoring.models import Cluster, Engine, Job, RestartAttempt
 from tests.dashboard.api.conftest import Caller
-from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look
+from tests.dashboard.views.test_submitting import DAMAGED, FOUND, REFUSED, expect_look, expect_snapshot
 
 BODY = {"name": "orders", "jar_id": "9e_orders.py", "entry_class": "orders.py"}
 CHECKPOINT = {**BODY, "state": "checkpoint", "checkpoints": {"": "/checkpoints/orders"}}
@@ -62,6 +62,37 @@ def test_a_setting_of_several_lines_stays_whole(admin_api: Caller, cluster: Clus
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY | {"configuration": configuration})
     assert answer.status_code == 202, answer.content
     assert RestartAttempt.objects.get().launch["configuration"] == configuration
+
+
+def test_what_is_at_a_savepoint_is_told(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_snapshot(httpserver)
+    answer = admin_api.post(f"/clusters/{cluster.pk}/snapshots", {"savepoint": "/sp/1/", "entry_class": "orders.py"})
+    assert answer.json() == {
+        "valid": True,
+        "reason": "",
+        "checkpoint_id": 12,
+        "job_name": "mails",
+        "entry_class": "orders.py",
+        "state_size": 81_300,
+        "completed_at": "2026-11-25T03:06:05.862Z",
+        "written_again": [{"query": "late", "sink": "console"}],
+    }
+    assert httpserver.log[0][0].get_json() == {"savepointPath": "/sp/1", "entryClass": "orders.py"}
+
+
+def test_a_savepoint_is_looked_at_before_the_job_is_there(
+    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    body = BODY | {"state": "savepoint", "savepoint": "/sp/1"}
+    expect_snapshot(httpserver, **DAMAGED)
+    answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", body)
+    assert answer.status_code == 422
+    [wrong] = answer.json()["error"]["fields"]
+    assert (wrong["field"], wrong["message"]) == ("savepoint", DAMAGED["reason"])
+    httpserver.clear()
+    expect_snapshot(httpserver)
+    assert admin_api.post(f"/clusters/{cluster.pk}/jobs", body).status_code == 202
+    assert RestartAttempt.objects.get().restore_path == "/sp/1"
 
 
 def test_one_key_submits_once(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:

@@ -22,9 +22,7 @@ def continuous(now: datetime) -> tuple[Job, Checkpoint]:
     run = make.make_run(job, now)
     checkpoints = make.make_checkpoints(run, now, make.Shape(count=40, failed=(7,)))
     make.make_operators(checkpoints)
-    unknown = {"alignment_max": None, "alignment_avg": None, "sync_max": None, "sync_avg": None}
-    known = {field.name for field in Checkpoint._meta.get_fields()}
-    Checkpoint.objects.update(**{name: value for name, value in unknown.items() if name in known})
+    Checkpoint.objects.update(alignment_max=None, sync_max=None)
     OperatorCheckpoint.objects.filter(position=1).delete()  # no stateful operator
     for operator in OperatorCheckpoint.objects.all():
         nothing = [None] * operator.num_subtasks

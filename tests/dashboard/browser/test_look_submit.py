@@ -15,7 +15,7 @@ from monitoring.models import Cluster, RestartAttempt
 from tests.dashboard import builders as make
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.browser.looking import look_at
-from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look
+from tests.dashboard.views.test_submitting import FOUND, REFUSED, expect_look, expect_snapshot
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
@@ -44,18 +44,24 @@ def choose(page: Page, locations: str) -> None:
 def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
     found = [FOUND | {"query": "orders"}, FOUND | {"query": "late", "begunBatch": None, "operators": []}]
     expect_look(httpserver, *found, REFUSED | {"query": "old"})
+    expect_snapshot(httpserver)
 
     def settle(page: Page, name: str) -> None:
         if name == "found":
             choose(page, SEVERAL)
             expect(page.locator("#found")).to_contain_text("orders goes on after batch 41.")
+        elif name == "savepoint":
+            page.get_by_label("A savepoint or retained checkpoint").check()
+            page.get_by_label("Its location").fill("s3://warehouse/savepoints/savepoint-4c2f1e-0a1b2c3d4e5f")
+            page.get_by_role("button", name="Look there").click()
+            expect(page.locator("#found-savepoint")).to_contain_text("late to console")
         elif name == "wrong":
             page.get_by_role("button", name="Submit the job").click()
             expect(page.get_by_role("alert")).to_contain_text("Nothing was started.")
 
     address = reverse("cluster-submit", args=[cluster.pk])
-    pages = dict.fromkeys(("empty", "found", "wrong"), address)
-    look_at(admin, pages, "submit-", fullest=("found",), settle=settle)
+    pages = dict.fromkeys(("empty", "found", "savepoint", "wrong"), address)
+    look_at(admin, pages, "submit-", fullest=("found", "savepoint"), settle=settle)
 
 
 def test_a_job_starts_from_what_was_seen(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:

@@ -44,6 +44,26 @@ FOUND = {
 }
 REFUSED = {"query": "", "location": "file:/checkpoints/orders", "valid": False, "reason": "/checkpoints/orders is no."}
 SEEN = "6f2f:41"
+SNAPSHOT = {
+    "valid": True,
+    "missing": False,
+    "reason": None,
+    "checkpointId": 12,
+    "jobName": "mails",
+    "entryClass": "orders.py",
+    "stateSize": 81_300,
+    "completedTimestamp": 1_795_575_965_862,
+    "queries": [
+        {"name": "late", "sink": "Sink: console", "after-restore": "written-again"},
+        {"name": "orders", "sink": "Sink: FileSink[/out]", "after-restore": "goes-back"},
+    ],
+}
+DAMAGED = {
+    **dict.fromkeys(SNAPSHOT),
+    "valid": False,
+    "missing": False,
+    "reason": "Snapshot /sp/1: file 4c is missing.",
+}
 
 
 @pytest.fixture
@@ -63,6 +83,10 @@ def admin(db: None) -> Client:
 
 def expect_look(engine: HTTPServer, *found: dict[str, Any]) -> None:
     engine.expect_request("/savepoints/import/validate", method="POST").respond_with_json({"checkpoints": found})
+
+
+def expect_snapshot(engine: HTTPServer, **found: Any) -> None:
+    engine.expect_request("/savepoints/validate", method="POST").respond_with_json(SNAPSHOT | found)
 
 
 def send(client: Client, cluster: Cluster, **typed: object) -> Any:
@@ -140,9 +164,53 @@ def test_a_program_is_uploaded(admin: Client, cluster: Cluster, httpserver: HTTP
     assert (attempt.launch["jar_id"], attempt.start_empty) == ("9e_orders.py", True)
 
 
-def test_a_savepoint_is_named_by_its_location(admin: Client, cluster: Cluster) -> None:
+def test_a_savepoint_is_named_by_its_location(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_snapshot(httpserver, queries=[])
     send(admin, cluster, state="savepoint", savepoint="file:/sp/savepoint-1/")
     assert RestartAttempt.objects.get().restore_path == "/sp/savepoint-1"
+    assert httpserver.log[0][0].get_json() == {"savepointPath": "/sp/savepoint-1", "entryClass": "orders.py"}
+
+
+def test_queries_that_write_rows_again_are_shown_before_anything_starts(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    expect_snapshot(httpserver)
+    shown = admin.post(
+        reverse("cluster-look-savepoint", args=[cluster.pk]), {"savepoint": "/sp/1/", "entry_class": "orders.py"}
+    ).content.decode()
+    refused = send(admin, cluster, state="savepoint", savepoint="/sp/1", warned="/sp/2")
+    assert refused.context["form"].errors["savepoint"] == [
+        "Check which queries write rows again, then submit the job again."
+    ]
+    for page in (shown, refused.content.decode()):
+        assert "Written a second time:" in page
+        assert "late to console" in page
+        assert "orders to" not in page
+        assert 'name="warned" value="/sp/1"' in page
+    assert not Job.objects.exists()
+    assert send(admin, cluster, state="savepoint", savepoint="/sp/1", warned="/sp/1").status_code == 302
+
+
+def test_a_damaged_savepoint_starts_nothing(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+    expect_snapshot(httpserver, **DAMAGED)
+    page = admin.post(reverse("cluster-look-savepoint", args=[cluster.pk]), {"savepoint": "/sp/1"}).content.decode()
+    assert "file 4c is missing." in page
+    answer = send(admin, cluster, state="savepoint", savepoint="/sp/1", warned="/sp/1")
+    assert answer.context["form"].errors["savepoint"] == [DAMAGED["reason"]]
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"), [("sp/1", "neither an absolute path nor an address"), ("", ""), ("/sp/1", "has not answered")]
+)
+def test_a_look_at_a_savepoint_without_a_finding(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer, typed: str, told: str
+) -> None:
+    httpserver.expect_request("/savepoints/validate").respond_with_json({"errors": ["/ has not answered"]}, status=503)
+    answer = admin.post(reverse("cluster-look-savepoint", args=[cluster.pk]), {"savepoint": typed})
+    assert answer.status_code == 200
+    assert told in answer.content.decode()
+    assert "complete" not in answer.content.decode()
 
 
 @pytest.mark.parametrize(

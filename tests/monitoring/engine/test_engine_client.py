@@ -279,6 +279,20 @@ async def test_a_savepoint_is_checked_where_the_engine_can(httpserver, client):
     )
 
 
+async def test_queries_that_write_rows_again_are_told_with_the_savepoint(httpserver, client):
+    found = {"checkpointId": 7, "jobName": "a", "entryClass": "a:b", "stateSize": 9, "completedTimestamp": -1}
+    queries = [
+        {"name": "late", "sink": "Sink: console", "after-restore": "written-again"},
+        {"name": "orders", "sink": "Sink: FileSink[/out]", "after-restore": "goes-back"},
+        {"name": "old", "sink": "Sink: memory", "after-restore": None},
+    ]
+    body = {"valid": True, "reason": None, **found, "queries": queries}
+    answers(httpserver, "/savepoints/validate", json.dumps(body), 200, "POST")
+    validation = await client.validate_savepoint("file:/sp/1")
+    assert validation is not None
+    assert validation.written_again == (("late", "console"),)
+
+
 @pytest.mark.parametrize("status", [404, 405])
 async def test_a_flink_cluster_cannot_check_a_savepoint(httpserver, client, status):
     answers(httpserver, "/savepoints/validate", '{"errors": ["Not found."]}', status, "POST")

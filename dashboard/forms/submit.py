@@ -14,7 +14,8 @@ from checkpointing.storage.errors import StorageError
 from checkpointing.storage.locations import canonical
 from dashboard.forms.launch import LaunchForm, check_program, lines_of, settings_in
 from dashboard.phrases import told
-from monitoring.models import Cluster, Job
+from monitoring.masking import unmasked_launch
+from monitoring.models import Cluster, Job, RestartAttempt
 from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.manual import LONGEST_PATH, Origin
 
@@ -63,16 +64,21 @@ class SavepointForm(forms.Form):
 
 
 class SubmitForm(CheckpointsForm, SavepointForm):
-    """`spec` is the launch record and `origin` the state that the fields come to."""
+    """`spec` is the launch record and `origin` the state that the fields come to.
+
+    `earlier` is a start to fill the form in with. Its secrets are shown hidden, and stay when left so.
+    """
 
     name = forms.CharField(max_length=500, label=_("Name of the job"))
     state = forms.ChoiceField(choices=_STATES, widget=forms.RadioSelect, initial=EMPTY, label=_("State to start from"))
     field_order = ("name", *_KEPT, "state", "savepoint", "checkpoints")
 
-    def __init__(self, *args: Any, cluster: Cluster, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._job = Job(cluster=cluster)
+    def __init__(self, *args: Any, cluster: Cluster, earlier: RestartAttempt | None = None, **options: Any) -> None:
+        self._earlier = dict(earlier.launch or {}) if earlier else {}
+        self._job = Job(cluster=cluster, launch=self._earlier or None)
         launch = LaunchForm(job=self._job, states=[], version=None, admin=True)
+        kept = {name: launch.initial[name] for name in _KEPT if name in launch.initial}
+        super().__init__(*args, **options | ({"initial": kept | _origin_of(earlier)} if earlier else {}))
         for name in _KEPT:
             self.fields[name] = launch.fields[name]
         self.fields["upload"].label = _("Program")
@@ -108,9 +114,16 @@ class SubmitForm(CheckpointsForm, SavepointForm):
             if cleaned.get("state") == state and field not in self.errors and not cleaned.get(field):
                 self.add_error(field, _("A location is needed."))
         if not self.errors:
-            self.spec = self._spec(cleaned)
+            self._set_spec(cleaned)
+        if not self.errors:
             self._check(self.spec | ({"jar_id": cleaned["upload"].name} if cleaned["upload"] else {}))
         return cleaned
+
+    def _set_spec(self, cleaned: dict[str, Any]) -> None:
+        try:
+            self.spec = unmasked_launch(self._spec(cleaned), self._earlier)
+        except ValueError as problem:
+            self.add_error("configuration", f"{problem}.")
 
     def _spec(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -130,6 +143,14 @@ class SubmitForm(CheckpointsForm, SavepointForm):
             allowed = told(problem.allowed)
             text = f"{problem.value!r}: {allowed}." if problem.value else f"{capfirst(allowed)}."
             self.add_error(field if field in self.fields else None, text)
+
+
+def _origin_of(earlier: RestartAttempt) -> dict[str, str]:
+    """Return what an earlier start was to start from, as it is typed."""
+    lines = [f"{query}={location}" if query else location for query, location in earlier.imports.items()]
+    path = "" if lines else earlier.restore_path
+    state = CHECKPOINT if lines else SAVEPOINT if path else EMPTY
+    return {"name": earlier.job.name, "state": state, "savepoint": path, "checkpoints": "\n".join(lines)}
 
 
 def _location(text: str) -> str:

@@ -21,7 +21,7 @@ from dashboard.queries.since import happened_since
 from dashboard.queries.states import best_of, offered_state, offered_states, why_not_offered
 from dashboard.views.access import action, operator_required
 from dashboard.views.job import find_job, job_context
-from monitoring.models import RestartAttempt
+from monitoring.models import AttemptState, Engine, RestartAttempt
 from monitoring.recovery.manual import (
     CANCELABLE,
     STOPPED_WITH,
@@ -29,6 +29,7 @@ from monitoring.recovery.manual import (
     BadLaunch,
     RestartRefused,
     cancel_attempt,
+    has_nothing,
     restart_from,
 )
 from monitoring.recovery.replay import replayed
@@ -151,11 +152,20 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
         "goes_on": _ended_with(attempt),
         "stopped_with": STOPPED_WITH,
         "cancelable": attempt.state in CANCELABLE,
+        "submit_again": _submit_again(attempt),
         "section": "fleet",
         "now": timezone.now(),
     }
     live = request.headers.get("HX-Target") == "restart-live"
     return render(request, "job/progress_live.html" if live else "job/progress.html", context)
+
+
+def _submit_again(attempt: RestartAttempt) -> str:
+    """Return the page that submits a job whose start failed, filled in; "" for a job that has run."""
+    has_failed = attempt.state in (AttemptState.FAILED, AttemptState.CANCELED)
+    if not has_failed or attempt.job.cluster.engine != Engine.SPARK or not has_nothing(attempt.job):
+        return ""
+    return f"{reverse('cluster-submit', args=[attempt.job.cluster_id])}?again={attempt.pk}"
 
 
 def _ended_with(attempt: RestartAttempt) -> bool:

@@ -23,16 +23,18 @@ from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
 from dashboard.views.access import admin_action, admin_required
 from dashboard.views.clusters import find_cluster
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
-from monitoring.models import Cluster, Engine
-from monitoring.recovery.manual import AttemptOpen, Origin
+from monitoring.models import Cluster, Engine, RestartAttempt
+from monitoring.recovery.manual import AttemptOpen, Origin, has_nothing
 
 
 @admin_required
 def submit(request: HttpRequest, pk: int) -> HttpResponse:
+    """`again` is a start of a new job that failed: the form is filled in with it."""
     cluster = _job_manager(pk)
+    options: dict[str, Any] = {"cluster": cluster, "earlier": _first_start(request, cluster), "label_suffix": ""}
     if request.method != "POST":
-        return _page(request, cluster, SubmitForm(cluster=cluster, label_suffix=""))
-    form = SubmitForm(request.POST, request.FILES, cluster=cluster, label_suffix="")
+        return _page(request, cluster, SubmitForm(**options))
+    form = SubmitForm(request.POST, request.FILES, **options)
     found: Sequence[FoundCheckpoint] = ()
     snapshot: SavepointValidation | None = None
     origin = form.origin if form.is_valid() else Origin()
@@ -93,6 +95,13 @@ def _check_seen(found: Sequence[FoundCheckpoint], seen: str) -> None:
     check_usable(found)
     if seen != fingerprint(found):
         raise NotStarted("checkpoints", "Check what was found at the checkpoint location, then submit the job again.")
+
+
+def _first_start(request: HttpRequest, cluster: Cluster) -> RestartAttempt | None:
+    number = request.GET.get("again", "")
+    starts = RestartAttempt.objects.filter(job__cluster=cluster).select_related("job__current_run")
+    start = starts.filter(pk=int(number)).first() if number.isdecimal() else None
+    return start if start and has_nothing(start.job) else None
 
 
 def _job_manager(pk: int) -> Cluster:

@@ -158,7 +158,7 @@ class Origin:
 def submit(
     cluster: Cluster, name: str, launch: dict[str, object], origin: Origin, by: str, now: datetime
 ) -> RestartAttempt:
-    """Start a new job. A name is free again as long as no run of its job is known.
+    """Start a new job. It may have the name of one that `has_nothing`, such as one whose start failed.
 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
@@ -166,7 +166,7 @@ def submit(
     name = _checked_name(name)
     job, _ = Job.objects.get_or_create(cluster=cluster, name=name)
     require_answer(job)
-    if job.runs.exists():
+    if not has_nothing(job):
         raise RestartRefused("name", name, f"a name that no job of {cluster} has is needed")
     job.launch = launch
     job.save(update_fields=["launch"])
@@ -180,6 +180,11 @@ def submit(
         imports=dict(origin.imports),
         launch=launch,
     )
+
+
+def has_nothing(job: Job) -> bool:
+    """Return whether no run of the job lives, and none has left a state."""
+    return not (job.current_run and job.current_run.live) and not known_states(job)
 
 
 def _checked_name(name: str) -> str:
@@ -286,6 +291,7 @@ __all__ = [
     "change_and_restart",
     "clone",
     "goes_on_from_stop",
+    "has_nothing",
     "restart_from",
     "submit",
 ]

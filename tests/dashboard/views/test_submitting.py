@@ -249,6 +249,30 @@ def test_a_name_that_is_taken_is_told(admin: Client, cluster: Cluster, now: date
     assert not RestartAttempt.objects.exists()
 
 
+def test_a_start_that_failed_is_changed_and_submitted_again(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    expect_look(httpserver, FOUND | {"query": "a"})
+    typed = {"checkpoints": "a=/c/a", "configuration": "waymark.secret.PASSWORD: hunter2"}
+    answer = send(admin, cluster, **typed, found=SEEN)
+    again = f"{reverse('cluster-submit', args=[cluster.pk])}?again={RestartAttempt.objects.get().pk}"
+    assert again not in admin.get(answer.headers["Location"]).content.decode()
+    RestartAttempt.objects.update(state="failed", error="The program is no program.")
+    assert again in admin.get(answer.headers["Location"]).content.decode()
+
+    form = admin.get(again).context["form"]
+    shown = {name: form[name].value() for name in form.fields if form[name].value()}
+    assert "hunter2" not in str(shown)
+    assert (shown["name"], shown["state"], shown["checkpoints"]) == ("orders", "checkpoint", "a=/c/a")
+    assert shown["program_args"] == "/data/orders\nprod"
+    assert admin.post(again, shown | {"entry_class": "orders:main", "found": SEEN}).status_code == 302
+    changed = RestartAttempt.objects.latest("epoch").launch
+    assert (changed["entry_class"], changed["configuration"]) == (
+        "orders:main",
+        {"waymark.secret.PASSWORD": "hunter2"},
+    )
+
+
 def test_an_operator_submits_nothing(operator: Client, cluster: Cluster) -> None:
     assert send(operator, cluster, state="empty").status_code == 403
     assert not Job.objects.exists()

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
-from monitoring.models import Job, RestartAttempt
+from monitoring.models import Job, RestartAttempt, RunState
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.manual import AttemptOpen, Origin, RestartRefused, cancel_attempt, submit
 from tests.monitoring.recovery.conftest import LAUNCH
@@ -106,6 +106,21 @@ def test_the_name_of_a_job_that_never_ran_is_free_again(cluster, job_manager, se
     later = now + timedelta(minutes=2)
     assert settle(submit(cluster, "orders", again, Origin(), "ada", later), later).state == "succeeded"
     assert Job.objects.get().launch == again
+
+
+@pytest.mark.parametrize(
+    ("state", "checkpoints", "is_free"), [("FAILED", 0, True), ("FAILED", 1, False), ("RUNNING", 0, False)]
+)
+def test_the_name_of_a_job_that_left_no_state_is_free_again(cluster, rows, now, state, checkpoints, is_free):
+    job = rows.job(cluster, name="orders", launch=LAUNCH)
+    run = rows.run(job, RunState(state))
+    for number in range(checkpoints):
+        rows.checkpoint(run, number + 1, external_path=f"file:/chk/{number}")
+    if is_free:
+        assert submit(cluster, "orders", LAUNCH, Origin(), "ada", now).job == job
+    else:
+        with pytest.raises(RestartRefused, match="name is 'orders'"):
+            submit(cluster, "orders", LAUNCH, Origin(), "ada", now)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from checkpointing.jobs.known_keys import DIRECTORY
-from checkpointing.jobs.launching.deployment import DEPLOY_MODE, DeployMode, is_loopback
+from checkpointing.jobs.launching.deployment import DEPLOY_MODE, LAUNCHER, DeployMode, LauncherKind, is_loopback
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.rows_written_again import warning_of
 from checkpointing.rest.submission import (
@@ -133,7 +133,8 @@ def in_current_directory(submission: Submission, job_manager: str) -> Submission
 
     A function, a driver that runs on another machine, and a submission that names a directory stay as they are.
     """
-    is_in_cluster = submission.settings.get(DEPLOY_MODE, "").strip().lower() == DeployMode.CLUSTER.value
+    elsewhere = (DEPLOY_MODE, DeployMode.CLUSTER.value), (LAUNCHER, LauncherKind.KUBERNETES.value)
+    is_in_cluster = any(submission.settings.get(key, "").strip().lower() == value for key, value in elsewhere)
     is_here = is_loopback(job_manager) and not is_in_cluster
     if DIRECTORY in submission.settings or not is_script(submission.entry_class) or not is_here:
         return submission

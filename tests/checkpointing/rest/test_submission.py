@@ -77,6 +77,7 @@ async def test_relative_paths_of_a_script_are_below_the_current_directory(
         ("jobs.zip:a:main", (), "http://127.0.0.1:8081", False),
         ("a.py", (), "http://spark.internal:8081", False),
         ("a.py", ("spark.submit.deployMode=Cluster",), "http://127.0.0.1:8081", False),
+        ("a.py", ("waymark.launcher=kubernetes",), "http://127.0.0.1:8081", False),
         ("a.py", ("waymark.directory=",), "http://127.0.0.1:8081", False),
     ],
 )
